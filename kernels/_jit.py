@@ -1,0 +1,65 @@
+"""The one place where numba's options are chosen.
+
+``jit`` compiles with explicit signatures (a lazily typed kernel would sum float32 in float32), without
+``fastmath`` (it deletes compensated sums and NaN checks) and keeps the machine code on disk.  ``pjit`` adds
+``prange``; it is used over people only, never over a sum, so no result depends on the number of threads.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache
+
+# A process that forks after OpenMP has started aborts, and the workqueue layer aborts on concurrent use:
+# kernels are called from one thread at a time, and worker processes are spawned, not forked.
+
+prange = numba.prange
+
+
+def _disk_cache_works() -> bool:
+    """Whether numba finds a writable place for this package's machine code (a read-only install has none)."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return False
+    try:
+        FunctionCache(_disk_cache_works)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _prepare_cache() -> bool:
+    """Find a place for machine code: numba's own choice, else a private temporary folder of this user."""
+    if _disk_cache_works():
+        return True
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        folder = os.path.join(tempfile.gettempdir(), f"pld-accountant-numba-{os.getuid()}")
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if os.stat(folder).st_uid != os.getuid():
+                return False
+        except OSError:
+            return False
+        numba.config.CACHE_DIR = folder
+        return _disk_cache_works()
+    return False
+
+
+_CACHE = _prepare_cache()
+
+
+def jit(*signatures: str) -> Callable[[Any], Any]:
+    """Compile a kernel for exactly these argument types."""
+    return numba.njit(list(signatures), cache=_CACHE, error_model="numpy", nogil=True)
+
+
+def pjit(*signatures: str) -> Callable[[Any], Any]:
+    """Like `jit`, with ``prange`` over people."""
+    return numba.njit(list(signatures), cache=_CACHE, error_model="numpy", nogil=True, parallel=True)
+
+
+def inline(function: Any) -> Any:
+    """Compile a scalar helper that is called from kernels of the same file only."""
+    return numba.njit(cache=_CACHE, error_model="numpy", nogil=True)(function)

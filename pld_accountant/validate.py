@@ -1,0 +1,64 @@
+"""Checks of arguments: each raises `ValueError` naming the argument, the value and, in an array, the first bad place.
+
+Conditions are written so that NaN fails them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["array_shape", "count", "delta", "noise_multiplier", "positive", "sample_rate"]
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, (bool, str, bytes)) or np.ndim(value) != 0:
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
+
+
+def positive(value: Any, name: str) -> float:
+    """A finite number above 0."""
+    x = _number(value, name)
+    if not (x > 0 and np.isfinite(x)):
+        raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+    return x
+
+
+def noise_multiplier(value: Any) -> float:
+    """A noise multiplier: finite, above 0."""
+    return positive(value, "noise_multiplier")
+
+
+def sample_rate(value: Any) -> float:
+    """A Poisson sampling rate in (0, 1]."""
+    x = _number(value, "sample_rate")
+    if not 0 < x <= 1:
+        raise ValueError(f"sample_rate must lie in (0, 1], got {value!r}")
+    return x
+
+
+def delta(value: Any, name: str = "delta") -> float:
+    """A delta in (0, 1)."""
+    x = _number(value, name)
+    if not 0 < x < 1:
+        raise ValueError(f"{name} must lie in (0, 1), got {value!r}")
+    return x
+
+
+def count(value: Any, name: str, *, least: int = 0) -> int:
+    """A whole number, at least `least`."""
+    x = _number(value, name)
+    if not (x >= least and x == np.floor(x) and np.isfinite(x)):
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def array_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
+    """Raise unless `array` has exactly this shape."""
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
