@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["array_shape", "count", "delta", "noise_multiplier", "positive", "sample_rate"]
+__all__ = ["array_shape", "count", "delta", "noise_multiplier", "norm_error", "norms", "positive", "sample_rate"]
 
 
 def _number(value: Any, name: str) -> float:
@@ -62,3 +62,34 @@ def array_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
     """Raise unless `array` has exactly this shape."""
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+
+
+def norms(values: Any, num_examples: int) -> np.ndarray:
+    """Type and shape of the norms of one step or a block of steps: (num_examples,) or (steps, num_examples).
+
+    The values themselves are checked where they are counted, in the same pass (`norm_error` then says which is bad).
+
+    Returns
+    -------
+    ndarray
+        C-contiguous, float32 or float64 as given (other real types become float64).
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"norms must be real numbers, got an array of {array.dtype}")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    if array.ndim not in (1, 2) or array.shape[-1] != num_examples:
+        raise ValueError(
+            f"norms must have shape ({num_examples},) or (steps, {num_examples}), got {array.shape}; "
+            "a log with a row per person must be transposed"
+        )
+    return np.ascontiguousarray(array)
+
+
+def norm_error(array: np.ndarray, *, first_row: int = 0) -> ValueError:
+    """The error that names the first norm that is NaN, infinite or negative."""
+    bad = np.argwhere(~((array >= 0) & (array < np.inf)))[0]
+    value = array[tuple(bad)]
+    row, column = (first_row, int(bad[0])) if array.ndim == 1 else (first_row + int(bad[0]), int(bad[1]))
+    return ValueError(f"norms must be finite and at least 0, got {value} at step {row}, example {column}")

@@ -1,0 +1,123 @@
+"""Files that are whole or absent: numpy arrays and a JSON header in one file, checksummed, versioned, written atomically.
+
+The container is numpy's own ``.npz`` (never pickled).  A member ``header`` holds UTF-8 JSON with the format's name and
+version; a member ``sha256`` holds the digest of all the others.  A file that was cut, altered or written by something
+else is refused with `StoreError`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+__all__ = ["StoreError", "atomic_file", "load", "save"]
+
+
+class StoreError(ValueError):
+    """The file is missing a part, was altered, or is of another kind or version."""
+
+
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a new file for writing that takes the place of `path` only when it is complete and on disk.
+
+    Raises
+    ------
+    OSError
+        If the folder is missing or cannot be written; `path` is then as it was.
+    """
+    target = Path(path)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes the file private to its owner; give it the permissions an ordinary new file would have.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    directory = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    h = hashlib.sha256()
+    for name in sorted(arrays):
+        a = np.ascontiguousarray(arrays[name])
+        h.update(f"{name}|{a.dtype.str}|{a.shape}|".encode())
+        h.update(a.reshape(-1).view(np.uint8).data)
+    return np.frombuffer(h.digest(), dtype=np.uint8)
+
+
+def save(
+    path: str | os.PathLike[str],
+    kind: str,
+    version: int,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+) -> None:
+    """Write `arrays` and a JSON-able `header` to one file, atomically.
+
+    Parameters
+    ----------
+    kind, version : str, int
+        What `load` must be asked for to read the file again.
+    """
+    text = json.dumps({**header, "kind": kind, "version": version}, allow_nan=False)
+    members = {**arrays, "header": np.frombuffer(text.encode(), dtype=np.uint8)}
+    if any(a.dtype.hasobject for a in members.values()):
+        raise TypeError("arrays of Python objects cannot be stored")
+    with atomic_file(path) as file:
+        np.savez(file, **members, sha256=_digest(members))  # type: ignore[arg-type]
+
+
+def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read back what `save` wrote.
+
+    Returns
+    -------
+    header, arrays : dict, dict
+
+    Raises
+    ------
+    FileNotFoundError
+    StoreError
+        If the file is not whole, not of this `kind`, or of another `version`.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        expected = arrays.pop("sha256")
+        whole = expected.tobytes() == _digest(arrays).tobytes()
+        header = json.loads(arrays.pop("header").tobytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, KeyError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise StoreError(f"{os.fspath(path)} is not a whole {kind} file: {error}") from error
+    if not whole:
+        raise StoreError(f"{os.fspath(path)} was altered or damaged: its checksum does not match")
+    if header.get("kind") != kind:
+        raise StoreError(f"{os.fspath(path)} is a {header.get('kind')!r} file, not a {kind!r} file")
+    if header.get("version") != version:
+        raise StoreError(
+            f"{os.fspath(path)} has format version {header.get('version')}; this release reads version {version}"
+        )
+    return header, arrays
