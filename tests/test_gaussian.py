@@ -1,0 +1,113 @@
+"""gaussian.py against 60-digit arithmetic, and the sides its inverses promise."""
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pld_accountant import gaussian
+
+
+def exact_delta(epsilon, mu):
+    """The closed form with enough digits that its cancellation does not matter."""
+    with mpmath.workdps(400):
+        e, m = mpmath.mpf(float(epsilon)), mpmath.mpf(float(mu))
+        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
+
+
+def exact_log_delta(epsilon, mu):
+    with mpmath.workdps(400):
+        return mpmath.log(exact_delta(epsilon, mu))
+
+
+mus = st.floats(-7, 1.5).map(lambda x: 10.0**x)
+
+
+@settings(max_examples=300, deadline=None)
+@given(mu=mus, t=st.floats(-15, 37))
+def test_log_delta_is_accurate_everywhere(mu, t):
+    epsilon = mu * (t + mu / 2)
+    value = gaussian.log_delta(epsilon, mu)
+    assert abs(mpmath.mpf(value) - exact_log_delta(epsilon, mu)) <= 2.0**-52 * 8 * (4 + abs(value) + t * t)
+
+
+@pytest.mark.parametrize("mu", [0.3999999, 0.4, 0.4000001, 2.0, 2.1])
+@pytest.mark.parametrize("t", [-1.0000001, -1, 3.9, 4.0, 4.1])
+def test_log_delta_where_the_formula_changes(mu, t):
+    epsilon = mu * (t + mu / 2)
+    assert abs(gaussian.log_delta(epsilon, mu) - float(exact_log_delta(epsilon, mu))) < 1e-13
+
+
+def test_corners():
+    assert gaussian.delta(0.0, 0.0) == 0
+    assert gaussian.delta(1.0, 0.0) == 0
+    assert gaussian.delta(np.inf, 1.0) == 0
+    assert gaussian.delta(-np.inf, 1.0) == 1
+    assert gaussian.delta(-1.0, 0.0) == pytest.approx(-np.expm1(-1))
+    assert gaussian.epsilon(1e-5, 0.0) == 0
+    assert gaussian.log_delta(1e4, 1.0) < -4e7
+    assert gaussian.delta(np.zeros((2, 1)), np.ones(3)).shape == (2, 3)
+    assert gaussian.epsilon(np.full((2, 1), 1e-5), np.ones(3)).shape == (2, 3)
+    assert isinstance(gaussian.delta(1, 1), float)
+    assert isinstance(gaussian.mu(1, 1e-5), float)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gaussian.delta(np.nan, 1.0),
+        lambda: gaussian.delta(1.0, -1.0),
+        lambda: gaussian.delta(1.0, np.inf),
+        lambda: gaussian.epsilon(0.0, 1.0),
+        lambda: gaussian.epsilon(1.0, 1.0),
+        lambda: gaussian.epsilon([1e-5, np.nan], 1.0),
+        lambda: gaussian.mu(-0.1, 1e-5),
+        lambda: gaussian.mu(np.inf, 1e-5),
+        lambda: gaussian.mu(1.0, 0.0),
+        lambda: gaussian.mu(1.0, 1e-5, rounding="nearest"),
+    ],
+)
+def test_bad_arguments_are_refused(call):
+    with pytest.raises(ValueError, match="must"):
+        call()
+
+
+@settings(max_examples=200, deadline=None)
+@given(mu=mus, log_delta=st.floats(-690, -0.01))
+def test_epsilon_is_on_the_safe_side_and_close(mu, log_delta):
+    delta = float(np.exp(log_delta))
+    epsilon = gaussian.epsilon(delta, mu)
+    assert exact_delta(epsilon, mu) <= delta
+    if epsilon > 0:
+        assert exact_delta(epsilon * (1 - 1e-11) - 1e-11 * mu, mu) > delta
+
+
+@settings(max_examples=200, deadline=None)
+@given(epsilon=st.floats(0, 50) | st.floats(-8, 0).map(lambda x: 10.0**x), log_delta=st.floats(-690, -0.01))
+def test_mu_lies_on_the_side_that_was_asked_for(epsilon, log_delta):
+    delta = float(np.exp(log_delta))
+    down, up = gaussian.mu(epsilon, delta), gaussian.mu(epsilon, delta, rounding="up")
+    assert exact_delta(epsilon, down) <= delta <= exact_delta(epsilon, up)
+    assert up - down <= 1e-10 * up
+
+
+def test_batch_equals_single_elements():
+    rng = np.random.default_rng(1)
+    mu, delta = 10 ** rng.uniform(-6, 1, 50), 10 ** rng.uniform(-300, -0.01, 50)
+    epsilon = gaussian.epsilon(delta, mu)
+    np.testing.assert_array_equal(epsilon, [gaussian.epsilon(d, m) for d, m in zip(delta, mu, strict=True)])
+    both = [gaussian.mu(e, d) for e, d in zip(epsilon, delta, strict=True)]
+    np.testing.assert_array_equal(gaussian.mu(epsilon, delta), both)
+
+
+def test_values_of_the_papers():
+    """Koskela, Tobaben and Honkela, sigma = 100, delta = 1e-5: their Figures 3 to 5, and the MIMIC experiment."""
+    steps = np.array([100, 200, 300, 400, 500, 600, 900, 420])
+    expected = [0.34067, 0.49698, 0.62000, 0.72552, 0.81973, 0.90584, 1.13177, 0.74514]
+    np.testing.assert_allclose(gaussian.epsilon(1e-5, np.sqrt(steps) / 100), expected, atol=5.1e-6)
+    log10_delta = gaussian.log_delta([0.2, 0.4, 0.5, 0.6, 0.8], np.sqrt(420) / 100) / np.log(10)
+    np.testing.assert_allclose(log10_delta, [-1.7058, -2.6187, -3.1994, -3.8679, -5.4790], atol=5.1e-5)
+    assert gaussian.epsilon(1e-5, np.sqrt(50) / 10.614652581338738) == pytest.approx(2.75102, abs=5.1e-6)
+    golden = gaussian.epsilon([1e-5, 1e-10, 1e-30, 1e-100], np.sqrt(420) / 100)
+    np.testing.assert_allclose(golden, [0.745138236, 1.21207799, 2.29787822, 4.33586889], rtol=1e-8)
