@@ -119,8 +119,8 @@ def delta(epsilon: Any, mu: Any) -> Any:
     ValueError
         For NaN, or a negative or infinite mu.
 
-    **Error**: nearest, not directed; relative about 2**-52 * (4 + t**2) with t = epsilon / mu - mu / 2, which is
-    also what the rounding of the arguments themselves can do to delta.
+    **Error**: nearest, not directed; relative about 2**-52 * (4 + t**2) with t = epsilon / mu - mu / 2, which
+    is also what the rounding of the arguments themselves can do to delta.
 
     **Cost**: 0.2 microseconds an element, 0.5 for mu below 0.4.
 
@@ -165,11 +165,11 @@ def epsilon(delta: Any, mu: Any) -> Any:
     ValueError
         For a delta outside (0, 1), a negative or infinite mu, or NaN.
 
-    **Error**: directed upwards: the true delta at the returned epsilon and at this mu does not exceed `delta`.
+    **Error**: directed upwards: the true delta at the returned epsilon and this mu does not exceed `delta`.
     The excess is below 1e-11 * (epsilon + mu).
 
-    **Cost**: four to eight evaluations of `delta`.  log delta is concave in epsilon, so Newton's steps from the
-    right stay on the right: even an unfinished iteration is a safe answer.
+    **Cost**: four to eight evaluations of `delta`.  log delta is concave in epsilon, so Newton's steps from
+    the right stay on the right: even an unfinished iteration is a safe answer.
 
     Examples
     --------

@@ -102,7 +102,7 @@ def test_batch_equals_single_elements():
 
 
 def test_values_of_the_papers():
-    """Koskela, Tobaben and Honkela, sigma = 100, delta = 1e-5: their Figures 3 to 5, and the MIMIC experiment."""
+    """Koskela, Tobaben and Honkela: Figures 3 to 5 (sigma = 100, delta = 1e-5) and the MIMIC experiment."""
     steps = np.array([100, 200, 300, 400, 500, 600, 900, 420])
     expected = [0.34067, 0.49698, 0.62000, 0.72552, 0.81973, 0.90584, 1.13177, 0.74514]
     np.testing.assert_allclose(gaussian.epsilon(1e-5, np.sqrt(steps) / 100), expected, atol=5.1e-6)
