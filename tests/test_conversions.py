@@ -1,4 +1,4 @@
-"""conversions.py against its formulas in 60 digits, against its inverses, and against the exact Gaussian curve."""
+"""conversions.py against its formulas in 60 digits, against its inverses, and the exact Gaussian curve."""
 
 import mpmath
 import numpy as np
