@@ -1,0 +1,223 @@
+"""The file formats of a norm log, each opened as a `Table` of which rows or columns can be read.
+
+Every opener takes a path and the name of the array inside the file, or None.  Optional libraries are
+imported where they are needed and, where missing, named together with the extra that installs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["OPENERS", "ReadError", "Table", "require"]
+
+# Rows of a Parquet file are decoded so many bytes at a time.
+_BATCH_BYTES = 16 * 2**20
+
+
+class ReadError(ValueError):
+    """A file that cannot be read as what it is meant to be; the message names the file and what to do."""
+
+
+def require(module: str, extra: str, purpose: str) -> Any:
+    """Import an optional library, or raise `ReadError` that says which extra installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        library = module.partition(".")[0]
+        raise ReadError(
+            f"{purpose} needs {library}: pip install 'individual-pld-accountant[{extra}]'"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Table:
+    """An opened file: a table of which a range of rows or of columns can be read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    rows: Callable[[int, int], np.ndarray]
+    columns: Callable[[int, int], np.ndarray]
+    orientation: str | None = None  # what the file states about itself
+    direct: bool = False  # any block of rows costs the same: no slab is kept
+    close: Callable[[], None] = lambda: None
+
+
+def _chosen(names: Sequence[str], dataset: str | None, file: Path, what: str) -> str:
+    if dataset is not None:
+        if dataset not in names:
+            raise ReadError(f"{file} has no {what} {dataset!r}; it has {', '.join(names) or 'none'}")
+        return dataset
+    if "norms" in names:
+        return "norms"
+    if len(names) == 1:
+        return names[0]
+    raise ReadError(f"{file} holds {len(names)} {what}s; name the one to read (dataset): {', '.join(names)}")
+
+
+def _of_array(array: Any, *, stated: Any = None, direct: bool = False, close: Any = None) -> Table:
+    """The table of anything with the slicing of an array."""
+    return Table(
+        shape=tuple(array.shape),
+        dtype=np.dtype(array.dtype),
+        rows=lambda a, b: np.asarray(array[a:b]),
+        columns=lambda a, b: np.asarray(array[:, a:b]),
+        orientation=None if stated is None else str(stated),
+        direct=direct,
+        close=close or (lambda: None),
+    )
+
+
+def _open_npy(file: Path, dataset: str | None) -> Table:
+    return _of_array(np.load(file, mmap_mode="r", allow_pickle=False), direct=True)
+
+
+def _open_npz(file: Path, dataset: str | None) -> Table:
+    with np.load(file, allow_pickle=False) as archive:
+        name = _chosen([n for n in archive.files if n != "orientation"], dataset, file, "array")
+        stated = archive["orientation"].item() if "orientation" in archive.files else None
+        return _of_array(archive[name], stated=stated, direct=True)
+
+
+def _open_zarr(file: Path, dataset: str | None) -> Table:
+    zarr = require("zarr", "zarr", f"reading {file}")
+    node = zarr.open(str(file), mode="r")
+    stated = node.attrs.get("orientation")
+    if not hasattr(node, "dtype"):
+        node = node[_chosen(sorted(node.array_keys()), dataset, file, "array")]
+        stated = node.attrs.get("orientation", stated)
+    return _of_array(node, stated=stated)
+
+
+def _open_hdf5(file: Path, dataset: str | None) -> Table:
+    h5py = require("h5py", "hdf5", f"reading {file}")
+    handle = h5py.File(file, "r")
+    try:
+        names: list[str] = []
+        handle.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
+        array = handle[_chosen(names, dataset, file, "dataset")]
+        stated = array.attrs.get("orientation", handle.attrs.get("orientation"))
+        return _of_array(array, stated=stated, close=handle.close)
+    except BaseException:
+        handle.close()
+        raise
+
+
+class _Sequential:
+    """Random ranges of rows from an iterator of arrays: reading forward costs one pass, going back starts
+    again."""
+
+    def __init__(self, make: Callable[[], Iterator[np.ndarray]]) -> None:
+        self._make = make
+        self._restart()
+
+    def _restart(self) -> None:
+        self._arrays = self._make()
+        self._rest: np.ndarray | None = None
+        self._at = 0
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop` (at least one)."""
+        if start < self._at:
+            self._restart()
+        parts = []
+        while self._at < stop:
+            if self._rest is None or not len(self._rest):
+                self._rest = next(self._arrays)
+            piece, self._rest = np.split(self._rest, [stop - self._at])
+            parts.append(piece[max(0, start - self._at) :])
+            self._at += len(piece)
+        return np.concatenate(parts)
+
+
+def _list_rows(column: Any, width: int, compute: Any) -> np.ndarray:
+    """The rows of an Arrow list column as an array (rows, width)."""
+    lengths = compute.list_value_length(column)
+    if column.null_count or compute.min(lengths).as_py() != width or compute.max(lengths).as_py() != width:
+        raise ReadError(
+            f"the lists of a Parquet norm log must all have one length, here {width} as in its first row"
+        )
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+
+
+def _open_parquet_lists(parquet: Any, name: str, dtype: np.dtype[Any], stated: str | None) -> Table:
+    compute = require("pyarrow.compute", "parquet", "reading Parquet")
+    rows = parquet.metadata.num_rows
+    first = next(parquet.iter_batches(batch_size=1, columns=[name])).column(0)
+    width = len(first[0].as_py() or [])
+
+    def arrays() -> Iterator[np.ndarray]:
+        size = max(1, _BATCH_BYTES // max(1, width * dtype.itemsize))
+        for batch in parquet.iter_batches(batch_size=size, columns=[name]):
+            yield _list_rows(batch.column(0), width, compute)
+
+    return Table(
+        shape=(rows, width),
+        dtype=dtype,
+        rows=_Sequential(arrays).read,
+        columns=lambda a, b: np.concatenate([array[:, a:b] for array in arrays()]),
+        orientation=stated,
+        close=parquet.close,
+    )
+
+
+def _open_parquet_wide(parquet: Any, names: Sequence[str], dtype: np.dtype[Any], stated: str | None) -> Table:
+    def stacked(table: Any) -> np.ndarray:
+        return np.column_stack([np.asarray(column) for column in table.columns]).astype(dtype, copy=False)
+
+    def arrays() -> Iterator[np.ndarray]:
+        size = max(1, _BATCH_BYTES // (len(names) * dtype.itemsize))
+        return (stacked(batch) for batch in parquet.iter_batches(batch_size=size))
+
+    return Table(
+        shape=(parquet.metadata.num_rows, len(names)),
+        dtype=dtype,
+        rows=_Sequential(arrays).read,
+        columns=lambda a, b: stacked(parquet.read(columns=list(names[a:b]))),
+        orientation=stated,
+        close=parquet.close,
+    )
+
+
+def _open_parquet(file: Path, dataset: str | None) -> Table:
+    arrow = require("pyarrow", "parquet", f"reading {file}")
+    parquet = require("pyarrow.parquet", "parquet", f"reading {file}").ParquetFile(file)
+    schema = parquet.schema_arrow
+    stated = (schema.metadata or {}).get(b"orientation")
+    stated = None if stated is None else stated.decode()
+    lists = [
+        f.name
+        for f in schema
+        if isinstance(f.type, (arrow.ListType, arrow.LargeListType, arrow.FixedSizeListType))
+    ]
+    if not parquet.metadata.num_rows:
+        raise ReadError(f"{file} holds no norms: it has no rows")
+    if lists or dataset is not None:
+        name = _chosen(lists, dataset, file, "list column")
+        return _open_parquet_lists(
+            parquet, name, np.dtype(schema.field(name).type.value_type.to_pandas_dtype()), stated
+        )
+    other = [f"{f.name} ({f.type})" for f in schema if not arrow.types.is_floating(f.type)]
+    if other:
+        # A column of step numbers would otherwise be accounted for as a person.
+        raise ReadError(
+            f"{file}: every column must be one example's floating-point norms, or one column hold lists; "
+            f"not so: {', '.join(other[:5])}"
+        )
+    dtype = np.result_type(*{np.dtype(f.type.to_pandas_dtype()) for f in schema})
+    return _open_parquet_wide(parquet, schema.names, dtype, stated)
+
+
+OPENERS: dict[str, Callable[[Path, str | None], Table]] = {
+    ".npy": _open_npy,
+    ".npz": _open_npz,
+    ".parquet": _open_parquet,
+    ".zarr": _open_zarr,
+    ".h5": _open_hdf5,
+    ".hdf5": _open_hdf5,
+}

@@ -1,0 +1,199 @@
+"""What many people's epsilons look like together: bins, quantiles, groups, and the share under half the
+worst case.
+
+Pure functions of arrays.  A person without a certified bound has epsilon = inf; such a person counts as
+having more than everybody else, and is left out of the bins but counted beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = [
+    "Group",
+    "Histogram",
+    "Quantiles",
+    "Share",
+    "bin_edges",
+    "groups",
+    "histogram",
+    "quantiles",
+    "share_under",
+]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Numbers of people in bins.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (bins + 1,)
+    counts : ndarray of int64 of shape (bins,)
+    outside : int
+        People in no bin: those without a finite epsilon, and those beyond the edges.
+    """
+
+    edges: np.ndarray
+    counts: np.ndarray
+    outside: int
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Each value is some person's own: the smallest that at least this part of the people does not exceed.
+
+    Attributes
+    ----------
+    probabilities, values : ndarray of one shape
+    """
+
+    probabilities: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Share:
+    """`count` of `total` people."""
+
+    count: int
+    total: int
+
+    @property
+    def fraction(self) -> float:
+        """count / total."""
+        return self.count / self.total
+
+
+@dataclass(frozen=True)
+class Group:
+    """The people of one label.
+
+    Attributes
+    ----------
+    label : int or str
+    people : int
+    mean : float
+    quantiles : Quantiles
+    under_half : Share
+        Those with less than half the worst case.
+    """
+
+    label: int | str
+    people: int
+    mean: float
+    quantiles: Quantiles
+    under_half: Share
+
+
+def _values(values: np.ndarray) -> np.ndarray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(
+            f"epsilons must be a one-dimensional array of at least one person, got {array.shape}"
+        )
+    if np.isnan(array).any():
+        raise ValueError(f"epsilons must not be NaN; person {int(np.flatnonzero(np.isnan(array))[0])} is")
+    return array
+
+
+def bin_edges(*epsilons: np.ndarray, bins: int = 60) -> np.ndarray:
+    """Equal bins from 0 to the largest finite value, for histograms that are to be compared.
+
+    Examples
+    --------
+    >>> bin_edges(np.array([0.5, 1.0]), np.array([2.0]), bins=4).tolist()
+    [0.0, 0.5, 1.0, 1.5, 2.0]
+    """
+    tops = [float(np.max(a, initial=0.0, where=np.isfinite(a))) for a in map(_values, epsilons)]
+    return np.linspace(0.0, max(tops, default=0.0) or 1.0, bins + 1)
+
+
+def histogram(epsilon: np.ndarray, edges: np.ndarray) -> Histogram:
+    """Count people in bins [edge, next edge); the last bin includes its right edge.
+
+    Examples
+    --------
+    >>> histogram(np.array([0.1, 0.2, 0.9, np.inf]), np.array([0.0, 0.5, 1.0])).counts.tolist()
+    [2, 1]
+    """
+    array = _values(epsilon)
+    counts, _ = np.histogram(array[np.isfinite(array)], bins=edges)
+    return Histogram(np.asarray(edges, dtype=np.float64), counts, len(array) - int(counts.sum()))
+
+
+def quantiles(epsilon: np.ndarray, probabilities: Sequence[float] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Quantiles:
+    """Quantiles without interpolation, rounded to the next person up.
+
+    Parameters
+    ----------
+    probabilities : sequence of float in [0, 1]
+
+    Examples
+    --------
+    >>> quantiles(np.array([3.0, 1.0, 2.0, np.inf]), (0.0, 0.5, 1.0)).values.tolist()
+    [1.0, 2.0, inf]
+    """
+    array = np.sort(_values(epsilon))
+    p = np.asarray(probabilities, dtype=np.float64)
+    if not np.all((p >= 0) & (p <= 1)):
+        raise ValueError(f"probabilities must lie in [0, 1], got {p.tolist()}")
+    # The smallest k with k / n >= p, less one; the last term keeps 0.1 * 30 = 3.0000000000000004 from
+    # counting as more.
+    place = np.ceil(p * len(array) - 1e-9).astype(np.int64) - 1
+    return Quantiles(p, array[np.maximum(place, 0)])
+
+
+def share_under(epsilon: np.ndarray, threshold: float) -> Share:
+    """How many people have an epsilon below `threshold`.
+
+    Examples
+    --------
+    >>> share_under(np.array([0.1, 0.5, 0.9]), 0.5)
+    Share(count=1, total=3)
+    """
+    array = _values(epsilon)
+    return Share(int(np.count_nonzero(array < threshold)), len(array))
+
+
+def groups(
+    epsilon: np.ndarray,
+    labels: np.ndarray,
+    worst_case: float,
+    probabilities: Sequence[float] = (0.0, 0.5, 0.9, 1.0),
+) -> tuple[Group, ...]:
+    """Summarise the people of every label, in the order of the labels.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (people,)
+        Integers or strings.
+    worst_case : float
+        The epsilon of which half is the mark for `Group.under_half`.
+
+    Examples
+    --------
+    >>> for group in groups(np.array([0.1, 0.2, 0.9]), np.array(["a", "a", "b"]), worst_case=1.0):
+    ...     print(group.label, group.people, group.under_half.count)
+    a 2 2
+    b 1 0
+    """
+    array, names = _values(epsilon), np.asarray(labels)
+    if names.shape != array.shape:
+        raise ValueError(f"labels must have shape {array.shape}, got {names.shape}")
+    kinds, member = np.unique(names, return_inverse=True)
+    order = np.argsort(member, kind="stable")
+    parts = np.split(array[order], np.cumsum(np.bincount(member, minlength=len(kinds)))[:-1])
+    return tuple(
+        Group(
+            label=kind.item(),
+            people=len(part),
+            mean=float(part.mean()),
+            quantiles=quantiles(part, probabilities),
+            under_half=share_under(part, worst_case / 2),
+        )
+        for kind, part in zip(kinds, parts, strict=True)
+    )

@@ -1,0 +1,105 @@
+"""Differentially private stochastic gradient descent that shows every example's gradient norm at every step.
+
+The loop knows no network: it is given a function from parameters to `Gradients`, so any model with
+per-example norms serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from pld_accountant import validate
+
+__all__ = ["Gradients", "clipping_factors", "train"]
+
+
+class Gradients(Protocol):
+    """What a model offers of the gradients of all examples at one point."""
+
+    @property
+    def norms(self) -> np.ndarray:
+        """The norm of every example's gradient, shape (n,)."""
+
+    def weighted_sum(self, weights: np.ndarray) -> np.ndarray:
+        """The sum of the gradients times `weights`."""
+
+
+def clipping_factors(norms: np.ndarray, max_grad_norm: float | np.ndarray) -> np.ndarray:
+    """What to multiply gradients by so that none is longer than `max_grad_norm`: min(1, max_grad_norm /
+    norm).
+
+    Parameters
+    ----------
+    max_grad_norm : float or ndarray of shape (n,)
+        One clipping norm, or each example's own.
+
+    Examples
+    --------
+    >>> clipping_factors(np.array([0.0, 2.0]), 1.0).tolist()
+    [1.0, 0.5]
+    """
+    longest = np.maximum(norms, max_grad_norm)
+    # 0 / 0 where both are 0: a gradient of 0 may be multiplied by anything.
+    return np.divide(max_grad_norm, longest, out=np.ones_like(longest), where=longest > 0)
+
+
+def train(
+    gradients: Callable[[np.ndarray], Gradients],
+    parameters: np.ndarray,
+    *,
+    steps: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    max_grad_norm: float,
+    learning_rate: float,
+    rng: np.random.Generator,
+    on_step: Callable[[int, np.ndarray], None] | None = None,
+) -> np.ndarray:
+    """Run DP-SGD: Poisson sampling, clipping, Gaussian noise.
+
+    Parameters
+    ----------
+    gradients : callable
+        From parameters to the gradients of all examples.
+    parameters : ndarray
+        Where to begin, float32 or float64; left as it is.
+    sample_rate : float in (0, 1]
+        Each example takes part in a step with this probability, independently; 1 is full-batch gradient
+        descent.
+    noise_multiplier : float
+        The noise added to the sum of clipped gradients has standard deviation ``noise_multiplier *
+        max_grad_norm``.
+    on_step : callable, optional
+        Called before each update with the step's number and the norms of *all* examples' gradients, shape
+        (n,), before clipping and whether sampled or not.  They are functions of the data: for accounting,
+        not for release.
+
+    Returns
+    -------
+    ndarray
+        The parameters after the last step.
+
+    Notes
+    -----
+    The sum is divided by the expected batch size, sample_rate times the number of examples, which has to be
+    public; the realised batch size would itself need privacy.  The noise is numpy's: right in distribution,
+    but neither cryptographic nor safe against attacks on floating point (Mironov 2012); meant for research.
+    """
+    rate = validate.sample_rate(sample_rate)
+    deviation = validate.noise_multiplier(noise_multiplier) * validate.positive(
+        max_grad_norm, "max_grad_norm"
+    )
+    theta = np.array(parameters)
+    for step in range(validate.count(steps, "steps")):
+        found = gradients(theta)
+        norms = found.norms
+        if on_step is not None:
+            on_step(step, norms)
+        sampled = rng.random(len(norms)) < rate
+        total = found.weighted_sum(sampled * clipping_factors(norms, max_grad_norm))
+        noisy = total + rng.normal(0.0, deviation, theta.shape)
+        theta = theta - (learning_rate / (rate * len(norms)) * noisy).astype(theta.dtype)
+    return theta
