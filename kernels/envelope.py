@@ -1,0 +1,193 @@
+"""How small the tilted characteristic function of one step must be beyond a frequency: proven, without sampling it.
+
+Legend: as in `spectral`; in addition
+    j       cell of a fine grid in x;  mass[j] = lower bound of its tilted probability
+    W       frequency;  level = index into an ascending array of frequencies
+    env     log of an upper bound of sup |phi(omega)| over omega >= W
+
+Two bounds, the smaller one counts.
+Pairs: with y = omega |L - L'| of two independent losses, for omega in [W, rho W],
+    1 - |phi|^2 = E[1 - cos y] >= 0.4596 E[min(1, (W |L - L'|)^2); |L - L'| <= (2 pi - 1) / (rho W)]
+    since 1 - cos y >= 0.4596 min(1, y^2) for 0 <= y <= 2 pi - 1.
+Cut: with T the tilted probability beyond a cut and f the density of the loss there (integration by parts),
+    |phi| <= 1 - T + TV(f beyond the cut, jump included) / omega.
+"""
+
+import math
+
+import numpy as np
+
+from ._jit import inline, jit, pjit, prange
+
+_LOG_SQRT_2PI = 0.9189385332046727
+_COSINE = 0.4596  # (1 - cos 1) = 0.45969...
+_KEEP = 0.999999999  # the grid quantities are exact to about 1e-13; this absorbs their round-off
+
+
+@inline
+def _log_g(x, sigma, q):
+    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
+    if t > 36.0:
+        return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
+    return math.log1p(q * math.expm1(t))
+
+
+@jit("void(f8, f8, f8, f8, f8, f8, f8, i8, f8[::1], f8[::1], f8[::1])")
+def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
+    """Cells of [low, high]: lower bounds of the masses, log g at the edges, log of the density r at the edges."""
+    a = 1.0 + theta if sign > 0 else -theta
+    step = (high - low) / n
+    # (log psi)'' <= bulge, so psi lies above its log-linear chord times exp(-bulge step^2 / 8); a log-linear
+    # function has at least the mean sqrt(psi_j psi_j+1).
+    bulge = max(0.0, a / (4.0 * sigma**4) - 1.0 / sigma**2)
+    shrink = bulge * step * step / 8.0
+    previous = 0.0
+    for j in range(n + 1):
+        x = low + j * step
+        lg = _log_g(x, sigma, q)
+        t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
+        log_psi = -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + a * lg - k
+        loss[j] = lg
+        # dL/dx = w / sigma^2, w = q e^t / g
+        log_r[j] = log_psi + 2.0 * math.log(sigma) - (math.log(q) + t - lg)
+        if j > 0:
+            mass[j - 1] = _KEEP * step * math.exp(0.5 * (previous + log_psi) - shrink)
+        previous = log_psi
+
+
+@jit("f8(f8[::1], f8[::1], f8, f8, f8[:, ::1])")
+def _pairs(mass, loss, w, ratio, prefix):
+    """Lower bound of 1 - |phi|^2 over [w, ratio w] from pairs of cells.
+
+    prefix[j] = sums of mass, mass u, mass u^2 over the cells before j, u = left edge of the cell.  A pair i < j is at
+    least u_j - v_i apart (v = right edge) and at most v_j - u_i.
+    """
+    n = mass.size
+    near = 1.0 / w
+    far = (2.0 * math.pi - 1.0) / (ratio * w)
+    quadratic = 0.0
+    plateau = 0.0
+    noise = 4e-16 * n
+    mid = 0
+    end = 0
+    for i in range(n):
+        v = loss[i + 1]
+        mid = max(mid, i + 1)
+        while mid < n and loss[mid] - v < near and loss[mid + 1] - loss[i] <= far:
+            mid += 1
+        end = max(end, mid)
+        while end < n and loss[end + 1] - loss[i] <= far:
+            end += 1
+        # cells i+1 .. mid-1 are nearer than 1/w, cells mid .. end-1 lie on the plateau of min(1, y^2)
+        p0 = prefix[mid, 0] - prefix[i + 1, 0]
+        p1 = prefix[mid, 1] - prefix[i + 1, 1]
+        p2 = prefix[mid, 2] - prefix[i + 1, 2]
+        u = v - loss[0]
+        allowance = noise * (prefix[mid, 2] + 2.0 * u * prefix[mid, 1] + u * u * prefix[mid, 0])
+        quadratic += mass[i] * max(p2 - 2.0 * u * p1 + u * u * p0 - allowance, 0.0)
+        plateau += mass[i] * max(prefix[end, 0] - prefix[mid, 0] - noise, 0.0)
+    return _KEEP * _COSINE * 2.0 * (w * w * quadratic + plateau)
+
+
+@jit("void(f8[::1], f8[::1], f8, f8, f8, f8[::1], f8[::1])")
+def _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound):
+    """bound[level] = the best cut, from the right and from the left.
+
+    The variation of the density r beyond a cut, its jump at the cut included, is the sum of its changes from edge to
+    edge, plus what up to three extrema hidden inside cells can add (`wiggle`, relative), plus what lies beyond the grid.
+    """
+    n = mass.size
+    for level in range(levels.size):
+        bound[level] = 1.0
+    for side in range(2):
+        tail = 0.0
+        edge = log_r[n] if side == 0 else log_r[0]
+        peak = max(outside_high if side == 0 else outside_low, edge)
+        r = math.exp(min(edge, 700.0))
+        # Beyond the grid r has at most two maxima, so it varies by at most 4 sup r; nothing but r itself if it falls.
+        beyond = outside_high if side == 0 else outside_low
+        variation = r if beyond <= edge else 4.0 * math.exp(min(beyond, 700.0))
+        for i in range(n):
+            j = n - 1 - i if side == 0 else i
+            tail += mass[j]
+            edge = log_r[j] if side == 0 else log_r[j + 1]
+            peak = max(peak, edge)
+            value = math.exp(min(edge, 700.0))
+            variation += abs(value - r)
+            r = value
+            total = (variation + r + 6.0 * wiggle * math.exp(min(peak, 700.0))) / _KEEP
+            for level in range(levels.size):
+                bound[level] = min(bound[level], 1.0 - tail + total / levels[level])
+
+
+@inline
+def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
+    """log of sup r on [start, stop] from n cells; (log r)'' >= -dip bounds what lies between the edges."""
+    a = 1.0 + theta if sign > 0 else -theta
+    step = (stop - start) / n
+    dip = 1.0 / sigma**2 + max(0.0, -(1.0 + a)) / (4.0 * sigma**4)
+    top = -np.inf
+    for j in range(n + 1):
+        x = start + j * step
+        lg = _log_g(x, sigma, q)
+        t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
+        top = max(top, -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI + math.log(sigma) + (1.0 + a) * lg - math.log(q) - t - k)
+    return top + dip * step * step / 8.0
+
+
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[:, ::1], i8, f8[::1], f8, f8[:, ::1])")
+def envelope(sigma, q, sign, theta, k, span, cells, levels, ratio, env):
+    """env[bucket, level] for every bucket.
+
+    k = K(theta) of each bucket, span[bucket] = the interval of x that holds all but 1e-12 of the tilted law; levels
+    ascend by `ratio`.  Beyond the last level the cut bound alone serves: it falls with the frequency.
+    """
+    for b in prange(sigma.size):
+        if q[b] == 1.0:
+            for level in range(levels.size):
+                env[b, level] = -0.5 * (levels[level] / sigma[b]) ** 2
+            continue
+        s = sigma[b]
+        a = 1.0 + theta if sign > 0 else -theta
+        low, high = span[b, 0], span[b, 1]
+        mass = np.empty(cells)
+        loss = np.empty(cells + 1)
+        log_r = np.empty(cells + 1)
+        _cells(s, q[b], sign, theta, k[b], low, high, cells, mass, loss, log_r)
+        # r has its critical points in [min(-1, a), max(-1, a)]: outside of that it falls.
+        far_low = min(-1.0, a)
+        far_high = max(-1.0, a)
+        outside_low = log_r[0]
+        outside_high = log_r[cells]
+        if far_low < low:
+            outside_low = max(outside_low, _log_r_beyond(s, q[b], sign, theta, k[b], far_low, low, cells))
+        if far_high > high:
+            outside_high = max(outside_high, _log_r_beyond(s, q[b], sign, theta, k[b], high, far_high, cells))
+        step = (high - low) / cells
+        # between two edges log r rises above or falls below its chord by at most this
+        dip = 1.0 / s**2 + max(0.0, -(1.0 + a)) / (4.0 * s**4)
+        bulge = max(0.0, (1.0 + a) / (4.0 * s**4) - 1.0 / s**2)
+        wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
+        bound = np.empty(levels.size)
+        _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound)
+        prefix = np.zeros((cells + 1, 3))
+        for j in range(cells):
+            u = loss[j] - loss[0]
+            prefix[j + 1, 0] = prefix[j, 0] + mass[j]
+            prefix[j + 1, 1] = prefix[j, 1] + mass[j] * u
+            prefix[j + 1, 2] = prefix[j, 2] + mass[j] * u * u
+        narrow = _pairs(mass, loss, 0.1 / (loss[cells] - loss[0]), ratio, prefix) * (loss[cells] - loss[0]) ** 2 * 100.0
+        running = bound[levels.size - 1]
+        for i in range(levels.size):
+            level = levels.size - 1 - i
+            w = levels[level]
+            if i > 0:
+                if w * (loss[cells] - loss[0]) <= 1.0 / ratio:
+                    square = narrow * w * w
+                elif bound[level] > 0.5:
+                    square = _pairs(mass, loss, w, ratio, prefix)
+                else:
+                    square = 0.0
+                shell = min(math.sqrt(max(1.0 - square, 0.0)), bound[level])
+                running = max(running, shell)
+            env[b, level] = math.log(max(min(running, 1.0), 1e-300))

@@ -1,0 +1,223 @@
+"""The Plancherel inner product, person by person, and the bisection for epsilon on top of it.
+
+Legend
+    i            person;  f = frequency index 0..m, omega_f = f * spacing
+    exponents    (people, 6 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
+                 round-off of K, mass at +infinity; then Re log phi and Im log phi at f = 1..m, centred at the mean
+    weight       (m + 1,) complex: transform of the tilted hockey-stick weight at theta + i omega_f, over the period,
+                 doubled for f > 0
+    Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
+    setting      theta, spacing, period, remainder coefficient, lattice step (0: none), round-off of the matrix product
+    helper       (people, 4): theta and K of the tilts that bound the aliasing from above and from below
+
+Errors: `band` + `phi` + `sums` are absolute errors of Q, `alias` is what the period adds (only ever positive),
+`kappa` an error of the exponent K - theta epsilon.
+"""
+
+import math
+
+import numpy as np
+
+from ._jit import inline, jit, pjit, prange
+
+_U = 2.0**-52
+_CHUNK = 64
+
+
+@inline
+def _inner_product(a_re, a_im, m, angle):
+    """Real part of sum_f a_f exp(i f angle), and of sum_f f a_f exp(i f angle) the imaginary part (Horner)."""
+    zr, zi = math.cos(angle), math.sin(angle)
+    br, bi = a_re[m], a_im[m]
+    cr, ci = m * a_re[m], m * a_im[m]
+    for r in range(m):
+        f = m - 1 - r
+        br, bi = br * zr - bi * zi + a_re[f], br * zi + bi * zr + a_im[f]
+        cr, ci = cr * zr - ci * zi + f * a_re[f], cr * zi + ci * zr + f * a_im[f]
+    return br, ci
+
+
+@inline
+def _amplitudes(row, weight_re, weight_im, m, a_re, a_im):
+    """a_f = weight_f exp(log phi_f); returns sum |a_f|."""
+    a_re[0] = weight_re[0]
+    a_im[0] = 0.0
+    total = abs(weight_re[0])
+    for f in range(1, m + 1):
+        size = math.exp(row[5 + f])
+        phase = row[5 + m + f]
+        c, s = size * math.cos(phase), size * math.sin(phase)
+        a_re[f] = weight_re[f] * c - weight_im[f] * s
+        a_im[f] = weight_re[f] * s + weight_im[f] * c
+        total += abs(a_re[f]) + abs(a_im[f])
+    return total
+
+
+@inline
+def _alias(helper, theta, period, k, epsilon):
+    """Bound of the aliasing, relative to exp(K - theta epsilon): Chernoff at two other tilts, geometric in the period."""
+    total = 0.0
+    for side in range(2):
+        t, k_t = helper[2 * side], helper[2 * side + 1]
+        distance = abs(t - theta) * period
+        log_c = t * math.log(t) - (1.0 + t) * math.log1p(t) if t > 0.0 else 0.0
+        log_ratio = k_t - t * epsilon - (k - theta * epsilon) + log_c - distance
+        if log_ratio > 300.0 or not distance > 0.0:
+            return np.inf
+        total += math.exp(log_ratio) / -math.expm1(-distance)
+    return total
+
+
+@inline
+def _chord(a_re, a_im, m, setting, mean, epsilon):
+    """Q at epsilon.  On a lattice delta is linear in e^epsilon between lattice points: the chord, scaled to epsilon."""
+    theta, spacing, step = setting[0], setting[1], setting[4]
+    if step == 0.0:
+        return _inner_product(a_re, a_im, m, spacing * (mean - epsilon))[0]
+    left = math.floor(epsilon / step) * step
+    right = left + step
+    q_left = _inner_product(a_re, a_im, m, spacing * (mean - left))[0]
+    q_right = _inner_product(a_re, a_im, m, spacing * (mean - right))[0]
+    t = math.expm1(epsilon - left) / math.expm1(step)
+    return (1.0 - t) * math.exp(theta * (epsilon - left)) * q_left + t * math.exp(theta * (epsilon - right)) * q_right
+
+
+@inline
+def _root(a_re, a_im, m, setting, k, mean, log_delta, start):
+    """epsilon with K - theta epsilon + log Q = log delta, by Newton's method kept inside a bracket; NaN if lost."""
+    theta, spacing = setting[0], setting[1]
+    low, high = -np.inf, np.inf
+    x = start
+    reach = 0.25 * setting[2]
+    for _ in range(100):
+        q, dq = _inner_product(a_re, a_im, m, spacing * (mean - x))
+        if q > 0.0:
+            value = k - theta * x + math.log(q) - log_delta
+            slope = -theta + spacing * dq / q
+        else:
+            value, slope = -1.0, 0.0
+        if value > 0.0:
+            low = max(low, x)
+        else:
+            high = min(high, x)
+        move = -value / slope if slope < 0.0 and q > 0.0 else (reach if value > 0.0 else -reach)
+        y = x + min(max(move, -reach), reach)
+        if not low < y < high:
+            if low == -np.inf or high == np.inf:
+                return x if abs(move) <= 1e-12 * (abs(x) + 1.0 / theta) else np.nan
+            y = 0.5 * (low + high)
+        if abs(y - x) <= 4.0 * _U * (abs(x) + 1e-3 / theta):
+            return y
+        x = y
+    return x
+
+
+@inline
+def _budget(row, a_sum, m, setting, weights_sum, epsilon):
+    """The error budget at one epsilon: absolute error of Q without aliasing, and kappa."""
+    theta, spacing, gemm = setting[0], setting[1], setting[5]
+    band = setting[3] * math.exp(row[2])
+    phi = weights_sum * math.expm1(row[3])
+    turn = gemm * m * spacing * (abs(row[1]) + abs(epsilon)) + 8.0 * _U * (m + 8)
+    sums = a_sum * math.expm1(turn) + 8.0 * _U * (m + 8) * a_sum
+    kappa = row[4] + gemm * (abs(row[0]) + theta * abs(epsilon)) + 32.0 * _U
+    return 1.000001 * (band + phi + sums) + 1e-300, kappa
+
+
+@jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8, f8[::1], f8, f8, f8, f8[::1])")
+def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log_delta, start, out):
+    """out = lower, estimate, upper, relative band error, relative alias; False if no root was found.
+
+    The ends are first guessed from the slope and then verified with the budget at that very epsilon; a guess that
+    does not verify is doubled.
+    """
+    theta, spacing = setting[0], setting[1]
+    k, mean = row[0], row[1]
+    x = _root(a_re, a_im, m, setting, k, mean, log_delta, start)
+    q, dq = _inner_product(a_re, a_im, m, spacing * (mean - x))
+    slope = theta - spacing * dq / q
+    if not (q > 0.0 and slope > 0.0):
+        return False
+    error, kappa = _budget(row, a_sum, m, setting, weights_sum, x)
+    alias = _alias(helper, theta, setting[2], k, x)
+    out[3] = setting[3] * math.exp(row[2]) / q
+    out[4] = alias / q
+    if setting[4] > 0.0:
+        q = _chord(a_re, a_im, m, setting, mean, x)
+        x += (k - theta * x + math.log(q) - log_delta) / slope if q > 0.0 else 0.0
+    out[1] = x
+    infinite = -math.expm1(-row[5])
+    share = infinite * math.exp(-log_delta)
+    if not share < 1.0:
+        return False
+    move = (math.log1p(error / q) + kappa - math.log1p(-share)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
+    out[2] = np.inf
+    for _ in range(40):
+        e = x + move
+        error, kappa = _budget(row, a_sum, m, setting, weights_sum, e)
+        value = _chord(a_re, a_im, m, setting, mean, e) + error
+        if value > 0.0 and k + kappa - theta * e + math.log(value) <= log_delta + math.log1p(-share):
+            out[2] = e
+            break
+        move *= 2.0
+    out[0] = -np.inf
+    if error + alias < 0.9 * q:
+        move = (kappa - math.log1p(-(error + alias) / q)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
+        for _ in range(40):
+            e = x - move
+            error, kappa = _budget(row, a_sum, m, setting, weights_sum, e)
+            value = _chord(a_re, a_im, m, setting, mean, e) - error - _alias(helper, theta, setting[2], k, e)
+            if value > 0.0 and k - kappa - theta * e + math.log(value) >= log_delta:
+                out[0] = e
+                break
+            move *= 2.0
+    return True
+
+
+@jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8, f8[::1], f8, f8, f8[::1])")
+def _delta_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, epsilon, out):
+    """out = log of lower, estimate and upper delta, relative band error, relative alias."""
+    theta = setting[0]
+    q = _chord(a_re, a_im, m, setting, row[1], epsilon)
+    error, kappa = _budget(row, a_sum, m, setting, weights_sum, epsilon)
+    alias = _alias(helper, theta, setting[2], row[0], epsilon)
+    scale = row[0] - theta * epsilon
+    if not q > 0.0:
+        return False
+    out[3] = setting[3] * math.exp(row[2]) / q
+    out[4] = alias / q
+    out[1] = scale + math.log(q)
+    top = scale + kappa + math.log(q + error)
+    out[2] = top + math.log1p(-math.expm1(-row[5]) * math.exp(min(-top, 700.0)))
+    out[0] = scale - kappa + math.log(q - error - alias) if q > error + alias else -np.inf
+    return True
+
+
+@pjit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1])")
+def bound_people(exponents, weight, setting, helper, target, solve_epsilon, start, out):
+    """out (people, 5): lower, estimate, upper (epsilon, or log delta), relative band error, relative alias.
+
+    target[i] = log delta (solve_epsilon) or epsilon.  NaN in all five where nothing came out.
+    """
+    n = exponents.shape[0]
+    m = weight.size - 1
+    weight_re = weight.real.copy()
+    weight_im = weight.imag.copy()
+    weights_sum = 0.0
+    for f in range(m + 1):
+        weights_sum += abs(weight[f])
+    for chunk in prange((n + _CHUNK - 1) // _CHUNK):
+        a_re = np.empty(m + 1)
+        a_im = np.empty(m + 1)
+        for i in range(chunk * _CHUNK, min(n, (chunk + 1) * _CHUNK)):
+            row = exponents[i]
+            a_sum = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
+            if solve_epsilon:
+                found = _epsilon_bounds(
+                    a_re, a_im, m, setting, row, a_sum, helper[i], weights_sum, target[i], start[i], out[i]
+                )
+            else:
+                found = _delta_bounds(a_re, a_im, m, setting, row, a_sum, helper[i], weights_sum, target[i], out[i])
+            if not found:
+                for c in range(5):
+                    out[i, c] = np.nan

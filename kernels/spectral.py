@@ -1,0 +1,195 @@
+"""Characteristic functions of the Poisson-subsampled Gaussian's privacy loss, without a grid on the loss.
+
+Legend
+    k       bucket: one (noise multiplier sigma, sample rate q)
+    x       the Gaussian's own variable;  g(x) = 1 - q + q exp((2x-1)/(2 sigma^2))
+    loss    L = +log g (remove) or -log g (add);  sign = +1 or -1
+    a       exponent of g in the tilted integrand: 1 + theta (remove), -theta (add)
+    psi     N(x; 0, sigma^2) g(x)^a, the tilted law up to its mass exp(K(theta))
+    r       psi / (dL/dx): density of the tilted law on the loss axis, up to the same mass
+    d       L minus its tilted mean
+
+All results are normalised: phi(omega) = E_theta[exp(i omega L)].
+"""
+
+import math
+
+import numpy as np
+
+from ._jit import inline, jit, pjit, prange
+
+_LOG_SQRT_2PI = 0.9189385332046727
+_TINY = 1e-300
+
+
+@inline
+def _log_g(x, sigma, q):
+    """log g(x), accurate where g is near 1 and where it overflows."""
+    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
+    if q == 1.0:
+        return t
+    if t > 36.0:
+        return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
+    return math.log1p(q * math.expm1(t))
+
+
+@inline
+def _tilted_nodes(sigma, q, sign, theta, low, step, n, log_g, weight):
+    """Fill log_g and the tilted probabilities at n nodes; return K(theta), the kept range, K's round-off in units.
+
+    The unit of round-off is 2^-53: each term of a sum carries the error of its exponent, (x/sigma)^2 / 2 + |a log g|,
+    and one unit for each of the n additions.
+    """
+    a = 1.0 + theta if sign > 0 else -theta
+    top = -np.inf
+    for j in range(n):
+        x = low + j * step
+        log_g[j] = _log_g(x, sigma, q)
+        weight[j] = -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + math.log(step) + a * log_g[j]
+        top = max(top, weight[j])
+    units = 0.0
+    # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)]: the exact mass 1 never enters, and the absolute error
+    # shrinks with the step.  Far from 0 the largest exponent is taken out.
+    if top < 30.0:
+        total = 0.0
+        for j in range(n):
+            e = a * log_g[j]
+            if e < 1.0:
+                term = math.exp(weight[j] - e) * math.expm1(e)
+            else:
+                term = math.exp(weight[j]) - math.exp(weight[j] - e)
+            total += term
+            units += abs(term) * (2.0 * abs(e) + ((low + j * step) / sigma) ** 2 + n + 40.0)
+        k = math.log1p(total)
+        units /= 1.0 + total
+    else:
+        total = 0.0
+        for j in range(n):
+            term = math.exp(weight[j] - top)
+            total += term
+            units += term * (2.0 * abs(a * log_g[j]) + ((low + j * step) / sigma) ** 2 + n + 40.0)
+        k = top + math.log(total)
+        units = units / total + abs(k)
+    first, last = n, -1
+    for j in range(n):
+        weight[j] = math.exp(weight[j] - k)
+        if weight[j] > 1e-21:
+            first = min(first, j)
+            last = j
+    return k, first, last, units
+
+
+@jit("Tuple((f8, f8))(f8, f8, f8, f8, f8, i8)")
+def log_moment(sigma, q, sign, theta, low, n):
+    """K(theta) = log E[exp(theta L)] by the trapezoidal rule on n nodes from `low` to its mirror at `low + (n-1) h`.
+
+    `low` is the left end of [min(0,a) - 10 sigma, max(0,a) + 10 sigma].  Returns K and its round-off in units.
+    """
+    a = 1.0 + theta if sign > 0 else -theta
+    step = (abs(a) + 20.0 * sigma) / (n - 1)
+    log_g = np.empty(n)
+    weight = np.empty(n)
+    k, _, _, units = _tilted_nodes(sigma, q, sign, theta, low, step, n, log_g, weight)
+    return k, units
+
+
+@pjit("void(f8[::1], f8[::1], f8, f8[:, ::1], i8[:, ::1], f8[:, ::1], f8[:, ::1])")
+def log_moments(sigma, q, sign, theta, nodes, k_out, units_out):
+    """K[k, j] and its round-off in units for every bucket k and tilt theta[k, j], on nodes[k, j] nodes; 0 nodes: Gaussian bound.
+
+    The bound K(theta) <= theta (theta + 1) / (2 sigma^2) holds because sampling is a post-processing (MATH, Prop. B).
+    """
+    for k in prange(sigma.size):
+        for j in range(theta.shape[1]):
+            t = theta[k, j]
+            if q[k] == 1.0 or nodes[k, j] == 0:
+                k_out[k, j] = t * (t + 1.0) / (2.0 * sigma[k] ** 2)
+                units_out[k, j] = 8.0 * abs(k_out[k, j])
+                continue
+            a = 1.0 + t if sign > 0 else -t
+            value, units = log_moment(sigma[k], q[k], sign, t, min(0.0, a) - 10.0 * sigma[k], nodes[k, j])
+            k_out[k, j] = value
+            units_out[k, j] = units
+
+
+@jit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[::1])")
+def _harmonics(weight, d, sums, spacing, re, im):
+    """log E[exp(i omega d)] at omega = j spacing, j = 1..m, d centred; sums = sum of the weights.
+
+    exp(i y) - 1 is carried from one frequency to the next, never exp(i y): its error is relative to |y|, so that the
+    error of the logarithm shrinks with the step and ten million steps keep their digits.
+    """
+    n = d.size
+    cos_d = np.empty(n)
+    sin_d = np.empty(n)
+    cos_y = np.zeros(n)
+    sin_y = np.zeros(n)
+    for i in range(n):
+        half = math.sin(0.5 * spacing * d[i])
+        cos_d[i] = -2.0 * half * half
+        sin_d[i] = math.sin(spacing * d[i])
+    for j in range(re.size):
+        for i in range(n):
+            c, s, cd, sd = cos_y[i], sin_y[i], cos_d[i], sin_d[i]
+            cos_y[i] = c * cd - s * sd + c + cd
+            sin_y[i] = s * cd + c * sd + s + sd
+        c = np.dot(weight, cos_y) / sums
+        s = np.dot(weight, sin_y) / sums
+        re[j] = 0.5 * math.log1p(max(2.0 * c + c * c + s * s, -1.0 + 1e-300))
+        im[j] = math.atan2(s, 1.0 + c)
+
+
+@pjit("void(f8[::1], f8[::1], f8, f8, f8, i8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])")
+def spectrum(sigma, q, sign, theta, spacing, nodes, moments, re, im):
+    """Centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
+
+    moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
+    nodes left out, and the ends of the interval of x that holds all but 1e-12 of the tilted law.
+    """
+    for k in prange(sigma.size):
+        if q[k] == 1.0:
+            variance = 1.0 / sigma[k] ** 2
+            moments[k, 0] = theta * (theta + 1.0) * variance / 2.0
+            moments[k, 1] = (theta + 0.5) * variance
+            moments[k, 2] = 8.0 * moments[k, 0]
+            moments[k, 3] = math.sqrt(variance)
+            moments[k, 4] = 8.0 * moments[k, 3]
+            moments[k, 5:] = 0.0
+            for j in range(re.shape[1]):
+                re[k, j] = -0.5 * variance * ((j + 1) * spacing) ** 2
+                im[k, j] = 0.0
+            continue
+        n = nodes[k]
+        a = 1.0 + theta if sign > 0 else -theta
+        low = min(0.0, a) - 10.0 * sigma[k]
+        step = (abs(a) + 20.0 * sigma[k]) / (n - 1)
+        log_g = np.empty(n)
+        weight = np.empty(n)
+        value, first, last, units = _tilted_nodes(sigma[k], q[k], sign, theta, low, step, n, log_g, weight)
+        w = weight[first : last + 1].copy()
+        d = sign * log_g[first : last + 1]
+        sums = w.sum()
+        mean = np.dot(w, d) / sums
+        d = d - mean
+        residual = np.dot(w, d) / sums
+        d = d - residual
+        mean += residual
+        _harmonics(w, d, sums, spacing, re[k], im[k])
+        spread = 0.0
+        weighted = 0.0
+        inner, outer = n, -1
+        for j in range(first, last + 1):
+            part = weight[j] * abs(d[j - first])
+            spread += part
+            weighted += part * (2.0 * abs(a * log_g[j]) + ((low + j * step) / sigma[k]) ** 2 + w.size + 40.0)
+            if weight[j] > 1e-14:
+                inner = min(inner, j)
+                outer = j
+        moments[k, 0] = value
+        moments[k, 1] = mean
+        moments[k, 2] = units
+        moments[k, 3] = spread
+        moments[k, 4] = weighted
+        moments[k, 5] = max(weight[:first].sum() + weight[last + 1 :].sum(), _TINY)
+        moments[k, 6] = low + (inner - 1) * step
+        moments[k, 7] = low + (outer + 1) * step

@@ -1,0 +1,115 @@
+"""Choosing, for every person, the tilt at which the inner product needs the fewest frequencies.
+
+Legend
+    i           person
+    j, t        index into the ascending grid of tilts theta
+    k[i, j]     log-moment K(theta_j) of person i (an upper bound where the grid says so)
+    log_c[j]    log of c(theta) = theta^theta / (1 + theta)^(1 + theta)
+    eta         relative error wanted of delta
+    choice      columns: tilt, helper tilt above, helper tilt below (-1: theta = 0), each an index
+    need        columns: period P, frequency W, expected epsilon or log delta, epsilon or log delta by Renyi (Chernoff)
+
+Nothing here is a bound: a poor choice costs time or a failed certificate, never a wrong number.
+"""
+
+import math
+
+import numpy as np
+
+from ._jit import inline, pjit, prange
+
+_LEAST_EXPECTATION = math.log(1e-9)
+
+
+@inline
+def _spreads(k, theta, usable, spread):
+    """Standard deviation of the tilted sum at each tilt from second differences of K; NaN at the ends."""
+    n = usable
+    for j in range(theta.size):
+        spread[j] = np.nan
+    for j in range(1, n - 1):
+        right = (k[j + 1] - k[j]) / (theta[j + 1] - theta[j])
+        left = (k[j] - k[j - 1]) / (theta[j] - theta[j - 1])
+        curvature = 2.0 * (right - left) / (theta[j + 1] - theta[j - 1])
+        if curvature > 0.0:
+            spread[j] = math.sqrt(curvature)
+
+
+@inline
+def _periods(k, theta, log_c, j, epsilon, log_floor, helpers):
+    """The least period at which both aliasing terms stay below exp(log_floor); helpers = tilts that prove it."""
+    above = np.inf
+    helpers[0] = -1
+    for t in range(j + 1, theta.size):
+        p = (k[t] - theta[t] * epsilon + log_c[t] - log_floor) / (theta[t] - theta[j])
+        if p < above:
+            above = p
+            helpers[0] = t
+    below = -log_floor / theta[j]
+    helpers[1] = -1
+    for t in range(j):
+        p = (k[t] - theta[t] * epsilon + log_c[t] - log_floor) / (theta[j] - theta[t])
+        if p < below:
+            below = p
+            helpers[1] = t
+    return max(above, below)
+
+
+@pjit("void(f8[:, ::1], f8[::1], f8[::1], i8, f8[::1], b1, f8, i8[:, ::1], f8[:, ::1])")
+def choose_tilts(k, theta, log_c, usable, target, solve_epsilon, eta, choice, need):
+    """Fill choice and need.
+
+    target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon.  Only the first `usable` tilts may be
+    chosen; the rest serve as helpers.  choice[i, 0] = -1: no tilt serves.
+    """
+    for i in prange(k.shape[0]):
+        spread = np.empty(theta.size)
+        helpers = np.empty(2, dtype=np.int64)
+        _spreads(k[i], theta, usable, spread)
+        best = np.inf
+        at = -1
+        for j in range(usable):
+            if solve_epsilon:
+                value = (k[i, j] - target[i] + log_c[j]) / theta[j]
+            else:
+                value = k[i, j] - theta[j] * target[i] + log_c[j]
+            if value < best:
+                best = value
+                at = j
+        need[i, 3] = best
+        choice[i, 0] = -1
+        at = min(max(at, 1), usable - 2)
+        s = spread[at]
+        if not s > 0.0:
+            continue
+        # E_theta[g] at the saddle point: a normal density of standard deviation s against g, mass 1/(theta (1+theta)).
+        log_expectation = -math.log(2.0 + 2.5066 * s * theta[at] * (1.0 + theta[at]))
+        if solve_epsilon:
+            log_delta = target[i]
+            epsilon = (k[i, at] - log_delta + log_expectation) / theta[at]
+            need[i, 2] = epsilon
+        else:
+            epsilon = target[i]
+            log_delta = k[i, at] - theta[at] * epsilon + log_expectation
+            need[i, 2] = log_delta
+        cheapest = np.inf
+        narrow = np.inf
+        for j in range(max(1, at - 8), min(at + 2, usable - 1)):
+            if not spread[j] > 0.0:
+                continue
+            narrow = min(narrow, spread[j])
+            expectation = log_delta - k[i, j] + theta[j] * epsilon
+            if j > at:
+                expectation = min(expectation, log_expectation)
+            if expectation < _LEAST_EXPECTATION:
+                continue
+            period = _periods(k[i], theta, log_c, j, epsilon, log_delta + math.log(0.25 * eta), helpers)
+            reach = max(-math.log(eta) - min(expectation, 0.0), 1.0)
+            width = math.sqrt(reach / 0.45) / narrow
+            if period * width < cheapest:
+                cheapest = period * width
+                choice[i, 0] = j
+                choice[i, 1] = helpers[0]
+                choice[i, 2] = helpers[1]
+                need[i, 0] = period
+                need[i, 1] = width

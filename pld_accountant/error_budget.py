@@ -1,0 +1,124 @@
+"""The error budget of the spectral tables: each term a function of its own, with its derivation.
+
+Two further terms live where they are evaluated for every person: the aliasing of the period
+(`kernels.plancherel._alias`) and the envelope of the characteristic function (`kernels.envelope`).
+
+Notation: one step has the loss L = +log g(x) (remove) or -log g(x) (add), g(x) = 1 - q + q exp((2x - 1) / (2 sigma^2)),
+x ~ N(0, sigma^2) with the weight g^a, a = 1 + theta or -theta; phi(omega) = E_theta[exp(i omega L)] is normalised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+__all__ = ["UNIT", "band_coefficient", "quadrature_error", "quadrature_nodes", "roundoff_k", "roundoff_phi", "tail_error"]
+
+UNIT = 2.0**-53
+"""Unit round-off of double precision."""
+
+_REACH = 10.0  # the nodes reach this many standard deviations beyond the critical points of the integrand
+_ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
+
+
+def _growth(sigma: NDArray, sign: float, theta: float, width: float) -> NDArray:
+    """log sup over the strip |Im x| <= b of the integrand's growth, for b / sigma^2 in `_ANGLES`: (buckets, angles).
+
+    On the line Im x = b the normal density grows by exp(b^2 / (2 sigma^2)), |g| <= g(Re x), and |arg g| <= b / sigma^2,
+    so that |exp(i omega log g)| <= exp(omega b / sigma^2).  For addition |g| >= g(Re x) cos(b / (2 sigma^2)), raised to
+    -theta.
+    """
+    growth = 0.5 * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
+    if sign < 0:
+        growth = growth - theta * np.log(np.cos(0.5 * _ANGLES))
+    return growth
+
+
+def _length(sigma: NDArray, theta: float, sign: float) -> NDArray:
+    return (1.0 + theta if sign > 0 else theta) + 2.0 * _REACH * sigma
+
+
+def quadrature_nodes(sigma: NDArray, sign: float, theta: float, width: float, tolerance: float) -> NDArray:
+    """Number of nodes at which `quadrature_error` falls to `tolerance`.
+
+    Parameters
+    ----------
+    sigma : ndarray, shape (buckets,)
+        Noise multipliers.
+    sign : float
+        +1 for removal, -1 for addition.
+    theta, width : float
+        Tilt, and largest frequency omega at which phi is wanted.
+    tolerance : float
+        Absolute error of the normalised phi.
+
+    Returns
+    -------
+    ndarray of int64, shape (buckets,)
+    """
+    growth = _growth(sigma, sign, theta, width)
+    log_ratio = np.logaddexp(0.0, growth + np.log(2.0 / tolerance))
+    step = np.max(2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / log_ratio, axis=1)
+    return np.minimum(np.ceil(_length(sigma, theta, sign) / step) + 2, 2**40).astype(np.int64)
+
+
+def quadrature_error(sigma: NDArray, sign: float, theta: float, width: float, nodes: NDArray) -> NDArray:
+    """Absolute error of the normalised phi(omega), |omega| <= width, by the trapezoidal rule on `nodes` nodes.
+
+    For an integrand analytic in |Im x| < b whose modulus integrates to at most M on every line of the strip, the
+    trapezoidal sum with step h differs from the integral by at most 2 M / (exp(2 pi b / h) - 1).
+    The integrand here is analytic for b < pi sigma^2, the nearest zero of g; M is `_growth` times its value at b = 0.
+
+    References
+    ----------
+    Trefethen and Weideman, "The exponentially convergent trapezoidal rule", SIAM Review 56 (2014), Theorem 5.1.
+    """
+    step = _length(sigma, theta, sign) / (nodes - 1)
+    rate = 2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / step[:, None]
+    growth = _growth(sigma, sign, theta, width)
+    # exp(rate) - 1 >= exp(rate) / 2 for rate >= 1
+    log_error = np.where(rate >= 1.0, np.log(4.0) + growth - rate, np.inf)
+    return np.exp(np.minimum(log_error.min(axis=1), 0.0))
+
+
+def tail_error(sigma: NDArray, sign: float, theta: float) -> NDArray:
+    """Tilted mass beyond the first and the last node.
+
+    The logarithm of the integrand has slope (a w(x) - x) / sigma^2, 0 <= w <= 1: outside of [min(0, a), max(0, a)]
+    it falls at least as fast as a normal density of standard deviation sigma, from a height psi.  Inside, the slope
+    points away from the end and the curvature is at least -c / sigma^2, c = 1 + max(0, -a) / (4 sigma^2), so the mass
+    inside is at least psi sigma sqrt(pi / (2 c)).  A tail thus holds at most 2 sqrt(c) Phi(-10) of the mass; two tails,
+    and as much again for a sum in place of an integral.
+    """
+    excess = theta / (4.0 * sigma**2) if sign < 0 else np.zeros_like(sigma)
+    return 8.0 * np.sqrt(1.0 + excess) * float(np.exp(log_ndtr(-_REACH)))
+
+
+def roundoff_phi(width: float, frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
+    """Round-off of the normalised, centred phi at the kept frequencies, per step.
+
+    phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), each factor at most omega |d_j|.  The recurrence over
+    f <= m frequencies loses at most 6 f units of that; a weight p_j has the relative error of its exponent (in units,
+    summed by the kernel into `weighted`, with one unit per node added up); the matrix product adds `columns` more.
+
+    Parameters
+    ----------
+    spread, weighted : ndarray, shape (buckets,)
+        E_theta|d|, and E_theta[|d| times the units of a weight].
+    """
+    return 2.0 * UNIT * width * ((6.0 * frequencies + columns + 16.0) * spread + weighted)
+
+
+def roundoff_k(columns: int, k: NDArray, units: NDArray) -> NDArray:
+    """Round-off of K(theta) in the sum over steps: the kernel's units, and the matrix product's."""
+    return UNIT * (units + (columns + 8.0) * np.abs(k))
+
+
+def band_coefficient(width: float) -> float:
+    """Bound of the weights beyond the band, to be multiplied by sup |phi| there.
+
+    With omega_f = 2 pi f / P and m P^-1 2 pi = width: (2 / P) sum over f > m of 1 / |z_f (1 + z_f)| with
+    |z (1 + z)| >= omega^2 is at most (1 / pi) times the integral of omega^-2 from `width`.
+    """
+    return 1.0 / (np.pi * width)

@@ -1,0 +1,254 @@
+"""Counts and tables in, certified bounds out: one matrix product for everybody who shares a tilt, a period and a band.
+
+For each person the cheapest tilt is chosen from log-moments (one matrix product), people are grouped by (tilt, period,
+band), each group's exponents are one matrix product with its table, and the inner product with the hockey-stick weight
+is bounded and solved person by person (`kernels.plancherel`).  A person whose error budget is not met moves on to a
+wider band or a longer period; one who would need too many frequencies is left to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .tables import COLUMNS, Maker
+
+__all__ = ["Limits", "Solution", "solve"]
+
+_TILTS = 2.0 ** (0.5 * np.arange(-40, 72))
+_COARSE = 4
+_BLOCK = 16_384
+_BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 MB
+
+
+def _log_c(theta: NDArray) -> NDArray:
+    return theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How exact the result has to be and how much work one person may cost.
+
+    Attributes
+    ----------
+    error : float
+        Relative error of delta that the band and the period may each add.
+    frequencies : int
+        A person who needs more stays unsolved.
+    """
+
+    error: float = 1e-10
+    frequencies: int = 4096
+
+
+@dataclass
+class Solution:
+    """Per person and target: lower, estimate, upper (epsilon, or log delta) and whether they came out.
+
+    Unsolved elements are (0 or -inf, nan, inf).
+    """
+
+    lower: NDArray
+    estimate: NDArray
+    upper: NDArray
+    solved: NDArray
+
+    @classmethod
+    def empty(cls, people: int, solve_epsilon: bool) -> Solution:
+        lowest = 0.0 if solve_epsilon else -np.inf
+        return cls(
+            np.full(people, lowest), np.full(people, np.nan), np.full(people, np.inf), np.zeros(people, dtype=bool)
+        )
+
+
+@dataclass
+class _Plan:
+    """What was chosen for every person."""
+
+    tilt: NDArray
+    period: NDArray
+    width: NDArray
+    helper: NDArray
+    start: NDArray
+    zero: NDArray
+    theta: NDArray = field(default_factory=lambda: _TILTS)
+
+
+def _blocks(people: int) -> Iterator[slice]:
+    for start in range(0, people, _BLOCK):
+        yield slice(start, min(start + _BLOCK, people))
+
+
+def _columns(values: NDArray, rows: NDArray | None) -> NDArray:
+    """A table's rows as the counts' columns see them; row -1 is a bucket that costs nothing."""
+    if rows is None:
+        return values
+    return np.where(rows[:, None] >= 0, values[rows], 0.0)
+
+
+def _tilt_range(counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool) -> slice:
+    """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
+    coarse = np.arange(0, _TILTS.size, _COARSE)
+    theta = _TILTS[coarse]
+    k, usable = maker.log_moments(theta)
+    k = _columns(k, rows)
+    lowest, highest = _TILTS.size, 0
+    for block in _blocks(len(counts)):
+        moments = counts[block].astype(np.float64) @ k
+        goal = target[block, None]
+        bound = (moments - goal + _log_c(theta)) / theta if solve_epsilon else moments - theta * goal + _log_c(theta)
+        best = np.minimum(np.argmin(bound, axis=1), usable - 1)
+        lowest, highest = min(lowest, coarse[best].min()), max(highest, coarse[best].max())
+    return slice(max(lowest - 10, 0), min(highest + 12, _TILTS.size))
+
+
+def _plan(
+    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool, limits: Limits
+) -> _Plan:
+    from .kernels import tilt
+
+    people = len(counts)
+    theta = _TILTS[_tilt_range(counts, maker, rows, target, solve_epsilon)]
+    k, usable = maker.log_moments(theta)
+    k = _columns(k, rows)
+    plan = _Plan(
+        tilt=np.full(people, -1), period=np.zeros(people), width=np.zeros(people), helper=np.zeros((people, 4)),
+        start=np.zeros(people), zero=np.zeros(people, dtype=bool), theta=theta,
+    )  # fmt: skip
+    slack = 1.0 + (maker.buckets + 8) * 2.0**-52
+    for block in _blocks(people):
+        moments = (counts[block].astype(np.float64) @ k) * slack
+        choice = np.empty((len(moments), 3), dtype=np.int64)
+        need = np.zeros((len(moments), 4))
+        tilt.choose_tilts(
+            moments, theta, _log_c(theta), usable, target[block], solve_epsilon, limits.error, choice, need
+        )
+        person = np.arange(len(moments))
+        above, below = choice[:, 1], choice[:, 2]
+        plan.tilt[block] = choice[:, 0]
+        plan.period[block], plan.width[block] = need[:, 0], need[:, 1]
+        plan.helper[block] = np.stack(
+            [theta[above], moments[person, above], np.where(below < 0, 0.0, theta[below]),
+             np.where(below < 0, 0.0, moments[person, below])], axis=1,
+        )  # fmt: skip
+        plan.start[block] = need[:, 2]
+        if solve_epsilon:
+            # Renyi accounting alone proves that epsilon is not above 0.
+            plan.zero[block] = need[:, 3] <= 0.0
+    return plan
+
+
+def _level(value: NDArray, per_octave: int) -> NDArray:
+    """Index of the least power of 2^(1/per_octave) that is not below `value`."""
+    return np.ceil(per_octave * np.log2(np.maximum(value, 1e-300)) - 1e-9).astype(np.int64)
+
+
+def _groups(*keys: NDArray) -> Iterator[NDArray]:
+    """Indices of the people who share all keys, one array after another."""
+    order = np.lexsort(keys[::-1])
+    stacked = np.stack([k[order] for k in keys])
+    edges = np.flatnonzero(np.any(stacked[:, 1:] != stacked[:, :-1], axis=0)) + 1
+    yield from np.split(order, edges)
+
+
+def _finish(solution: Solution, people: NDArray, out: NDArray, limits: Limits, solve_epsilon: bool) -> tuple:
+    """Keep what is within the budget; say whose band and whose period were too small."""
+    with np.errstate(invalid="ignore"):
+        wide = ~(out[:, 3] <= 10.0 * limits.error)
+        long = ~(out[:, 4] <= 10.0 * limits.error)
+    good = ~(wide | long) & np.isfinite(out[:, 2])
+    keep = people[good]
+    floor = 0.0 if solve_epsilon else -np.inf
+    solution.lower[keep] = np.maximum(out[good, 0], floor)
+    solution.estimate[keep] = np.maximum(out[good, 1], floor)
+    solution.upper[keep] = np.maximum(out[good, 2], floor)
+    solution.solved[keep] = True
+    return good, wide, long
+
+
+def solve(
+    counts: NDArray,
+    maker: Maker,
+    target: NDArray,
+    *,
+    solve_epsilon: bool,
+    rows: NDArray | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    progress: Callable[[int], None] | None = None,
+) -> Solution:
+    """Bounds of epsilon at a delta, or of log delta at an epsilon, for every person.
+
+    Parameters
+    ----------
+    counts : ndarray of integers, shape (people, buckets)
+        Steps of each person in each bucket; every person has at least one.
+    maker : Maker
+        Makes the buckets' tables in one direction.
+    target : ndarray, shape (people,)
+        log delta if `solve_epsilon`, else epsilon.
+    rows : ndarray of int, shape (buckets,), optional
+        Which of the maker's buckets each column of counts stands for; -1 for one that costs nothing.
+    progress : callable, optional
+        Called with the number of people done since the last call.
+
+    Returns
+    -------
+    Solution
+
+    Notes
+    -----
+    Cost: two matrix products (people x buckets x tilts, people x buckets x 2 m) and some m complex exponentials a person.
+    """
+    solution = Solution.empty(len(counts), solve_epsilon)
+    plan = _plan(counts, maker, rows, target, solve_epsilon, limits)
+    solution.solved |= plan.zero
+    solution.estimate[plan.zero] = solution.upper[plan.zero] = 0.0
+    if progress is not None and plan.zero.any():
+        progress(int(plan.zero.sum()))
+    waiting = np.flatnonzero(~plan.zero & (plan.tilt >= 0))
+    period, width = _level(plan.period, 4), _level(plan.width, 2)
+    for _ in range(40):
+        if not waiting.size:
+            break
+        again = []
+        for group in _groups(plan.tilt[waiting], period[waiting], width[waiting]):
+            people = waiting[group]
+            one = people[0]
+            p, w = 2.0 ** (period[one] / 4), 2.0 ** (width[one] / 2)
+            if p * w / (2 * np.pi) > limits.frequencies:
+                continue
+            table = maker.table(float(plan.theta[plan.tilt[one]]), p, w)
+            if table is None:
+                continue
+            for part in _parts(people, table.frequencies):
+                out = _bound(counts, part, table, rows, plan, target, solve_epsilon)
+                good, wide, long = _finish(solution, part, out, limits, solve_epsilon)
+                width[part[wide]] += 1
+                period[part[long & ~wide]] += 2
+                again.append(part[(wide | long) & ~good])
+                if progress is not None:
+                    progress(int(good.sum()))
+        waiting = np.concatenate(again) if again else np.empty(0, dtype=np.int64)
+    return solution
+
+
+def _parts(people: NDArray, frequencies: int) -> Iterator[NDArray]:
+    size = max(_BATCH_ELEMENTS // (COLUMNS + 2 * frequencies), 1)
+    for start in range(0, people.size, min(size, _BLOCK)):
+        yield people[start : start + min(size, _BLOCK)]
+
+
+def _bound(counts, people, table, rows, plan, target, solve_epsilon) -> NDArray:  # type: ignore[no-untyped-def]
+    """The matrix product and the kernel for people who share a table."""
+    from .kernels import plancherel
+
+    exponents = counts[people].astype(np.float64) @ _columns(table.columns, rows)
+    out = np.empty((people.size, 5))
+    plancherel.bound_people(
+        exponents, table.weight, table.setting(len(table.columns)), np.ascontiguousarray(plan.helper[people]),
+        np.ascontiguousarray(target[people]), solve_epsilon, np.ascontiguousarray(plan.start[people]), out,
+    )  # fmt: skip
+    return out

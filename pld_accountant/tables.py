@@ -1,0 +1,94 @@
+"""`Table`: one form for what the inner product needs of a set of buckets, whichever way it was made.
+
+A table belongs to a direction, a tilt theta and a period P.  Per bucket (one step of it) it holds the log-moment K, the
+tilted mean and the centred logarithm of the characteristic function at omega_f = 2 pi f / P, f = 1..m, with what the
+error budget needs.  ``counts @ table.columns`` then gives every person's exponents.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COLUMNS", "Maker", "MemoryCache", "Table"]
+
+COLUMNS = 6
+"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi, round-off of K, infinity."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Exponents per step for every bucket at one tilt and period.
+
+    Attributes
+    ----------
+    theta, period : float
+    columns : ndarray, shape (buckets, COLUMNS + 2 m)
+        As `COLUMNS` says, then Re log phi and Im log phi at the m frequencies.
+    weight : ndarray of complex128, shape (m + 1,)
+        Transform of the tilted hockey-stick weight over the period, doubled for positive frequencies.
+    remainder : float
+        Multiplies exp(sum of the envelope column): what the dropped frequencies can add to Q.
+    lattice_step : float
+        0 where the loss is not confined to a lattice.
+    """
+
+    theta: float
+    period: float
+    columns: NDArray
+    weight: NDArray
+    remainder: float
+    lattice_step: float = 0.0
+
+    @property
+    def frequencies(self) -> int:
+        return self.weight.size - 1
+
+    def setting(self, buckets: int) -> NDArray:
+        """The scalars of `kernels.plancherel`; the last is the round-off of a matrix product over the buckets."""
+        gemm = (buckets + 8) * 2.0**-52
+        return np.array(
+            [self.theta, 2.0 * np.pi / self.period, self.period, self.remainder, self.lattice_step, gemm]
+        )
+
+
+class Maker(Protocol):
+    """What makes tables: from the Gaussian's own variable (`spectral`) or from a grid on the loss (`lattice`)."""
+
+    @property
+    def buckets(self) -> int: ...
+
+    def log_moments(self, theta: NDArray) -> tuple[NDArray, int]:
+        """K (buckets, tilts), never below the truth, and how many of the first tilts are exact enough to be used."""
+        ...
+
+    def table(self, theta: float, period: float, width: float) -> Table | None:
+        """The table up to the frequency `width`; None where it would cost too much."""
+        ...
+
+
+V = TypeVar("V")
+
+
+class MemoryCache(Generic[V]):
+    """The most recently used values, by key, up to a size in bytes."""
+
+    def __init__(self, limit: int, size: Callable[[V], int]) -> None:
+        self._limit, self._size, self._held = limit, size, 0
+        self._values: OrderedDict[Hashable, V] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        if key in self._values:
+            self._values.move_to_end(key)
+            return self._values[key]
+        value = make()
+        self._values[key] = value
+        self._held += self._size(value)
+        while self._held > self._limit and len(self._values) > 1:
+            self._held -= self._size(self._values.popitem(last=False)[1])
+        return value
