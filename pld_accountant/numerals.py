@@ -35,4 +35,5 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     number = Context(prec=digits, rounding=rounding).create_decimal(Decimal(float(value)))
+    number = number.quantize(Decimal(1).scaleb(number.adjusted() - digits + 1))  # 0.5000, not 0.5
     return format(number, "f") if -5 <= number.adjusted() <= 6 else format(number, "e")

@@ -1,0 +1,32 @@
+"""What several test modules share."""
+
+import numpy as np
+import pytest
+
+from pld_accountant.bounds import Bounds, Status
+from pld_accountant.guarantee import Guarantee
+from pld_accountant.individuals import Individuals
+
+
+@pytest.fixture
+def make_individuals():
+    """A function that makes individuals from upper bounds; inf stands for what is not certified."""
+
+    def make(upper, *, labels=None, worst=4.0, delta=1e-5):
+        upper = np.asarray(upper, dtype=np.float64)
+        certified = np.isfinite(upper)
+        status = np.where(certified, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
+        lower = np.where(certified, upper * 0.98, 0.0)
+        return Individuals(
+            delta=delta,
+            epsilon=Bounds(lower, np.where(certified, upper * 0.99, np.nan), upper, status),
+            rdp_epsilon=np.where(certified, upper * 1.1, 5.0),
+            worst_case=Bounds(worst * 0.98, worst * 0.99, worst),
+            worst_case_rdp=4.4,
+            guarantee=Guarantee("test", False, "What is proven and what is not.", "Somebody, Theorem 1"),
+            steps=1000,
+            labels=labels,
+            parameters={"noise_multiplier": 1.5, "direction": "both"},
+        )
+
+    return make

@@ -1,0 +1,76 @@
+"""Group labels: one per person, in order, or an error that says what is missing."""
+
+import numpy as np
+import pytest
+
+from pld_accountant.formats import ReadError
+from pld_accountant.labels import read_labels
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([3, 1, 2]), np.array(["b", "a", "c"]), np.array([True, False, True])]
+)
+def test_npy(tmp_path, labels):
+    np.save(tmp_path / "labels.npy", labels)
+    assert np.array_equal(read_labels(tmp_path / "labels.npy", 3), labels)
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "expected"),
+    [
+        (".txt", "3\n1\n2\n", [3, 1, 2]),
+        (".txt", "3\n1\n2\n\n\n", [3, 1, 2]),
+        (".txt", "  west\neast side\n2", ["west", "east side", "2"]),
+        (".csv", "3\r\n1\r\n2\r\n", [3, 1, 2]),
+        (".csv", "digit\n3\n1\n2\n", [3, 1, 2]),
+        (".csv", 'name,group\n"Alpha, A",b\nBeta,a\nGamma,b\n', ["b", "a", "b"]),
+        (".csv", "group\na\nb\nc\n\n", ["a", "b", "c"]),
+        (".csv", "\ufeffgroup\na\nb\nc\n", ["a", "b", "c"]),
+    ],
+)
+def test_text(tmp_path, ending, text, expected):
+    file = tmp_path / f"labels{ending}"
+    file.write_text(text, encoding="utf-8")
+    assert read_labels(file, 3).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "message"),
+    [
+        (".txt", "a\nb\n", "2 labels, the norm log 3 examples"),
+        (".csv", "a\nb\nc\nd\ne\n", "5 labels, the norm log 3 examples"),
+        (".txt", "a\n\nc\n", "person 1 has no label"),
+        (".csv", "", "is empty"),
+        (".csv", "a,1\nb,2\nc,3\n", "one column, or a header line with a column 'group'"),
+        (".csv", "name,group\na,1\nb\nc,3\n", "row of person 1 has 1 fields, not 2"),
+        (".json", "[1, 2, 3]", "must end in"),
+    ],
+)
+def test_bad_text(tmp_path, ending, text, message):
+    file = tmp_path / f"labels{ending}"
+    file.write_text(text)
+    with pytest.raises(ReadError, match=message):
+        read_labels(file, 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.ones((3, 2), dtype=int), "one label per person"),
+        (np.ones(3), "integers or strings"),
+        (np.array([None, 1, 2]), "cannot be read"),
+        (np.arange(4), "4 labels"),
+    ],
+)
+def test_bad_npy(tmp_path, labels, message):
+    np.save(tmp_path / "labels.npy", labels, allow_pickle=True)
+    with pytest.raises(ReadError, match=message):
+        read_labels(tmp_path / "labels.npy", 3)
+
+
+def test_not_utf8_and_not_there(tmp_path):
+    (tmp_path / "labels.txt").write_bytes(b"\xff\xfe\n")
+    with pytest.raises(ReadError, match="cannot be read as labels"):
+        read_labels(tmp_path / "labels.txt", 1)
+    with pytest.raises(FileNotFoundError):
+        read_labels(tmp_path / "absent.txt", 1)

@@ -1,0 +1,26 @@
+"""Printed bounds stay bounds."""
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pld_accountant.numerals import rounded_down, rounded_up
+
+
+@given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.integers(1, 17))
+def test_rounding_goes_the_safe_way_and_not_far(value, digits):
+    up, down = Fraction(rounded_up(value, digits)), Fraction(rounded_down(value, digits))
+    assert down <= Fraction(value) <= up
+    assert up - down <= Fraction(value) / 10 ** (digits - 1)
+
+
+def test_forms():
+    assert rounded_up(1234567.0, 4) == "1235000"
+    assert rounded_up(12345678.0, 4) == "1.235e+7"
+    assert rounded_up(0.000123456, 4) == "0.0001235"
+    assert rounded_down(3.2e-9, 4) == "3.200e-9"
+    assert rounded_up(0.5, 4) == "0.5000"
+    assert rounded_up(9.99999, 4) == "10.00"
+    assert rounded_up(float("inf")) == "inf"
+    assert rounded_up(0.0) == "0"

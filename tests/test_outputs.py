@@ -1,0 +1,110 @@
+"""Output files read back as what was computed, and are written all or none."""
+
+import csv
+import json
+import os
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pld_accountant.outputs import OutputError, check, json_writer, table_writer, write_all
+
+UPPER = np.array([0.1, 1 / 3, np.inf, 2.0])
+LABELS = np.array(["b", "a", "b", "a"])
+NAMES = ["index", "lower", "estimate", "upper", "status", "rdp_epsilon", "group"]
+
+
+def columns_of(path):
+    """The table of a file as lists."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pydict()
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name].tolist() for name in file.files if name != "summary"}
+    with path.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    kinds = {"index": int, "status": int, "group": str}
+    return {name: [kinds.get(name, float)(row[name]) for row in rows] for name in rows[0]}
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".npz"])
+def test_a_row_per_person_reads_back_exactly(tmp_path, make_individuals, ending):
+    people = make_individuals(UPPER, labels=LABELS)
+    path = tmp_path / f"eps{ending}"
+    write_all({path: table_writer(people, ending, {"guarantee": {}})})
+    columns = columns_of(path)
+    assert list(columns) == NAMES
+    expected = [range(4), *people.epsilon, people.epsilon.status, people.rdp_epsilon, LABELS]
+    for name, values in zip(NAMES, expected, strict=True):
+        assert np.array_equal(columns[name], list(values), equal_nan=name == "estimate"), name
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".npz"])
+def test_without_groups_there_is_no_column_for_them(tmp_path, make_individuals, ending):
+    path = tmp_path / f"eps{ending}"
+    write_all({path: table_writer(make_individuals(UPPER), ending, {})})
+    assert list(columns_of(path)) == NAMES[:-1]
+
+
+def test_parquet_and_npz_carry_the_guarantee(tmp_path, make_individuals):
+    facts = {"guarantee": {"sentence": "What is proven."}}
+    for ending in (".parquet", ".npz"):
+        write_all({tmp_path / f"eps{ending}": table_writer(make_individuals(UPPER), ending, facts)})
+    with np.load(tmp_path / "eps.npz") as file:
+        texts = [str(file["summary"]), pq.read_schema(tmp_path / "eps.parquet").metadata[b"pld_accountant"]]
+    for text in texts:
+        told = json.loads(text)
+        assert told["guarantee"] == facts["guarantee"]
+        assert "certified" in told["status"]["0"]
+
+
+def test_json_refuses_what_is_not_a_number():
+    with pytest.raises(ValueError, match="Out of range float"):
+        json_writer({"epsilon": float("nan")})
+
+
+def fails(file):
+    file.write(b"half")
+    raise OSError(28, "No space left on device")
+
+
+def test_all_files_are_written_or_none(tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text("as it was")
+    outputs = {old: json_writer({}), tmp_path / "new.json": json_writer({}), tmp_path / "full.json": fails}
+    with pytest.raises(OSError, match="No space"):
+        write_all(outputs)
+    assert os.listdir(tmp_path) == ["old.json"]
+    assert old.read_text() == "as it was"
+    del outputs[tmp_path / "full.json"]
+    write_all(outputs)
+    assert sorted(os.listdir(tmp_path)) == ["new.json", "old.json"]
+    assert old.read_text() == "{}\n"
+
+
+def test_check_finds_every_mistake_before_the_work(tmp_path):
+    there = tmp_path / "there.csv"
+    there.write_text("")
+    check([(there, (".csv",)), (tmp_path / "any", ())])
+    for outputs, inputs, message in [
+        ([(tmp_path / "x.txt", (".csv", ".npz"))], [], "must end in .csv or .npz"),
+        ([(tmp_path / "absent" / "x.csv", ())], [], "does not exist"),
+        ([(there / "x.csv", ())], [], "does not exist"),
+        ([(tmp_path, ())], [], "is a folder"),
+        ([(there, ()), (tmp_path / "." / "there.csv", ())], [], "named twice"),
+        ([(there, ())], [there], "is an input"),
+    ]:
+        with pytest.raises(OutputError, match=message):
+            check(outputs, inputs=inputs)
+    assert os.listdir(tmp_path) == ["there.csv"]
+
+
+def test_a_folder_that_cannot_be_written_is_found(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    # The tests may run as root, to whom every folder is open.
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(OutputError, match="cannot be written: Permission denied"):
+        check([(tmp_path / "x.csv", ())])

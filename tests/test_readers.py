@@ -1,0 +1,263 @@
+"""Norm logs on disk: every format reads as the array it was written from, in any blocks, in both
+orientations."""
+
+import sys
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from pld_accountant import formats, readers
+from pld_accountant.readers import ReadError, open_norms
+
+STEPS, PEOPLE = 23, 7
+NORMS = np.random.default_rng(0).random((STEPS, PEOPLE))
+
+
+def write_npy(path, array):
+    np.save(path, array)
+
+
+def write_npz(path, array):
+    np.savez(path, norms=array, other=np.zeros(3))
+
+
+def write_zarr(path, array):
+    zarr.save_array(str(path), array)
+
+
+def write_hdf5(path, array):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("run/norms", data=array, chunks=(5, array.shape[1]))
+
+
+def write_wide(path, array):
+    pq.write_table(pa.table({f"p{i}": array[:, i] for i in range(array.shape[1])}), path, row_group_size=4)
+
+
+def write_lists(path, array):
+    rows = pa.array(array.tolist(), type=pa.list_(pa.from_numpy_dtype(array.dtype)))
+    table = pa.table({"step": np.arange(len(array)), "norms": rows})
+    pq.write_table(table, path, row_group_size=4)
+
+
+WRITERS = {
+    "npy": (".npy", write_npy),
+    "npz": (".npz", write_npz),
+    "zarr": (".zarr", write_zarr),
+    "hdf5": (".h5", write_hdf5),
+    "parquet wide": (".parquet", write_wide),
+    "parquet lists": (".parquet", write_lists),
+}
+
+
+@pytest.fixture(params=WRITERS)
+def log_file(request, tmp_path):
+    """A function that writes an array in one of the formats and gives the path."""
+    ending, write = WRITERS[request.param]
+
+    def make(array):
+        path = tmp_path / f"log{ending}"
+        write(path, array)
+        return path
+
+    return make
+
+
+def blocks(log, size):
+    return [log[a : a + size] for a in range(0, log.shape[0], size)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1, 5, STEPS, 100])
+def test_blocks_of_steps_make_up_the_array(log_file, size, dtype):
+    array = NORMS.astype(dtype)
+    with open_norms(log_file(array)) as log:
+        assert log.shape == (STEPS, PEOPLE)
+        assert log.dtype == dtype
+        assert log.orientation == "steps-by-examples"
+        assert np.array_equal(np.concatenate(blocks(log, size)), array)
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_a_row_per_example_is_transposed(log_file, size):
+    with open_norms(log_file(np.ascontiguousarray(NORMS.T)), orientation="examples-by-steps") as log:
+        assert log.shape == (STEPS, PEOPLE)
+        assert np.array_equal(np.concatenate(blocks(log, size)), NORMS)
+
+
+@pytest.mark.parametrize("orientation", readers.ORIENTATIONS)
+def test_slabs_smaller_than_the_log_and_reading_backwards(log_file, orientation, monkeypatch):
+    monkeypatch.setattr(readers, "_SLAB_BYTES", 6 * PEOPLE * 8)
+    monkeypatch.setattr(formats, "_BATCH_BYTES", 3 * PEOPLE * 8)
+    array = NORMS if orientation == "steps-by-examples" else np.ascontiguousarray(NORMS.T)
+    with open_norms(log_file(array), orientation=orientation) as log:
+        for size in (1, 4, 6, 7, 11):
+            assert np.array_equal(np.concatenate(blocks(log, size)), NORMS)
+        for start, stop in ((20, 23), (3, 9), (8, 10), (0, 1), (5, 5), (-2, None)):
+            assert np.array_equal(log[start:stop], NORMS[start:stop])
+
+
+def test_reading_forward_reads_nothing_twice(monkeypatch):
+    reads = []
+
+    def rows(start, stop):
+        reads.append((start, stop))
+        return NORMS[start:stop]
+
+    table = formats.Table((STEPS, PEOPLE), NORMS.dtype, rows, rows)
+    monkeypatch.setattr(readers, "_SLAB_BYTES", 6 * PEOPLE * 8)
+    log = readers.NormLog(readers.Path("x.zarr"), table, "steps-by-examples")
+    assert np.array_equal(np.concatenate(blocks(log, 4)), NORMS)
+    assert [b for a, b in reads[:-1]] == [a for a, b in reads[1:]]
+
+
+def test_a_memory_mapped_log_is_not_copied(tmp_path):
+    np.save(tmp_path / "log.npy", NORMS)
+    with open_norms(tmp_path / "log.npy") as log:
+        assert isinstance(log._table.rows(0, 2).base, np.memmap)
+
+
+@pytest.mark.parametrize("stated", [*readers.ORIENTATIONS, "people-first"])
+@pytest.mark.parametrize("given", [None, *readers.ORIENTATIONS])
+@pytest.mark.parametrize("ending", [".npz", ".zarr", ".h5", ".parquet"])
+def test_a_file_may_state_its_orientation_but_not_contradict(tmp_path, ending, given, stated):
+    path = tmp_path / f"log{ending}"
+    if ending == ".npz":
+        np.savez(path, norms=NORMS, orientation=stated)
+    elif ending == ".zarr":
+        zarr.save_array(str(path), NORMS)
+        zarr.open(str(path), mode="r+").attrs["orientation"] = stated
+    elif ending == ".h5":
+        with h5py.File(path, "w") as file:
+            file["norms"] = NORMS
+            file.attrs["orientation"] = stated
+    else:
+        table = pa.table({f"p{i}": NORMS[:, i] for i in range(PEOPLE)})
+        pq.write_table(table.replace_schema_metadata({"orientation": stated}), path)
+    if stated == "people-first" or given not in (None, stated):
+        with pytest.raises(ReadError, match="states the orientation"):
+            open_norms(path, orientation=given)
+    else:
+        with open_norms(path, orientation=given) as log:
+            assert log.orientation == stated
+            assert log.shape == ((STEPS, PEOPLE) if stated == "steps-by-examples" else (PEOPLE, STEPS))
+
+
+def test_the_longer_side_is_never_taken_for_the_steps(tmp_path):
+    for shape in ((3, 100), (100, 3)):
+        np.save(tmp_path / "log.npy", np.ones(shape))
+        with open_norms(tmp_path / "log.npy") as log:
+            assert log.shape == shape
+
+
+def test_one_of_several_arrays_must_be_named(tmp_path):
+    np.savez(tmp_path / "log.npz", first=NORMS, second=2 * NORMS)
+    with pytest.raises(ReadError, match=r"2 arrays; name the one to read .*first, second"):
+        open_norms(tmp_path / "log.npz")
+    with pytest.raises(ReadError, match="no array 'third'"):
+        open_norms(tmp_path / "log.npz", dataset="third")
+    with open_norms(tmp_path / "log.npz", dataset="second") as log:
+        assert np.array_equal(log[:], 2 * NORMS)
+
+
+def test_a_column_of_step_numbers_is_not_a_person(tmp_path):
+    pq.write_table(pa.table({"step": np.arange(3), "alice": np.ones(3)}), tmp_path / "log.parquet")
+    with pytest.raises(ReadError, match=r"step \(int64\)"):
+        open_norms(tmp_path / "log.parquet")
+
+
+@pytest.mark.parametrize("rows", [[[1.0, 2.0], [3.0]], [[1.0, 2.0], None]])
+def test_lists_of_unequal_length_are_refused(tmp_path, rows):
+    pq.write_table(pa.table({"norms": rows}), tmp_path / "log.parquet")
+    with open_norms(tmp_path / "log.parquet") as log, pytest.raises(ReadError, match="one length"):
+        log[0:2]
+
+
+def test_missing_values_become_nan_that_the_ledger_refuses(tmp_path):
+    pq.write_table(pa.table({"a": [1.0, None], "b": [1.0, 2.0]}), tmp_path / "wide.parquet")
+    pq.write_table(pa.table({"norms": [[1.0, 1.0], [None, 2.0]]}), tmp_path / "lists.parquet")
+    for name in ("wide.parquet", "lists.parquet"):
+        with open_norms(tmp_path / name) as log:
+            assert np.array_equal(np.isnan(log[:]), [[False, False], [True, False]])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(5), "two-dimensional"),
+        (np.ones((2, 3, 4)), "two-dimensional"),
+        (np.ones((0, 5)), "no norms"),
+        (np.ones((5, 0)), "no norms"),
+        (np.ones((2, 2), dtype=complex), "real numbers"),
+        (np.array([["a"]]), "real numbers"),
+        (np.array([[None]]), "cannot be read"),
+    ],
+)
+def test_what_is_no_table_of_real_numbers_is_refused(tmp_path, array, message):
+    np.save(tmp_path / "log.npy", array, allow_pickle=True)
+    with pytest.raises(ReadError, match=message):
+        open_norms(tmp_path / "log.npy")
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".parquet", ".zarr", ".h5"])
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x93NUMPY\x01\x00"])
+def test_a_file_of_another_kind_is_refused_by_name(tmp_path, ending, content):
+    path = tmp_path / f"log{ending}"
+    path.write_bytes(content)
+    with pytest.raises(ReadError, match=f"log{ending} cannot be read as a {ending} file"):
+        open_norms(path)
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = tmp_path / "log.npy"
+    np.save(path, NORMS)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ReadError, match="cannot be read"):
+        open_norms(path)
+
+
+def test_a_damaged_chunk_is_refused_with_its_steps(tmp_path):
+    path = tmp_path / "log.parquet"
+    write_wide(path, NORMS)
+    data = bytearray(path.read_bytes())
+    data[4:600] = bytes(596)
+    path.write_bytes(data)
+    with (
+        open_norms(path) as log,
+        pytest.raises(ReadError, match=r"log.parquet: steps 0 to 22 cannot be read"),
+    ):
+        log[0:3]
+
+
+def test_missing_files_unknown_endings_and_orientations(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        open_norms(tmp_path / "log.npy")
+    (tmp_path / "log.txt").write_text("1 2")
+    with pytest.raises(ReadError, match=r"must end in one of \.npy"):
+        open_norms(tmp_path / "log.txt")
+    with pytest.raises(ReadError, match="orientation must be one of"):
+        open_norms(tmp_path / "log.txt", orientation="rows")
+
+
+@pytest.mark.parametrize(
+    ("ending", "module", "extra"),
+    [(".parquet", "pyarrow", "parquet"), (".zarr", "zarr", "zarr"), (".h5", "h5py", "hdf5")],
+)
+def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, ending, module, extra):
+    (tmp_path / f"log{ending}").write_bytes(b"x")
+    monkeypatch.setitem(sys.modules, module, None)
+    expected = rf"log{ending} needs {module}: pip install 'individual-pld-accountant\[{extra}\]'"
+    with pytest.raises(ReadError, match=expected):
+        open_norms(tmp_path / f"log{ending}")
+
+
+def test_single_steps_and_strides_are_refused(tmp_path):
+    np.save(tmp_path / "log.npy", NORMS)
+    with open_norms(tmp_path / "log.npy") as log:
+        for key in (3, slice(0, 4, 2), (slice(0, 2), slice(0, 2))):
+            with pytest.raises(TypeError, match="slices of steps"):
+                log[key]
