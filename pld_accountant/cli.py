@@ -61,27 +61,19 @@ def _mistakes_of_the_user() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
-def _checked(check: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """An option's callback that applies a check of `validate` by name."""
+def _checked(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """An option's callback that applies a check, given as a function of the module `validate` and the
+    value."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
         from pld_accountant import validate
 
         try:
-            return getattr(validate, check)(value)
+            return check(validate, value)
         except ValueError as error:
             raise click.BadParameter(str(error), context, parameter) from error
 
     return callback
-
-
-def _steps(context: click.Context, parameter: click.Parameter, value: Any) -> int:
-    from pld_accountant import validate
-
-    try:
-        return validate.count(value, "steps", least=1)
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
 
 
 def _probabilities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
@@ -94,15 +86,36 @@ def _probabilities(context: click.Context, parameter: click.Parameter, value: st
     return tuple(percent / 100 for percent in percents)
 
 
-def _number(name: str, text: str, **extra: Any) -> Callable[[Any], Any]:
-    """A required option that holds a number checked by the function of its name in `validate`."""
-    check = name.strip("-").replace("-", "_")
-    return click.option(name, type=float, required=True, callback=_checked(check), help=text, **extra)
+def _number(name: str, check: Callable[[Any, Any], Any], text: str) -> Callable[[Any], Any]:
+    """A required option that holds a checked number."""
+    return click.option(name, type=float, required=True, callback=_checked(check), help=text)
 
 
-noise_multiplier = _number("--noise-multiplier", "Noise standard deviation divided by the clipping norm.")
-sample_rate = _number("--sample-rate", "Probability with which an example is in a batch (Poisson sampling).")
-delta = _number("--delta", "The delta at which epsilon is asked for.")
+noise_multiplier = _number(
+    "--noise-multiplier",
+    lambda validate, value: validate.noise_multiplier(value),
+    "Noise standard deviation divided by the clipping norm.",
+)
+sample_rate = _number(
+    "--sample-rate",
+    lambda validate, value: validate.sample_rate(value),
+    "Probability with which an example is in a batch (Poisson sampling).",
+)
+max_grad_norm = _number(
+    "--max-grad-norm",
+    lambda validate, value: validate.positive(value, "max_grad_norm"),
+    "The clipping norm.",
+)
+steps = _number(
+    "--steps",
+    lambda validate, value: validate.count(value, "steps", least=1),
+    "Steps of training.",
+)
+delta = _number(
+    "--delta",
+    lambda validate, value: validate.delta(value),
+    "The delta at which epsilon is asked for.",
+)
 direction = click.option(
     "--direction",
     type=click.Choice(["both", "remove", "add"]),
@@ -149,7 +162,7 @@ def demo(out: Path, seed: int, steps: int) -> None:
 @click.argument("norms", type=_FILE)
 @noise_multiplier
 @sample_rate
-@_number("--max-grad-norm", "The clipping norm.")
+@max_grad_norm
 @delta
 @direction
 @click.option(
@@ -213,21 +226,15 @@ def _account(
     **parameters: Any,
 ) -> Any:
     """Read the log and the labels, ask for every epsilon, and summarise."""
-    from pld_accountant.ledger import Ledger
-
     from pld_accountant.individuals import assess
     from pld_accountant.labels import read_labels
+    from pld_accountant.ledger import Ledger
     from pld_accountant.progress import progress_bar
     from pld_accountant.readers import open_norms
     from pld_accountant.summary import summarise
 
     with _mistakes_of_the_user(), open_norms(norms, orientation=orientation, dataset=dataset) as log:
         labels = None if groups is None else read_labels(groups, log.shape[1])
-        click.echo(
-            f"{norms}: {log.shape[0]:,} steps, {log.shape[1]:,} examples (read as {log.orientation})\n"
-        )
-        from pld_accountant.ledger import Ledger
-
         with progress_bar("Reading", "steps") as report:
             ledger = Ledger.from_norms(log, **parameters, progress=report)
         facts = {**parameters, "norms": norms.name, "orientation": log.orientation}
@@ -256,7 +263,7 @@ def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Pat
 @main.command("epsilon-of", short_help="The epsilon of the worst case, in one line.")
 @noise_multiplier
 @sample_rate
-@click.option("--steps", type=float, required=True, callback=_steps, help="Steps of training.")
+@steps
 @delta
 @direction
 def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float, direction: str) -> None:

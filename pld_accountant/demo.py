@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pld_accountant.ledger import Ledger
 
 from pld_accountant.formats import require
 from pld_accountant.individuals import Individuals, assess
+from pld_accountant.ledger import Ledger
 from pld_accountant.networks import Network
 from pld_accountant.outputs import Writer, json_writer, table_writer
 from pld_accountant.pictures import draw_histogram, write_figure
@@ -100,10 +100,8 @@ def announcement(steps: int) -> str:
 
 def report(done: DigitsRun) -> str:
     """What came out, for the terminal."""
-    return (
-        f"It reads {100 * done.train_accuracy:.1f} % of them and {100 * done.test_accuracy:.1f} % of 297 others "
-        f"correctly.\n\n{done.summary.text()}"
-    )
+    here, there = (f"{100 * accuracy:.1f} %" for accuracy in (done.train_accuracy, done.test_accuracy))
+    return f"It reads {here} of them correctly, and {there} of 297 others.\n\n{done.summary.text()}"
 
 
 def train_digits(
@@ -157,19 +155,24 @@ def run(seed: int = 0, steps: int = _STEPS, progress: Progress = _quiet) -> Digi
     return DigitsRun(norms, labels, train_accuracy, test_accuracy, individuals)
 
 
-def outputs(done: DigitsRun, folder: Path) -> dict[Path, Writer]:
-    """The files of a run and what writes them."""
-    facts = {
+def facts(done: DigitsRun) -> dict[str, Any]:
+    """The summary of a run for JSON."""
+    return {
         **done.summary.as_dict(),
         "train_accuracy": done.train_accuracy,
         "test_accuracy": done.test_accuracy,
     }
-    figure: Any = draw_histogram(done.individuals)
+
+
+def outputs(done: DigitsRun, folder: Path) -> dict[Path, Writer]:
+    """The files of a run and what writes them."""
+    told = facts(done)
+    figure = draw_histogram(done.individuals)
     return {
-        folder / "epsilon.parquet": table_writer(done.individuals, ".parquet", facts),
+        folder / "epsilon.parquet": table_writer(done.individuals, ".parquet", told),
         folder / "norms.npy": lambda file: np.save(file, done.norms),
         folder / "labels.npy": lambda file: np.save(file, done.labels),
         folder / "histogram.png": lambda file: write_figure(figure, file, ".png"),
         folder / "histogram.pdf": lambda file: write_figure(figure, file, ".pdf"),
-        folder / "summary.json": json_writer(facts),
+        folder / "summary.json": json_writer(told),
     }

@@ -1,0 +1,53 @@
+# Everything runs in a virtual environment of this folder's own, .venv, made on first use and made anew
+# when the packaging changes.  Needed beforehand: make and Python 3.10 or newer with its venv module.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.10,\
+            $(shell $(p) -c 'import sys; print("$(p)" if sys.version_info >= (3, 10) else "")' 2>/dev/null)))
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST_ARGS ?=
+
+.PHONY: help demo test lint figures clean
+
+help:
+	@echo "make demo     train on handwritten digits and account for every example, into demo-output/"
+	@echo "make test     run the tests"
+	@echo "make lint     check style and types"
+	@echo "make figures  make the picture of the README"
+	@echo "make clean    remove the virtual environment and everything made"
+
+demo: $(VENV)/demo.made
+	$(BIN)/pld-accountant demo --out demo-output
+
+test: $(VENV)/test.made
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/test.made
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+figures: $(VENV)/demo.made
+	$(BIN)/python figures/histogram.py
+
+$(VENV)/base.made: setup.cfg pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer was found" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  echo "make: $(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv (or python$$version-venv)" >&2; \
+	  exit 1; }
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# An editable install: the sources stay where they are, and changing them needs no new install.
+$(VENV)/demo.made: $(VENV)/base.made
+	$(PIP) install --editable '.[demo]'
+	touch $@
+
+$(VENV)/test.made: $(VENV)/base.made
+	$(PIP) install --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

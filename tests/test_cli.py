@@ -1,0 +1,235 @@
+"""The command line as a user meets it: answers, files, and one clear line for every mistake."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import pld_accountant as pa
+from pld_accountant.cli import main
+
+STEPS, PEOPLE = 30, 12
+SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
+OPTIONS = ["--noise-multiplier", "2", "--sample-rate", "0.05", "--max-grad-norm", "5", "--delta", "1e-5"]
+NORMS = np.random.default_rng(0).gamma(2.0, 2.0, (STEPS, PEOPLE))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder that holds a norm log and labels."""
+    monkeypatch.chdir(tmp_path)
+    np.save("norms.npy", NORMS)
+    np.save("labels.npy", np.arange(PEOPLE) % 3)
+    return tmp_path
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def fails(*words):
+    """Run what must fail as a mistake of the user's, and give the one line."""
+    before = sorted(os.listdir())
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pld-accountant: ")
+    assert result.stdout == ""
+    assert sorted(os.listdir()) == before, "something was written"
+    return line
+
+
+def test_epsilon_writes_what_the_ledger_says(folder):
+    result = run(
+        "epsilon", "norms.npy", *OPTIONS, "--groups", "labels.npy",
+        "--out", "eps.parquet", "--figure", "hist.png", "--json", "summary.json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    ledger = pa.Ledger.from_norms(NORMS, **SETTINGS)
+    bounds = ledger.epsilon(1e-5)
+    table = pq.read_table("eps.parquet")
+    for name in ("lower", "estimate", "upper"):
+        assert np.array_equal(table[name], getattr(bounds, name))
+    assert np.array_equal(table["rdp_epsilon"], ledger.rdp_epsilon(1e-5))
+    assert table["index"].to_pylist() == list(range(PEOPLE))
+    assert table["group"].to_pylist() == [i % 3 for i in range(PEOPLE)]
+    told = json.loads((folder / "summary.json").read_text())
+    assert told["guarantee"]["sentence"] == ledger.guarantee.sentence
+    assert told["steps"] == STEPS and told["num_examples"] == PEOPLE
+    assert told["worst_case"]["upper"] == ledger.worst_case().epsilon(1e-5).upper
+    assert told["quantiles"][-1]["epsilon"] == bounds.upper.max()
+    assert json.loads(table.schema.metadata[b"pld_accountant"])["guarantee"] == told["guarantee"]
+    assert ledger.guarantee.sentence[:40] in " ".join(result.stdout.split())
+    assert (folder / "hist.png").stat().st_size > 10_000
+    assert not [name for name in os.listdir() if name.startswith(".")], "a temporary file was left"
+
+
+@pytest.mark.parametrize("direction", ["add", "remove"])
+def test_direction_and_quantiles_are_passed_on(folder, direction):
+    words = ("--direction", direction, "--quantiles", "0,37.5", "--json", "s.json")
+    assert run("epsilon", "norms.npy", *OPTIONS, *words).exit_code == 0
+    told = json.loads((folder / "s.json").read_text())
+    upper = pa.Ledger.from_norms(NORMS, **SETTINGS).epsilon(1e-5, direction=direction).upper
+    expected = np.sort(upper)[[0, 4]]  # 0.375 of 12 people is 4.5 people
+    assert [q["probability"] for q in told["quantiles"]] == [0.0, 0.375]
+    assert [q["epsilon"] for q in told["quantiles"]] == expected.tolist()
+
+
+def test_orientation_is_what_it_is_said_to_be(folder):
+    np.save("turned.npy", np.ascontiguousarray(NORMS.T))
+    for name, words in (("norms.npy", ()), ("turned.npy", ("--orientation", "examples-by-steps"))):
+        assert run("epsilon", name, *OPTIONS, *words, "--out", f"{name}.csv").exit_code == 0
+    assert (folder / "norms.npy.csv").read_bytes() == (folder / "turned.npy.csv").read_bytes()
+    line = fails("epsilon", "turned.npy", *OPTIONS, "--groups", "labels.npy")
+    assert "12 labels, the norm log 30 examples" in line and "examples-by-steps" in line
+
+
+def test_equal_inputs_give_equal_files(folder):
+    for name in ("a", "b"):
+        run(
+            "epsilon",
+            "norms.npy",
+            *OPTIONS,
+            "--out",
+            f"{name}.npz",
+            "--figure",
+            f"{name}.pdf",
+            "--json",
+            f"{name}.json",
+        )
+    for ending in ("npz", "pdf", "json"):
+        assert (folder / f"a.{ending}").read_bytes() == (folder / f"b.{ending}").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--noise-multiplier", "0", "noise_multiplier must be a finite number above 0"),
+        ("--noise-multiplier", "-1", "noise_multiplier must be"),
+        ("--noise-multiplier", "nan", "noise_multiplier must be"),
+        ("--noise-multiplier", "two", "not a valid float"),
+        ("--sample-rate", "0", "sample_rate must lie in"),
+        ("--sample-rate", "1.01", "sample_rate must lie in"),
+        ("--delta", "0", "delta must lie in"),
+        ("--delta", "1", "delta must lie in"),
+        ("--max-grad-norm", "inf", "max_grad_norm must be"),
+        ("--buckets", "0", "--buckets"),
+        ("--direction", "up", "--direction"),
+        ("--orientation", "rows", "--orientation"),
+        ("--quantiles", "5,a", "--quantiles"),
+        ("--quantiles", "101", "between 0 and 100"),
+        ("--groups", "absent.npy", "absent.npy does not exist"),
+        ("--out", "eps.txt", "must end in .parquet or .csv or .npz"),
+        ("--out", "absent/eps.csv", "the folder absent does not exist"),
+        ("--out", "norms.npy", "must end in"),
+        ("--figure", "hist.jpg", "must end in .png or .pdf"),
+        ("--json", "norms.npy", "is named twice, or is an input"),
+        ("--json", ".", "is a folder"),
+        ("--nonsense", "1", "No such option"),
+    ],
+)
+def test_mistakes_in_options(folder, option, value, message):
+    words = [*OPTIONS, "--out", "eps.csv"]
+    if option in words:
+        words[words.index(option) + 1] = value
+    else:
+        words += [option, value]
+    assert message in fails("epsilon", "norms.npy", *words)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (STEPS - 1, PEOPLE - 1), (17, 5)])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_a_bad_norm_is_named_with_its_place(folder, place, value):
+    bad = NORMS.copy()
+    bad[place] = value
+    np.save("bad.npy", bad)
+    line = fails("epsilon", "bad.npy", *OPTIONS, "--out", "eps.parquet", "--json", "s.json")
+    assert f"step {place[0]}, example {place[1]}" in line
+    np.save("turned.npy", np.ascontiguousarray(bad.T))
+    line = fails("epsilon", "turned.npy", *OPTIONS, "--orientation", "examples-by-steps")
+    assert f"step {place[0]}, example {place[1]}" in line
+
+
+def test_mistakes_in_the_log(folder):
+    np.save("flat.npy", NORMS[0])
+    (folder / "text.npy").write_text("1 2 3")
+    assert "absent.npy does not exist" in fails("epsilon", "absent.npy", *OPTIONS)
+    assert "two-dimensional" in fails("epsilon", "flat.npy", *OPTIONS)
+    assert "cannot be read as a .npy file" in fails("epsilon", "text.npy", *OPTIONS)
+    assert "Missing option '--delta'" in fails("epsilon", "norms.npy", *OPTIONS[:-2])
+    assert "Missing argument 'NORMS'" in fails("epsilon", *OPTIONS)
+
+
+def test_a_full_disk_leaves_nothing(folder, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pld_accountant.store.os.fsync", full)
+    line = fails("epsilon", "norms.npy", *OPTIONS, "--out", "eps.csv", "--json", "s.json")
+    assert "No space left on device" in line
+
+
+def test_epsilon_of_is_one_line_that_holds_the_truth():
+    result = run(
+        "epsilon-of", "--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 10000, "--delta", 1e-5
+    )
+    assert result.exit_code == 0 and result.stderr == ""
+    (line,) = result.stdout.splitlines()
+    upper, delta, lower, renyi = map(float, re.findall(r"\d[\d.e-]*\d", line))
+    assert (delta, lower <= 1.0041127 <= upper) == (1e-5, True)
+    assert upper / lower - 1 < 1e-4
+    assert 1.0986 < renyi < 1.0988
+
+
+@pytest.mark.parametrize("steps", ["0", "-1", "1.5", "nan", "many"])
+def test_epsilon_of_refuses_bad_steps(steps, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", steps, "--delta", 1e-5)
+    assert "--steps" in fails("epsilon-of", *words)
+
+
+def test_demo_writes_all_its_files(tmp_path):
+    result = run("demo", "--out", tmp_path / "new" / "folder", "--steps", 5)
+    assert result.exit_code == 0, result.output
+    assert sorted(os.listdir(tmp_path / "new" / "folder")) == [
+        "epsilon.parquet", "histogram.pdf", "histogram.png", "labels.npy", "norms.npy", "summary.json",
+    ]  # fmt: skip
+
+
+def test_demo_refuses_a_folder_that_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("")
+    assert "taken" in fails("demo", "--out", "taken", "--steps", 1)
+    assert "taken" in fails("demo", "--out", "taken/in", "--steps", 1)
+
+
+def test_help_is_shown_without_arguments_and_names_the_commands():
+    for words in ((), ("--help",)):
+        result = run(*words)
+        assert result.exit_code == 0
+        assert {"demo", "epsilon", "epsilon-of"} <= set(result.stdout.split())
+
+
+def test_the_program_itself(folder):
+    """One real process: exit status, streams, and no traceback."""
+    program = [sys.executable, "-m", "pld_accountant"]
+    good = subprocess.run(
+        [*program, "epsilon", "norms.npy", *OPTIONS], check=False, capture_output=True, text=True
+    )
+    assert (good.returncode, good.stderr) == (0, "")
+    assert "What is proven" in good.stdout
+    bad = subprocess.run(
+        [*program, "epsilon", "absent.npy", *OPTIONS], check=False, capture_output=True, text=True
+    )
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr == "pld-accountant: absent.npy does not exist\n"
+    version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"pld-accountant, version \d+\.\d+\.\d+\n", version.stdout)
