@@ -186,7 +186,10 @@ def _open_parquet_wide(parquet: Any, names: Sequence[str], dtype: np.dtype[Any],
 
 def _open_parquet(file: Path, dataset: str | None) -> Table:
     arrow = require("pyarrow", "parquet", f"reading {file}")
-    parquet = require("pyarrow.parquet", "parquet", f"reading {file}").ParquetFile(file)
+    parquet = require("pyarrow.parquet", "parquet", f"reading {file}").ParquetFile(
+        file,
+        pre_buffer=False,  # else all of it is fetched before the first row is given
+    )
     schema = parquet.schema_arrow
     stated = (schema.metadata or {}).get(b"orientation")
     stated = None if stated is None else stated.decode()

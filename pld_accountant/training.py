@@ -92,7 +92,7 @@ def train(
     deviation = validate.noise_multiplier(noise_multiplier) * validate.positive(
         max_grad_norm, "max_grad_norm"
     )
-    theta = np.array(parameters)
+    theta = np.asarray(parameters)
     for step in range(validate.count(steps, "steps")):
         found = gradients(theta)
         norms = found.norms
