@@ -42,10 +42,12 @@ $(VENV)/base.made: setup.cfg pyproject.toml
 
 # An editable install: the sources stay where they are, and changing them needs no new install.
 $(VENV)/demo.made: $(VENV)/base.made
+	@echo "Installing into $(VENV), about half a minute ..."
 	$(PIP) install --editable '.[demo]'
 	touch $@
 
 $(VENV)/test.made: $(VENV)/base.made
+	@echo "Installing into $(VENV), about half a minute ..."
 	$(PIP) install --editable '.[test]'
 	touch $@
 
