@@ -17,12 +17,12 @@ __all__ = ["Filter"]
 
 _FILE_VERSION = 1
 _CONDITION_EACH = (
-    " It holds for steps chosen from past releases, as long as each norm depends on the person's own record "
-    "and on past releases only."
+    " It holds for steps chosen from past releases, as long as each {} depends on the person's own record and "
+    "on past releases only."
 )
 _CONDITION_ALL = (
-    " It holds for steps chosen from past releases, as long as the norms given bound every possible record's "
-    "norm (a public clipping norm does, the largest norm of the people at hand does not)."
+    " It holds for steps chosen from past releases, as long as the {} given is a public bound for every "
+    "possible record; the largest one among the people at hand is none."
 )
 _F = TypeVar("_F", bound="Filter")
 
@@ -177,9 +177,9 @@ class Filter(ABC):
         self._halted = not admitted
         return np.full(self._num_examples, admitted)
 
-    def _condition(self) -> str:
+    def _condition(self, charged: str = "norm") -> str:
         """What the guarantee asks of the caller."""
-        return _CONDITION_EACH if self._individual else _CONDITION_ALL
+        return (_CONDITION_EACH if self._individual else _CONDITION_ALL).format(charged)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write parameters and state to one file, atomically and checksummed.

@@ -293,8 +293,8 @@ class ApproximateDPFilter(UnitFilter):
         return Guarantee(
             "adaptive, approximate DP of pure-DP steps",
             True,
-            f"Everything released is (epsilon, delta)-DP, epsilon = {epsilon!r} and delta = {delta!r}, for the "
+            f"Everything released is (epsilon, delta)-DP, epsilon = {epsilon!r}, delta = {delta!r}, for the "
             "adding or removing of one person, when every step is pure DP with the epsilons given."
-            + self._condition().replace("norm", "epsilon"),
+            + self._condition("epsilon"),
             "Feldman and Zrnic (2021), Theorem 4.8",
         )

@@ -32,6 +32,7 @@ from .unit_filter import round_up
 __all__ = ["best_order", "charge_table", "squares_within"]
 
 _CELLS = 2048  # a power of two, so that the cell of a squared ratio is found without rounding
+_REFINEMENTS = 7  # each divides the interval by 8: what is lost is below the tolerance of the budgets
 _HIGHEST = 1e280  # units that no budget can hold, finite so that a chord is
 
 
@@ -69,7 +70,7 @@ def best_order(
         # For a Gaussian curve alpha - 1 is near 2 log(1 / delta) / epsilon; sampling only lowers it.
         orders = 1 + np.geomspace(1e-2, 2 + 4 * np.log(1 / delta) / epsilon, 60)
         best = _most_steps(orders, (epsilon, delta), noise_multiplier, sample_rate, conversion)
-        for _ in range(3):  # the optimum is flat: a finer grid between the neighbours is enough
+        for _ in range(_REFINEMENTS):
             place = int(np.searchsorted(orders, best))
             low, high = orders[max(place - 1, 0)], orders[min(place + 1, orders.size - 1)]
             orders = 1 + np.geomspace(low - 1, high - 1, 17)
@@ -86,15 +87,10 @@ def _most_steps(
     budgets = conversions.rdp_budget(epsilon, orders, delta, conversion=conversion)
     if not np.any(budgets > 0):
         raise ValueError(f"none of the orders implies epsilon = {epsilon!r} at delta = {delta!r}")
-    one = np.array(
-        [_divergence(a, noise, sample_rate) if b > 0 else 1.0 for a, b in zip(orders, budgets, strict=True)]
-    )
+    keep = budgets > 0
+    orders, budgets = orders[keep], budgets[keep]
+    one = orders / (2 * noise**2) if sample_rate == 1 else rdp(orders, noise, sample_rate)
     return float(orders[np.argmax(budgets / one)])
-
-
-def _divergence(alpha: float, noise: Any, sample_rate: float) -> Any:
-    """Renyi divergence of one step, both directions' maximum."""
-    return alpha / (2 * np.square(noise)) if sample_rate == 1 else rdp(alpha, noise, sample_rate)
 
 
 def charge_table(alpha: np.ndarray, budget: np.ndarray, noise: float, sample_rate: float) -> np.ndarray:

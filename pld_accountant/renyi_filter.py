@@ -15,6 +15,8 @@ from .unit_filter import NoisyStepFilter
 
 __all__ = ["RenyiFilter"]
 
+_MOST_TABLES = 64  # a schedule that never repeats must not fill the memory
+
 
 class RenyiFilter(NoisyStepFilter):
     """Keeps everybody within (alpha, budget)-Renyi DP, at one order or at several orders at once.
@@ -145,6 +147,8 @@ class RenyiFilter(NoisyStepFilter):
                 exact = [Fraction(a) / Fraction(b) for a, b in zip(alpha, budget, strict=True)]
                 tightest = [exact.index(max(exact))]
                 alpha, budget = alpha[tightest], budget[tightest]
+            if len(self._tables) >= _MOST_TABLES:
+                self._tables.clear()
             self._tables[key] = charge_table(alpha, budget, noise, sample_rate)
         return self._tables[key]
 

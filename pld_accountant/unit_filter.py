@@ -22,6 +22,7 @@ import numpy as np
 from . import validate
 from .filter_base import Filter
 from .kernels.admit import BUDGET, SLACK, admit_square
+from .store import StoreError
 
 __all__ = ["TOLERANCE", "NoisyStepFilter", "SquareFilter", "UnitFilter", "round_up"]
 
@@ -72,7 +73,8 @@ class UnitFilter(Filter):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         left = arrays["left"]
-        validate.array_shape(left, self._left.shape, "left")
+        if left.shape != self._left.shape or not np.all((left >= 0) & (left <= BUDGET)):
+            raise StoreError("the budgets in the file do not belong to a filter with these parameters")
         self._left = np.ascontiguousarray(left, dtype=np.int64)
         self._halted = bool(arrays["halted"])
 

@@ -1,0 +1,491 @@
+"""Filters: what they admit and book, that no sum passes its promise, files, and the papers' numbers."""
+
+from fractions import Fraction
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pld_accountant import conversions, gaussian, store
+from pld_accountant.filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+from pld_accountant.kernels.admit import BUDGET, DUST, SLACK, admit_square
+from pld_accountant.unit_filter import TOLERANCE
+
+PEOPLE = 5
+MAKERS = {
+    "gaussian": lambda **k: GaussianFilter(
+        0.5, **{"num_examples": PEOPLE, "noise_multiplier": 4.0, "max_grad_norm": 2.0, **k}
+    ),
+    "zcdp": lambda **k: ZCDPFilter(
+        0.125, **{"num_examples": PEOPLE, "noise_multiplier": 4.0, "max_grad_norm": 2.0, **k}
+    ),
+    "renyi": lambda **k: RenyiFilter(
+        1.0, 8, **{"num_examples": PEOPLE, "noise_multiplier": 4.0, "max_grad_norm": 2.0, **k}
+    ),
+    "orders": lambda **k: RenyiFilter(
+        [0.25, 1.0, 2.5],
+        [2, 8, 16.5],
+        **{"num_examples": PEOPLE, "noise_multiplier": 4.0, "max_grad_norm": 2.0, **k},
+    ),
+    "sampled": lambda **k: RenyiFilter(
+        [0.002, 0.02],
+        [2, 8.5],
+        **{
+            "num_examples": PEOPLE,
+            "noise_multiplier": 1.0,
+            "max_grad_norm": 2.0,
+            "sample_rate": 0.02,
+            **k,
+        },
+    ),
+    "pure": lambda **k: ApproximateDPFilter(1.0, 1e-5, **{"num_examples": PEOPLE, **k}),
+}
+each_filter = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@each_filter
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_a_person_is_admitted_until_the_budget_is_spent_and_others_go_on(make, dtype):
+    f = make()
+    scale = 0.05 if isinstance(f, ApproximateDPFilter) and dtype != np.int64 else 1
+    norms = (np.array([2, 1, 0, 2, 1]) * scale).astype(dtype)
+    admitted = np.array([f.admit(norms) for _ in range(3000)])
+    first_refusal = np.argmin(admitted, axis=0)
+    assert admitted[: first_refusal[0], 0].all() and not admitted[first_refusal[0] :, 0].any()
+    assert admitted[:, 2].all()
+    assert np.array_equal(admitted[:, 0], admitted[:, 3])
+    assert first_refusal[0] <= first_refusal[1]
+    assert f.active[2]
+    assert f.spent()[2].max() == 0
+
+
+@each_filter
+def test_admitted_at_the_headroom_and_then_spent(make):
+    f = make()
+    for _ in range(3000):
+        before = f.active
+        assert np.array_equal(f.headroom() > 0, before)
+        assert np.array_equal(f.admit(f.headroom()), before)
+        if not f.active.any():
+            break
+    assert not f.active.any()
+    assert np.all(f.headroom() == 0)
+    assert np.all(f.remaining.reshape(PEOPLE, -1).min(axis=1) == 0)
+    assert not f.admit(np.zeros(PEOPLE)).any()
+
+
+@each_filter
+def test_a_norm_above_the_headroom_is_refused_and_costs_nothing(make):
+    f = make(max_grad_norm=None) if make not in (MAKERS["sampled"], MAKERS["pure"]) else make()
+    f.admit(f.headroom() * 0.7)
+    before = f.spent()
+    if make is not MAKERS["sampled"]:
+        assert not f.admit(f.headroom() * (1 + 1e-9)).any()
+    np.testing.assert_array_equal(f.spent(), before)
+    assert f.admit(f.headroom() * (1 - 1e-9)).all(), "a refused person may be admitted again with less"
+
+
+@each_filter
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, -np.inf, -1e-300])
+@pytest.mark.parametrize("individual", [True, False])
+def test_bad_norms_book_nothing(make, bad, individual):
+    f = make(individual=individual)
+    f.admit(np.full(PEOPLE, 0.1))
+    before = f.spent()
+    norms = np.full(PEOPLE, 0.1)
+    norms[3] = bad
+    for array in (norms, norms.astype(np.float32)):
+        if not np.signbit(array[3]) or array[3] < 0:
+            with pytest.raises(ValueError, match="example 3"):
+                f.admit(array)
+    np.testing.assert_array_equal(f.spent(), before)
+
+
+@each_filter
+def test_wrong_shapes_and_types_are_refused(make):
+    f = make()
+    for norms in (np.zeros(PEOPLE + 1), np.zeros((2, PEOPLE)), 0.5, np.zeros(PEOPLE, bool), ["a"] * PEOPLE):
+        with pytest.raises(ValueError, match="norms"):
+            f.admit(norms)
+    assert np.all(f.spent() == 0)
+
+
+@each_filter
+def test_one_budget_for_all_is_charged_with_the_worst_and_halts_for_good(make):
+    all_, one = make(individual=False), make(num_examples=1)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        norms = rng.uniform(0, 0.02, PEOPLE)
+        assert all_.admit(norms).tolist() == [bool(one.admit([norms.max()])[0])] * PEOPLE
+        np.testing.assert_array_equal(all_.spent(), np.repeat(one.spent(), PEOPLE, axis=0))
+        np.testing.assert_array_equal(all_.headroom(), np.repeat(one.headroom(), PEOPLE))
+    assert all_.admit(0.01).all(), "one public bound is enough"
+    while all_.admit(2.0).all():
+        pass
+    assert all_.halted and not all_.active.any() and not all_.headroom().any()
+    assert not all_.admit(np.zeros(PEOPLE)).any()
+
+
+@pytest.mark.parametrize("steps", [1, 7, 50, 112, 180, 420, 10_000])
+@pytest.mark.parametrize("sigma", [1.0, 10.614652581338738, 100.0, 0.3])
+def test_equal_steps_fill_a_budget_made_for_them(steps, sigma):
+    """A budget written for k full steps admits k of them, whatever the last bit of its double."""
+    arguments = {"num_examples": 1, "noise_multiplier": sigma, "max_grad_norm": 0.7872438989061009}
+    filters = [
+        GaussianFilter(np.sqrt(steps) / sigma, **arguments),
+        ZCDPFilter(steps / (2 * sigma**2), **arguments),
+        RenyiFilter(steps * 16 / (2 * sigma**2), 16, **arguments),
+    ]
+    for f in filters:
+        for norm, factor in ((0.7872438989061009, 1), (0.7872438989061009 / 2, 4)):
+            fresh = type(f)(**f.parameters)
+            if steps * factor <= 2000:
+                count = sum(bool(fresh.admit([norm])[0]) for _ in range(steps * factor + 3))
+                assert count == steps * factor
+                assert not fresh.active[0]
+
+
+def exact_share(f, norm):
+    """The share of the budget that a step of this norm costs, in exact rationals."""
+    if isinstance(f, ApproximateDPFilter):
+        return Fraction(norm) ** 2 / (2 * Fraction(f.rho))
+    noise, clip = Fraction(f.parameters["noise_multiplier"]), Fraction(f.parameters["max_grad_norm"])
+    square = (min(Fraction(norm), clip) / (noise * clip)) ** 2
+    if isinstance(f, GaussianFilter):
+        return square / Fraction(f.mu) ** 2
+    if isinstance(f, ZCDPFilter):
+        return square / 2 / Fraction(f.rho)
+    return square / 2 * Fraction(f.alpha) / Fraction(f.budget)
+
+
+positive = st.floats(1e-3, 1e3)
+norm_lists = st.lists(
+    st.floats(0, 2) | st.floats(0, 1e-5) | st.sampled_from([0.1, 0.25, 1.0, 5.0, 1e-200]), max_size=40
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    kind=st.sampled_from([GaussianFilter, ZCDPFilter, RenyiFilter, ApproximateDPFilter]),
+    numbers=st.tuples(positive, positive, st.floats(1e-2, 10)),
+    norms=norm_lists,
+    at_headroom=st.lists(st.booleans(), min_size=40, max_size=40),
+)
+def test_the_spent_budget_never_exceeds_the_promise(kind, numbers, norms, at_headroom):
+    """Against exact fractions: a mask, what is told as spent and left, and the headroom."""
+    budget, noise, clip = numbers
+    arguments = {"num_examples": 1, "noise_multiplier": noise, "max_grad_norm": clip}
+    if kind is ApproximateDPFilter:
+        f = kind(budget, 1e-5, num_examples=1)
+    elif kind is RenyiFilter:
+        f = kind(budget, 5.5, **arguments)
+    else:
+        f = kind(budget, **arguments)
+    power = 2 if kind is GaussianFilter else 1
+    whole = f.mu if kind is GaussianFilter else f.budget if kind is RenyiFilter else f.rho
+    spent = Fraction(0)
+    for asked, top in zip(norms, at_headroom, strict=False):
+        norm = min(asked, f.headroom()[0]) if top else asked
+        cost = exact_share(f, norm)
+        admitted = bool(f.admit([norm])[0])
+        if admitted:
+            spent += cost
+            assert spent <= 1 + (0 if top else Fraction(TOLERANCE))
+        else:
+            assert spent + cost >= 1 - Fraction(2 * DUST, BUDGET)
+        assert f.spent()[0] <= whole
+        assert (Fraction(f.spent()[0]) / Fraction(whole)) ** power >= min(spent, 1)
+        assert (Fraction(f.remaining[0]) / Fraction(whole)) ** power <= max(1 - spent, 0) or spent > 1
+        headroom = f.headroom()[0]
+        assert spent + (exact_share(f, headroom) if headroom > 0 else 0) <= 1 or spent > 1
+
+
+def test_a_million_random_sequences_stay_within_the_promise():
+    rng = np.random.default_rng(5)
+    people = 1_000_000
+    f = GaussianFilter(0.7, num_examples=people, noise_multiplier=3.0, max_grad_norm=1.0)
+    total = np.zeros(people, np.longdouble)
+    for step in range(14):
+        norms = rng.uniform(0, 1.5, people)
+        if step % 3 == 2:
+            norms = np.minimum(norms, f.headroom())
+        admitted = f.admit(norms)
+        total += np.where(admitted, np.minimum(norms, 1.0), 0).astype(np.longdouble) ** 2
+    budget = (np.longdouble(0.7) * 3) ** 2
+    assert total.max() <= budget * (1 + np.longdouble(TOLERANCE) + 1e-17)
+    assert np.all(f.spent().astype(np.longdouble) ** 2 * 9 >= np.minimum(total, budget) * (1 - 1e-18))
+    assert 0.1 < np.mean(f.active) < 0.3
+
+
+@numba.njit
+def _many_steps(norm, scale, steps, left, mask):
+    norms = np.full(1, norm)
+    admitted = 0
+    for _ in range(steps):
+        admit_square(norms, 1.0, 1.0, scale, left, mask)
+        admitted += mask[0]
+    return admitted
+
+
+def test_ten_million_steps_do_not_drift():
+    """0.1**2 ten million times: exact to a few parts in 10^12, and never below the truth."""
+    norm, steps = 0.1, 10_000_000
+    cost = Fraction(norm) ** 2
+    left, mask = np.full(1, BUDGET), np.zeros(1, np.bool_)
+    scale = float(Fraction(BUDGET) / (cost * 2 * steps))
+    assert _many_steps(norm, scale, steps, left, mask) == steps
+    spent = Fraction(BUDGET - int(left[0]), BUDGET)
+    truth = steps * cost * Fraction(scale) / BUDGET
+    assert truth <= spent <= truth * (1 + Fraction(1, 10**11))
+    left[0] = BUDGET
+    scale = float(Fraction(BUDGET) / (cost * (steps - 1000)))
+    admitted = _many_steps(norm, scale, steps, left, mask)
+    assert steps - 1001 <= admitted <= steps - 1000
+
+
+def test_the_tolerance_is_used_at_most_once():
+    left, mask = np.full(1, DUST + 1), np.zeros(1, np.bool_)
+    one_unit_less = float(DUST + 1 + SLACK // 2)
+    norms = np.ones(1)
+    admit_square(norms, 1.0, 1.0, one_unit_less, left, mask)
+    assert mask[0] and left[0] == 0
+    admit_square(np.full(1, 1e-300), 1.0, 1.0, one_unit_less, left, mask)
+    assert not mask[0] and left[0] == 0
+
+
+def test_other_noise_and_clip_for_one_step():
+    f = MAKERS["gaussian"]()
+    f.admit(np.ones(PEOPLE), noise_multiplier=8.0, max_grad_norm=1.0)
+    np.testing.assert_allclose(f.spent(), 1 / 8, rtol=1e-12)
+    f.admit(np.full(PEOPLE, 100.0), noise_multiplier=8.0, max_grad_norm=1.0)
+    np.testing.assert_allclose(f.spent(), np.sqrt(2) / 8, rtol=1e-12)
+    np.testing.assert_allclose(
+        f.headroom(noise_multiplier=1.0, max_grad_norm=3.0), 3 * np.sqrt(0.25 - 1 / 32), rtol=1e-12
+    )
+    sampled = MAKERS["sampled"]()
+    sampled.admit(np.full(PEOPLE, 2.0), noise_multiplier=50.0, sample_rate=1.0)
+    np.testing.assert_allclose(sampled.spent()[0], np.array([2, 8.5]) / (2 * 2500), rtol=1e-12)
+    with pytest.raises(ValueError, match="full-batch"):
+        MAKERS["renyi"]().admit(np.zeros(PEOPLE), sample_rate=0.5)
+
+
+# Files
+
+
+@each_filter
+def test_a_saved_filter_goes_on_where_it_stood(make, tmp_path):
+    f, path = make(), tmp_path / "state"
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        f.admit(rng.uniform(0, 0.05, PEOPLE))
+    f.save(path)
+    g = type(f).load(path)
+    fresh = make()
+    assert fresh.load(path) is fresh
+    for h in (g, fresh):
+        assert h.parameters == f.parameters
+        np.testing.assert_array_equal(h.spent(), f.spent())
+        np.testing.assert_array_equal(h.active, f.active)
+    assert type(f).load(path, **f.parameters).parameters == f.parameters
+
+
+@each_filter
+def test_a_halted_filter_stays_halted_in_its_file(make, tmp_path):
+    f = make(individual=False)
+    while f.admit(2.0).all():
+        pass
+    f.save(tmp_path / "state")
+    assert type(f).load(tmp_path / "state").halted
+
+
+def test_other_parameters_are_refused(tmp_path):
+    path = tmp_path / "state"
+    f = MAKERS["gaussian"]()
+    f.save(path)
+    for name, value in {
+        "mu": 0.51,
+        "num_examples": 6,
+        "noise_multiplier": 4.1,
+        "max_grad_norm": 1.0,
+        "individual": False,
+    }.items():
+        with pytest.raises(store.StoreError, match=name):
+            GaussianFilter.load(path, **{name: value})
+        if name == "mu":
+            other = GaussianFilter(value, num_examples=PEOPLE, noise_multiplier=4.0, max_grad_norm=2.0)
+        else:
+            other = MAKERS["gaussian"](**{name: value})
+        with pytest.raises(store.StoreError, match=name):
+            other.load(path)
+    with pytest.raises(store.StoreError, match="GaussianFilter"):
+        ZCDPFilter.load(path)
+    with pytest.raises(TypeError, match="rho"):
+        GaussianFilter.load(path, rho=1.0)
+
+
+def test_an_altered_file_is_refused(tmp_path):
+    path = tmp_path / "state"
+    f = MAKERS["gaussian"]()
+    f.admit(np.ones(PEOPLE))
+    f.save(path)
+    whole = path.read_bytes()
+    place = whole.index(f._left.tobytes()) + 6
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(store.StoreError):
+        GaussianFilter.load(path)
+
+
+@pytest.mark.parametrize("stage", ["savez", "fsync", "replace"])
+def test_a_crash_while_saving_leaves_the_old_file(tmp_path, monkeypatch, stage):
+    path = tmp_path / "state"
+    f = MAKERS["gaussian"]()
+    f.admit(np.ones(PEOPLE))
+    f.save(path)
+    old = path.read_bytes()
+    f.admit(np.ones(PEOPLE))
+
+    def crash(*arguments, **keywords):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np if stage == "savez" else store.os, stage, crash)
+    with pytest.raises(KeyboardInterrupt):
+        f.save(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == old
+    assert GaussianFilter.load(path).spent()[0] < f.spent()[0]
+
+
+def test_a_crash_between_admission_and_release_only_overcounts(tmp_path):
+    """The order admit, save, release: wherever it stops, the file never says less than was released."""
+    path = tmp_path / "state"
+    MAKERS["gaussian"]().save(path)
+    rng = np.random.default_rng(9)
+    released = np.zeros(PEOPLE)
+    for _ in range(60):
+        f = GaussianFilter.load(path)
+        stop = rng.integers(4)
+        norms = rng.uniform(0, 4, PEOPLE)
+        if stop == 0:
+            continue
+        admitted = f.admit(norms)
+        if stop == 1:
+            continue
+        f.save(path)
+        if stop == 2:
+            continue
+        released += np.where(admitted, np.minimum(norms, 2) / 8.0, 0) ** 2
+        assert np.all(GaussianFilter.load(path).spent() >= np.sqrt(released))
+        assert np.all(np.sqrt(released) <= 0.5 * (1 + TOLERANCE))
+    assert np.all(GaussianFilter.load(path).spent() > 0.45)
+
+
+# Numbers of the papers
+
+
+def steps_of(f):
+    count = 0
+    while f.admit([1.0])[0]:
+        count += 1
+    return count
+
+
+def test_gaussian_against_renyi_at_one_epsilon():
+    """sigma = 100, delta = 1e-5: where Renyi with orders 2 to 32 stops at 420, Gaussian stops at 495."""
+    arguments = {"num_examples": 1, "noise_multiplier": 100.0, "max_grad_norm": 1.0}
+    orders = np.arange(2, 33)
+    epsilon = conversions.rdp_epsilon(420 * orders / 2e4, orders, 1e-5).min()
+    assert epsilon == pytest.approx(0.8156, abs=5e-5)
+    real = conversions.zcdp_epsilon(420 / 2e4, 1e-5)
+    assert real == pytest.approx(0.815623, abs=5e-7)
+    renyi = RenyiFilter.for_epsilon(epsilon, 1e-5, orders=orders, **arguments)
+    assert steps_of(renyi) == 420
+    assert steps_of(RenyiFilter.for_epsilon(real, 1e-5, **arguments)) == 420
+    assert steps_of(ZCDPFilter.for_epsilon(real, 1e-5, **arguments)) == 420
+    assert steps_of(GaussianFilter.for_epsilon(epsilon, 1e-5, **arguments)) == 495
+    assert gaussian.epsilon(1e-5, np.sqrt(420) / 100) == pytest.approx(0.7451, abs=5e-5)
+    assert (
+        steps_of(ZCDPFilter.for_epsilon(gaussian.epsilon(1e-5, np.sqrt(420) / 100), 1e-5, **arguments)) == 355
+    )
+    simple = ZCDPFilter.for_epsilon(1.00441, 1e-5, conversion="simple", **arguments)
+    assert steps_of(simple) == 420
+    assert steps_of(GaussianFilter.for_epsilon(1.00441, 1e-5, **arguments)) == 724
+
+
+@pytest.mark.parametrize(("sigma", "steps", "best", "simple"), [(130, 180, 214, 342), (170, 112, 134, 229)])
+def test_equal_epsilon_counts(sigma, steps, best, simple):
+    arguments = {"num_examples": 1, "noise_multiplier": sigma, "max_grad_norm": 1.0}
+    rho = steps / (2 * sigma**2)
+    for conversion, expected in (("best", best), ("simple", simple)):
+        epsilon = conversions.zcdp_epsilon(rho, 1e-5, conversion=conversion)
+        assert steps_of(GaussianFilter.for_epsilon(epsilon, 1e-5, **arguments)) == expected
+
+
+def test_a_set_of_orders_stops_at_the_first_that_is_spent():
+    arguments = {"num_examples": 1, "noise_multiplier": 10.0, "max_grad_norm": 1.0}
+    singles = [RenyiFilter(b, a, **arguments) for a, b in ((2, 0.5), (8, 1.5), (32, 9.0))]
+    together = RenyiFilter([0.5, 1.5, 9.0], [2, 8, 32], **arguments)
+    assert steps_of(together) == min(steps_of(f) for f in singles) == 37
+    np.testing.assert_allclose(together.spent(), [[0.37, 1.48, 5.92]], rtol=1e-9)
+
+
+def rogers_stops(epsilon, target, delta):
+    """Steps that the filter of Rogers et al., as quoted in Section 4.3, admits."""
+    log = np.log(1 / delta)
+    c = target**2 / (28.04 * log)
+    k = np.arange(1, 10_000_000)
+    square = k * epsilon**2
+    used = square / epsilon * (np.expm1(epsilon)) / 2
+    used += np.sqrt(2 * (square + c) * (1 + np.log1p(square / c) / 2) * log)
+    return int(np.argmax(used > target))
+
+
+@pytest.mark.parametrize("target", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.002, 0.01, 0.05])
+def test_the_pure_dp_filter_outlasts_that_of_rogers(target, epsilon):
+    counts = {}
+    for conversion in ("simple", "best"):
+        f = ApproximateDPFilter(target, 1e-5, num_examples=1, conversion=conversion)
+        counts[conversion] = sum(bool(f.admit([epsilon])[0]) for _ in range(150_000))
+        assert counts[conversion] == int(2 * f.rho / epsilon**2 * (1 + 1e-12))
+    assert rogers_stops(epsilon, target, 1e-5) < counts["simple"] < counts["best"]
+    assert counts["best"] > 1.25 * counts["simple"]
+
+
+@each_filter
+def test_guarantees_say_what_is_proven(make):
+    for individual in (True, False):
+        f = make(individual=individual)
+        g = f.guarantee
+        assert g.proven_adaptive and g.reference and "adding or removing" in g.sentence
+        assert ("public bound" in g.sentence) == (not individual)
+        assert repr(f).startswith(type(f).__name__)
+    if make in (MAKERS["orders"], MAKERS["sampled"]):
+        assert "at no other order" in f.guarantee.sentence
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: GaussianFilter(0.0, num_examples=1, noise_multiplier=1.0),
+        lambda: GaussianFilter(np.nan, num_examples=1, noise_multiplier=1.0),
+        lambda: GaussianFilter(1.0, num_examples=0, noise_multiplier=1.0),
+        lambda: GaussianFilter(1.0, num_examples=1, noise_multiplier=-1.0),
+        lambda: GaussianFilter(1.0, num_examples=1, noise_multiplier=1.0, max_grad_norm=0.0),
+        lambda: GaussianFilter(1e-300, num_examples=1, noise_multiplier=1e-20).admit([1.0]),
+        lambda: RenyiFilter(1.0, 1.0, num_examples=1, noise_multiplier=1.0),
+        lambda: RenyiFilter(0.0, 2.0, num_examples=1, noise_multiplier=1.0),
+        lambda: RenyiFilter(1.0, [2, 2], num_examples=1, noise_multiplier=1.0),
+        lambda: RenyiFilter([1.0], 2, num_examples=1, noise_multiplier=1.0),
+        lambda: RenyiFilter([1.0, 2.0], [2, 3, 4], num_examples=1, noise_multiplier=1.0),
+        lambda: RenyiFilter(1.0, 2, num_examples=1, noise_multiplier=1.0, sample_rate=0.1),
+        lambda: RenyiFilter.for_epsilon(0.1, 1e-9, orders=[1.01], num_examples=1, noise_multiplier=1.0),
+        lambda: ApproximateDPFilter(1.0, 1.0, num_examples=1),
+        lambda: ApproximateDPFilter(1.0, 1e-5, num_examples=1, conversion="other"),
+        lambda: ZCDPFilter.for_epsilon(-1.0, 1e-5, num_examples=1, noise_multiplier=1.0),
+    ],
+)
+def test_bad_arguments_are_refused(call):
+    with pytest.raises(ValueError, match=r"must|none of the orders"):
+        call()
