@@ -17,8 +17,8 @@ __all__ = ["Filter"]
 
 _FILE_VERSION = 1
 _CONDITION_EACH = (
-    " It holds for steps chosen from past releases, as long as each {} depends on the person's own record and "
-    "on past releases only."
+    " It holds for steps chosen from past releases, as long as each {} depends on the person's own record "
+    "and on past releases only."
 )
 _CONDITION_ALL = (
     " It holds for steps chosen from past releases, as long as the {} given is a public bound for every "
