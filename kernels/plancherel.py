@@ -2,8 +2,8 @@
 
 Legend
     i            person;  f = frequency index 0..m, omega_f = f * spacing
-    exponents    (people, 6 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
-                 round-off of K, mass at +infinity; then Re log phi and Im log phi at f = 1..m, centred at the mean
+    exponents    (people, 7 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
+                 round-off of K, -log1p(-mass at +infinity), offset of the lattice; then Re log phi and Im log phi at f = 1..m, centred at the mean
     weight       (m + 1,) complex: transform of the tilted hockey-stick weight at theta + i omega_f, over the period,
                  doubled for f > 0
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
@@ -44,8 +44,8 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im):
     a_im[0] = 0.0
     total = abs(weight_re[0])
     for f in range(1, m + 1):
-        size = math.exp(row[5 + f])
-        phase = row[5 + m + f]
+        size = math.exp(row[6 + f])
+        phase = row[6 + m + f]
         c, s = size * math.cos(phase), size * math.sin(phase)
         a_re[f] = weight_re[f] * c - weight_im[f] * s
         a_im[f] = weight_re[f] * s + weight_im[f] * c
@@ -69,12 +69,12 @@ def _alias(helper, theta, period, k, epsilon):
 
 
 @inline
-def _chord(a_re, a_im, m, setting, mean, epsilon):
+def _chord(a_re, a_im, m, setting, row, epsilon):
     """Q at epsilon.  On a lattice delta is linear in e^epsilon between lattice points: the chord, scaled to epsilon."""
-    theta, spacing, step = setting[0], setting[1], setting[4]
+    theta, spacing, step, mean = setting[0], setting[1], setting[4], row[1]
     if step == 0.0:
         return _inner_product(a_re, a_im, m, spacing * (mean - epsilon))[0]
-    left = math.floor(epsilon / step) * step
+    left = row[6] + math.floor((epsilon - row[6]) / step) * step
     right = left + step
     q_left = _inner_product(a_re, a_im, m, spacing * (mean - left))[0]
     q_right = _inner_product(a_re, a_im, m, spacing * (mean - right))[0]
@@ -143,7 +143,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log
     out[3] = setting[3] * math.exp(row[2]) / q
     out[4] = alias / q
     if setting[4] > 0.0:
-        q = _chord(a_re, a_im, m, setting, mean, x)
+        q = _chord(a_re, a_im, m, setting, row, x)
         x += (k - theta * x + math.log(q) - log_delta) / slope if q > 0.0 else 0.0
     out[1] = x
     infinite = -math.expm1(-row[5])
@@ -155,7 +155,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log
     for _ in range(40):
         e = x + move
         error, kappa = _budget(row, a_sum, m, setting, weights_sum, e)
-        value = _chord(a_re, a_im, m, setting, mean, e) + error
+        value = _chord(a_re, a_im, m, setting, row, e) + error
         if value > 0.0 and k + kappa - theta * e + math.log(value) <= log_delta + math.log1p(-share):
             out[2] = e
             break
@@ -166,7 +166,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log
         for _ in range(40):
             e = x - move
             error, kappa = _budget(row, a_sum, m, setting, weights_sum, e)
-            value = _chord(a_re, a_im, m, setting, mean, e) - error - _alias(helper, theta, setting[2], k, e)
+            value = _chord(a_re, a_im, m, setting, row, e) - error - _alias(helper, theta, setting[2], k, e)
             if value > 0.0 and k - kappa - theta * e + math.log(value) >= log_delta:
                 out[0] = e
                 break
@@ -178,7 +178,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log
 def _delta_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, epsilon, out):
     """out = log of lower, estimate and upper delta, relative band error, relative alias."""
     theta = setting[0]
-    q = _chord(a_re, a_im, m, setting, row[1], epsilon)
+    q = _chord(a_re, a_im, m, setting, row, epsilon)
     error, kappa = _budget(row, a_sum, m, setting, weights_sum, epsilon)
     alias = _alias(helper, theta, setting[2], row[0], epsilon)
     scale = row[0] - theta * epsilon

@@ -6,6 +6,8 @@ Legend
     k[i, j]     log-moment K(theta_j) of person i (an upper bound where the grid says so)
     log_c[j]    log of c(theta) = theta^theta / (1 + theta)^(1 + theta)
     eta         relative error wanted of delta
+    log_least   log of the least E_theta[g] that is accepted
+    back        how many tilts below the saddle point are candidates
     choice      columns: tilt, helper tilt above, helper tilt below (-1: theta = 0), each an index
     need        columns: period P, frequency W, expected epsilon or log delta, epsilon or log delta by Renyi (Chernoff)
 
@@ -17,8 +19,6 @@ import math
 import numpy as np
 
 from ._jit import inline, pjit, prange
-
-_LEAST_EXPECTATION = math.log(1e-9)
 
 
 @inline
@@ -55,11 +55,11 @@ def _periods(k, theta, log_c, j, epsilon, log_floor, helpers):
     return max(above, below)
 
 
-@pjit("void(f8[:, ::1], f8[::1], f8[::1], i8, f8[::1], b1, f8, i8[:, ::1], f8[:, ::1])")
-def choose_tilts(k, theta, log_c, usable, target, solve_epsilon, eta, choice, need):
+@pjit("void(f8[:, ::1], f8[::1], f8[::1], i8, f8[::1], f8[::1], b1, f8, f8, i8, i8[:, ::1], f8[:, ::1])")
+def choose_tilts(k, theta, log_c, usable, target, hint, solve_epsilon, eta, log_least, back, choice, need):
     """Fill choice and need.
 
-    target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon.  Only the first `usable` tilts may be
+    target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the answer where known, or NaN.  Only the first `usable` tilts may be
     chosen; the rest serve as helpers.  choice[i, 0] = -1: no tilt serves.
     """
     for i in prange(k.shape[0]):
@@ -87,21 +87,25 @@ def choose_tilts(k, theta, log_c, usable, target, solve_epsilon, eta, choice, ne
         if solve_epsilon:
             log_delta = target[i]
             epsilon = (k[i, at] - log_delta + log_expectation) / theta[at]
+            if hint[i] == hint[i]:
+                epsilon = hint[i]
             need[i, 2] = epsilon
         else:
             epsilon = target[i]
             log_delta = k[i, at] - theta[at] * epsilon + log_expectation
+            if hint[i] == hint[i]:
+                log_delta = hint[i]
             need[i, 2] = log_delta
         cheapest = np.inf
         narrow = np.inf
-        for j in range(max(1, at - 8), min(at + 2, usable - 1)):
+        for j in range(max(1, at - back), min(at + 2, usable - 1)):
             if not spread[j] > 0.0:
                 continue
             narrow = min(narrow, spread[j])
             expectation = log_delta - k[i, j] + theta[j] * epsilon
-            if j > at:
+            if j > at and not hint[i] == hint[i]:
                 expectation = min(expectation, log_expectation)
-            if expectation < _LEAST_EXPECTATION:
+            if expectation < log_least:
                 continue
             period = _periods(k[i], theta, log_c, j, epsilon, log_delta + math.log(0.25 * eta), helpers)
             reach = max(-math.log(eta) - min(expectation, 0.0), 1.0)

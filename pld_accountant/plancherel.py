@@ -9,7 +9,7 @@ wider band or a longer period; one who would need too many frequencies is left t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ from .tables import COLUMNS, Maker
 
 __all__ = ["Limits", "Solution", "solve"]
 
-_TILTS = 2.0 ** (0.5 * np.arange(-40, 72))
-_COARSE = 4
+_OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
 _BLOCK = 16_384
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 MB
 
@@ -38,10 +37,17 @@ class Limits:
         Relative error of delta that the band and the period may each add.
     frequencies : int
         A person who needs more stays unsolved.
+    least_expectation : float
+        Tilts at which the inner product itself would be smaller than this are not used: round-off, relative to it,
+        grows by the reciprocal.
+    tilts : int
+        Candidate tilts per octave.  Two are enough but where the tilted law is about to split in two.
     """
 
     error: float = 1e-10
     frequencies: int = 4096
+    least_expectation: float = 1e-4
+    tilts: int = 2
 
 
 @dataclass
@@ -74,7 +80,7 @@ class _Plan:
     helper: NDArray
     start: NDArray
     zero: NDArray
-    theta: NDArray = field(default_factory=lambda: _TILTS)
+    theta: NDArray
 
 
 def _blocks(people: int) -> Iterator[slice]:
@@ -89,29 +95,33 @@ def _columns(values: NDArray, rows: NDArray | None) -> NDArray:
     return np.where(rows[:, None] >= 0, values[rows], 0.0)
 
 
-def _tilt_range(counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool) -> slice:
+def _tilt_grid(
+    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool, per_octave: int
+) -> NDArray:
     """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
-    coarse = np.arange(0, _TILTS.size, _COARSE)
-    theta = _TILTS[coarse]
+    octaves = np.arange(*_OCTAVES, 2)
+    theta = 2.0**octaves
     k, usable = maker.log_moments(theta)
     k = _columns(k, rows)
-    lowest, highest = _TILTS.size, 0
+    lowest, highest = _OCTAVES[1], _OCTAVES[0]
     for block in _blocks(len(counts)):
         moments = counts[block].astype(np.float64) @ k
         goal = target[block, None]
         bound = (moments - goal + _log_c(theta)) / theta if solve_epsilon else moments - theta * goal + _log_c(theta)
-        best = np.minimum(np.argmin(bound, axis=1), usable - 1)
-        lowest, highest = min(lowest, coarse[best].min()), max(highest, coarse[best].max())
-    return slice(max(lowest - 10, 0), min(highest + 12, _TILTS.size))
+        best = octaves[np.minimum(np.argmin(bound, axis=1), usable - 1)]
+        lowest, highest = min(lowest, int(best.min())), max(highest, int(best.max()))
+    low, high = max(lowest - 5, _OCTAVES[0]), min(highest + 6, _OCTAVES[1])
+    return 2.0 ** (np.arange(low * per_octave, high * per_octave + 1) / per_octave)
 
 
 def _plan(
-    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool, limits: Limits
-) -> _Plan:
+    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, hint: NDArray, solve_epsilon: bool,
+    limits: Limits,
+) -> _Plan:  # fmt: skip
     from .kernels import tilt
 
     people = len(counts)
-    theta = _TILTS[_tilt_range(counts, maker, rows, target, solve_epsilon)]
+    theta = _tilt_grid(counts, maker, rows, target, solve_epsilon, limits.tilts)
     k, usable = maker.log_moments(theta)
     k = _columns(k, rows)
     plan = _Plan(
@@ -121,10 +131,11 @@ def _plan(
     slack = 1.0 + (maker.buckets + 8) * 2.0**-52
     for block in _blocks(people):
         moments = (counts[block].astype(np.float64) @ k) * slack
-        choice = np.empty((len(moments), 3), dtype=np.int64)
+        choice = np.full((len(moments), 3), -1)
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(
-            moments, theta, _log_c(theta), usable, target[block], solve_epsilon, limits.error, choice, need
+            moments, theta, _log_c(theta), usable, target[block], hint[block], solve_epsilon, limits.error,
+            np.log(limits.least_expectation), 4 * limits.tilts, choice, need
         )
         person = np.arange(len(moments))
         above, below = choice[:, 1], choice[:, 2]
@@ -176,6 +187,7 @@ def solve(
     *,
     solve_epsilon: bool,
     rows: NDArray | None = None,
+    hint: NDArray | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     progress: Callable[[int], None] | None = None,
 ) -> Solution:
@@ -191,6 +203,8 @@ def solve(
         log delta if `solve_epsilon`, else epsilon.
     rows : ndarray of int, shape (buckets,), optional
         Which of the maker's buckets each column of counts stands for; -1 for one that costs nothing.
+    hint : ndarray, shape (people,), optional
+        The answer as far as it is known (NaN: not at all); it makes the choice of tilts better.
     progress : callable, optional
         Called with the number of people done since the last call.
 
@@ -203,7 +217,8 @@ def solve(
     Cost: two matrix products (people x buckets x tilts, people x buckets x 2 m) and some m complex exponentials a person.
     """
     solution = Solution.empty(len(counts), solve_epsilon)
-    plan = _plan(counts, maker, rows, target, solve_epsilon, limits)
+    hint = np.full(len(counts), np.nan) if hint is None else hint
+    plan = _plan(counts, maker, rows, target, hint, solve_epsilon, limits)
     solution.solved |= plan.zero
     solution.estimate[plan.zero] = solution.upper[plan.zero] = 0.0
     if progress is not None and plan.zero.any():
@@ -247,8 +262,12 @@ def _bound(counts, people, table, rows, plan, target, solve_epsilon) -> NDArray:
 
     exponents = counts[people].astype(np.float64) @ _columns(table.columns, rows)
     out = np.empty((people.size, 5))
+    helper = np.ascontiguousarray(plan.helper[people])
+    if table.spread:
+        steps = counts[people].sum(axis=1)[:, None]
+        helper[:, 1::2] += steps * helper[:, 0::2] * (1.0 + helper[:, 0::2]) * table.spread
     plancherel.bound_people(
-        exponents, table.weight, table.setting(len(table.columns)), np.ascontiguousarray(plan.helper[people]),
+        exponents, table.weight, table.setting(len(table.columns)), helper,
         np.ascontiguousarray(target[people]), solve_epsilon, np.ascontiguousarray(plan.start[people]), out,
     )  # fmt: skip
     return out

@@ -18,7 +18,7 @@ _TOLERANCE = 1e-19  # of the quadrature, per step: ten million steps still add u
 _RATIO = 2.0**0.5  # spacing of the frequencies at which the envelope is known
 _CELLS = 768
 _NODES_FOR_MOMENTS = 40_000
-_WORK = 4_000_000_000  # nodes x frequencies x buckets of one table
+_WORK = 400_000_000  # nodes x frequencies x buckets of one table
 _CACHE_BYTES = 1 << 29
 
 
@@ -100,7 +100,7 @@ class SpectralMaker:
         )
         columns[:, 3] = budget.roundoff_phi(m * spacing, m, self.buckets, spread, weighted) + truncation + 2.0 * left_out
         columns[:, 4] = budget.roundoff_k(self.buckets, k, units) + truncation
-        columns[:, 5] = 0.0
+        columns[:, 5:7] = 0.0
         columns[:, COLUMNS : COLUMNS + m] = re
         columns[:, COLUMNS + m :] = im
         z = theta + 1j * spacing * np.arange(m + 1)

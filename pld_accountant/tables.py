@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 __all__ = ["COLUMNS", "Maker", "MemoryCache", "Table"]
 
-COLUMNS = 6
-"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi, round-off of K, infinity."""
+COLUMNS = 7
+"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi, round-off of K, infinity, lattice offset."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Table:
         Multiplies exp(sum of the envelope column): what the dropped frequencies can add to Q.
     lattice_step : float
         0 where the loss is not confined to a lattice.
+    spread : float
+        The grid adds at most t (t + 1) spread to a step's K(t): connecting dots h apart is a mechanism whose loss has a
+        range of h, hence h^2/8-zCDP (Cesar and Rogers 2021, Lemma 3.2).
     """
 
     theta: float
@@ -44,6 +47,7 @@ class Table:
     weight: NDArray
     remainder: float
     lattice_step: float = 0.0
+    spread: float = 0.0
 
     @property
     def frequencies(self) -> int:

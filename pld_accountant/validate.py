@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["array_shape", "count", "delta", "noise_multiplier", "norm_error", "norms", "positive", "sample_rate"]
+__all__ = ["array_shape", "count", "delta", "noise_multiplier", "nonnegative", "norm_error", "norms", "positive", "sample_rate"]
 
 
 def _number(value: Any, name: str) -> float:
@@ -93,3 +93,11 @@ def norm_error(array: np.ndarray, *, first_row: int = 0) -> ValueError:
     value = array[tuple(bad)]
     row, column = (first_row, int(bad[0])) if array.ndim == 1 else (first_row + int(bad[0]), int(bad[1]))
     return ValueError(f"norms must be finite and at least 0, got {value} at step {row}, example {column}")
+
+
+def nonnegative(value: Any, name: str) -> float:
+    """A finite number of at least 0."""
+    x = _number(value, name)
+    if not 0 <= x < np.inf:
+        raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+    return x

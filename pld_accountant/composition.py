@@ -1,0 +1,206 @@
+"""`compose`: the privacy loss of one worst-case person over a list of mechanisms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import gaussian, renyi, validate
+from .bounds import Bounds, Status
+from .mechanisms import Gaussian, Mechanism, SampledGaussian
+from .solver import people_bounds
+from .spectral import SpectralMaker
+
+__all__ = ["Composition", "compose"]
+
+
+def directions(direction: str) -> tuple[str, ...]:
+    """("remove", "add") for "both"; raises ValueError for anything else than the three."""
+    if direction not in ("remove", "add", "both"):
+        raise ValueError(f"direction must be 'remove', 'add' or 'both', got {direction!r}")
+    return ("remove", "add") if direction == "both" else (direction,)
+
+
+def larger(a: Bounds, b: Bounds) -> Bounds:
+    """Bounds of the larger of two quantities."""
+    return Bounds(*(np.maximum(x, y) for x, y in zip(a, b, strict=True)), status=np.maximum(a.status, b.status))
+
+
+def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
+    """Compose mechanisms that are fixed beforehand.
+
+    Parameters
+    ----------
+    steps : iterable of (mechanism, count)
+        Each mechanism and how often it runs; the order does not matter.
+
+    Returns
+    -------
+    Composition
+
+    Raises
+    ------
+    ValueError
+        For something that is not a mechanism, or a count that is not a whole number of at least 0.
+
+    Examples
+    --------
+    >>> c = compose([(SampledGaussian(2, 0.005), 10_000)])
+    >>> round(c.epsilon(1e-5).upper, 6)
+    1.004113
+    """
+    counts: dict[tuple[float, float], int] = {}
+    for entry in steps:
+        try:
+            mechanism, number = entry
+        except (TypeError, ValueError):
+            raise ValueError(f"steps must hold pairs (mechanism, count), got {entry!r}") from None
+        if not isinstance(mechanism, (Gaussian, SampledGaussian)):
+            raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
+        key = (mechanism.noise_multiplier, mechanism.sample_rate)
+        counts[key] = counts.get(key, 0) + validate.count(number, "count")
+    return Composition({key: n for key, n in counts.items() if n})
+
+
+class Composition:
+    """The privacy loss of one person over a fixed list of mechanisms.  Made by `compose`."""
+
+    def __init__(self, counts: dict[tuple[float, float], int]) -> None:
+        self._counts = dict(sorted(counts.items()))
+        self._makers: dict[str, SpectralMaker] = {}
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"({SampledGaussian(s, q)}, {n})" for (s, q), n in self._counts.items())
+        return f"compose([{inside}])"
+
+    @property
+    def steps(self) -> int:
+        """Number of mechanisms run in all."""
+        return sum(self._counts.values())
+
+    @cached_property
+    def _sigma(self) -> NDArray:
+        return np.array([s for s, _ in self._counts])
+
+    @cached_property
+    def _rate(self) -> NDArray:
+        return np.array([q for _, q in self._counts])
+
+    @cached_property
+    def _row(self) -> NDArray:
+        return np.array([list(self._counts.values())], dtype=np.int64)
+
+    def _maker(self, direction: str) -> SpectralMaker:
+        if direction not in self._makers:
+            self._makers[direction] = SpectralMaker(self._sigma, self._rate, direction)
+        return self._makers[direction]
+
+    def epsilon(self, delta: float, direction: str = "both") -> Bounds:
+        """Bounds of epsilon(delta).
+
+        Parameters
+        ----------
+        delta : float
+            In (0, 1); 1e-100 is as welcome as 1e-5.
+        direction : {"both", "remove", "add"}
+            Which neighbours: the record is removed, added, or the larger of the two.
+
+        Returns
+        -------
+        Bounds
+            Of floats, in nats; (0, inf) with a status where nothing could be certified.
+
+        Raises
+        ------
+        ValueError
+            For a delta outside (0, 1) or an unknown direction.
+
+        **Error**: the true value lies between the bounds; their relative distance is typically 1e-9.
+        **Cost**: a few milliseconds.
+
+        Examples
+        --------
+        >>> b = compose([(Gaussian(100), 420)]).epsilon(1e-5)
+        >>> round(b.estimate, 6)
+        0.745138
+        """
+        delta = validate.delta(delta)
+        return self._answer(float(np.log(delta)), direction, solve_epsilon=True)
+
+    def delta(self, epsilon: float, direction: str = "both") -> Bounds:
+        """Bounds of delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
+
+        Examples
+        --------
+        >>> b = compose([(SampledGaussian(2, 0.005), 10_000)]).delta(1.0)
+        >>> f"{b.estimate:.4e}"
+        '1.0630e-05'
+        """
+        return self._answer(validate.nonnegative(epsilon, "epsilon"), direction, solve_epsilon=False)
+
+    def _answer(self, target: float, direction: str, *, solve_epsilon: bool) -> Bounds:
+        found: Bounds | None = None
+        for one in directions(direction):
+            bounds = self._one_direction(target, one, solve_epsilon)
+            found = bounds if found is None else larger(found, bounds)
+        assert found is not None
+        values = [float(np.ravel(v)[0]) for v in found]
+        return Bounds(*values, status=Status(int(np.ravel(found.status)[0])))
+
+    def _one_direction(self, target: float, direction: str, solve_epsilon: bool) -> Bounds:
+        if not self._counts:
+            return Bounds(0.0, 0.0, 0.0)
+        if np.all(self._rate == 1.0):
+            return _gaussian_bounds(float(np.sqrt(np.sum(self._row[0] / self._sigma**2))), target, solve_epsilon)
+        return people_bounds(self._row, self._maker(direction), target, direction, solve_epsilon=solve_epsilon)
+
+    def rdp(self, alpha: Any) -> NDArray:
+        """Exact Renyi divergence of the composition at orders alpha > 1, integer or not; the larger direction.
+
+        Examples
+        --------
+        >>> compose([(Gaussian(100), 420)]).rdp([2.0, 21.5]).round(6)
+        array([0.042 , 0.4515])
+        """
+        orders = np.asarray(alpha, dtype=np.float64)
+        total = np.zeros(orders.shape)
+        for (sigma, rate), n in self._counts.items():
+            total = total + n * renyi.rdp(orders, sigma, rate)
+        return total
+
+    def rdp_epsilon(self, delta: float) -> float:
+        """The epsilon that Renyi accounting reports at `delta`, order optimised; an upper bound, looser than `epsilon`.
+
+        Examples
+        --------
+        >>> round(compose([(Gaussian(100), 420)]).rdp_epsilon(1e-5), 4)
+        0.8156
+        """
+        delta = validate.delta(delta)
+        if not self._counts:
+            return 0.0
+        return float(renyi.best_epsilon(self._row, self._maker("remove"), delta)[0])
+
+
+def _gaussian_bounds(mu: float, target: float, solve_epsilon: bool) -> Bounds:
+    """Full-batch steps only: the sum of squares is exact and the Gaussian closed form answers.
+
+    mu carries a relative error of a few units; both ends are taken at mu widened by 2^-48.
+    """
+    widen = 2.0**-48
+    if not solve_epsilon:
+        logs = [gaussian.log_delta(target, mu * factor) for factor in (1.0 - widen, 1.0, 1.0 + widen)]
+        # the closed form's own error, relative to its exponent
+        slack = 2.0**-46 * (1.0 + abs(logs[1]))
+        return Bounds(*(float(np.exp(min(v, 0.0))) for v in (logs[0] - slack, logs[1], logs[2] + slack)))
+    delta = float(np.exp(target))
+    upper = gaussian.epsilon(delta, mu * (1.0 + widen)) * (1.0 + widen)
+    reference = gaussian.epsilon(delta, mu * (1.0 - widen))
+    lower = max(reference - 2e-11 * (reference + mu), 0.0) if reference > 0.0 else 0.0
+    return Bounds(lower, 0.5 * (lower + upper), upper)
+
+

@@ -1,0 +1,185 @@
+"""Tables from privacy loss distributions on a uniform grid and their Fourier transforms: the papers' way, tilted.
+
+Serves what the spectral tables cannot: few steps, and laws with a spike beside a far tail.  The upper and the lower bound
+have tables of their own (`kernels.discretise`), whose error in log delta is about steps theta (theta + 1) h^2 / 12.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import cache, fourier
+from .spectral import SpectralMaker
+from .tables import COLUMNS, MemoryCache, Table
+
+__all__ = ["LatticeMaker"]
+
+_REACH = 26.0  # standard deviations of the Gaussian kept on both sides: 1e-149 lies beyond
+_MASS_ERROR = 1e-14  # relative error of a discretised mass, see kernels.discretise
+_NOTHING = 64.0  # exp(-64) of the tilted law may lie below the grid
+_DIRECT = 16
+_WORK = 20_000_000  # cells of all buckets of one table
+_CACHE_BYTES = 1 << 29
+_DISK_BYTES = 1 << 25
+
+
+class LatticeMaker:
+    """Makes tables on a grid of `size` points over the period, as an upper or as a lower bound.
+
+    Parameters
+    ----------
+    spectral : SpectralMaker
+        The same buckets and direction; its log-moments choose the tilts and bound the aliasing.
+    side : {"upper", "lower"}
+    size : int
+        Points of the grid over one period, a power of two.
+    """
+
+    def __init__(self, spectral: SpectralMaker, side: Literal["upper", "lower"], size: int) -> None:
+        self._spectral, self.side, self.size = spectral, side, size
+        self._tables: MemoryCache[Table | None] = MemoryCache(
+            _CACHE_BYTES, lambda t: 64 if t is None else t.columns.nbytes
+        )
+
+    @property
+    def buckets(self) -> int:
+        return self._spectral.buckets
+
+    def log_moments(self, theta: NDArray) -> tuple[NDArray, int]:
+        """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
+        return self._spectral.log_moments(theta)
+
+    def table(self, theta: float, period: float, width: float) -> Table | None:
+        """The table at this tilt and period; a band that would leave out little is the whole transform."""
+        half = self.size // 2
+        m = int(math.ceil(width * period / (2.0 * np.pi)))
+        m = half if m > half // 2 else m
+        return self._tables.get((theta, period, m), lambda: self._load_or_make(theta, period, m))
+
+    def _load_or_make(self, theta: float, period: float, m: int) -> Table | None:
+        source = self._spectral
+        spans = [_span(source, b, theta) for b in range(self.buckets)]
+        if not sum(top - bottom for bottom, top in spans) < _WORK * period / self.size:
+            return None
+        name = cache.key("lattice", source.sigma, source.q, source.sign, self.side, self.size, theta, period, m)
+        step = period / self.size
+        weight, remainder = _weights(theta, step, self.size, m)
+        spread = step * step / 8.0 if self.side == "upper" else 0.0
+        stored = cache.read_arrays(name)
+        if stored is None:
+            columns = np.stack([self._row(b, theta, step, m) for b in range(self.buckets)])
+            if columns.nbytes <= _DISK_BYTES:
+                cache.write_arrays(name, {"columns": columns})
+        else:
+            columns = stored["columns"]
+        return Table(theta, period, columns, weight, remainder, lattice_step=step, spread=spread)
+
+    def _row(self, bucket: int, theta: float, step: float, m: int) -> NDArray:
+        """One bucket: discretise, tilt, fold onto the period, transform, centre."""
+        sigma, q, sign = self._spectral.sigma[bucket], self._spectral.q[bucket], self._spectral.sign
+        start, mass, beyond = _discretised(self._spectral, bucket, theta, step, self.side)
+        losses = start + np.arange(mass.size) * step
+        positive = mass > 0.0
+        exponent = np.full(mass.shape, -np.inf)
+        exponent[positive] = np.log(mass[positive]) + theta * losses[positive]
+        top = exponent.max()
+        tilted = np.exp(exponent - top)
+        total = tilted.sum()
+        tilted /= total
+        mean = float(tilted @ losses)
+        folded = np.bincount(np.arange(mass.size) % self.size, weights=tilted, minlength=self.size)
+        phi, norm = _transform(folded)
+        row = np.empty(COLUMNS + 2 * m)
+        omega = 2.0 * np.pi / (self.size * step) * np.arange(1, m + 1)
+        with np.errstate(divide="ignore"):
+            size = np.log(np.abs(phi))
+        error = fourier.roundoff(self.size, norm) + _MASS_ERROR + 64.0 * 2.0**-53
+        row[0] = top + math.log(total)
+        row[1] = mean
+        row[2] = math.log(min(float(np.abs(phi[m + 1 :]).max(initial=0.0)) + error, 1.0))
+        row[3] = error * (1.0 + 1e-9) + 4.0 * self.buckets * 2.0**-53
+        row[4] = _MASS_ERROR + (mass.size + self.buckets + 64.0) * 2.0**-53 * (1.0 + abs(row[0]))
+        row[5] = -math.log1p(-beyond)
+        row[6] = start
+        row[COLUMNS : COLUMNS + m] = np.maximum(size[1 : m + 1], -700.0)
+        row[COLUMNS + m :] = np.angle(phi[1 : m + 1] * np.exp(1j * omega * (start - mean)))
+        return row
+
+
+def _transform(folded: NDArray) -> tuple[NDArray, float]:
+    """E[exp(i omega n h)] at the frequencies 0 .. size / 2, and the norm that scales the FFT's round-off.
+
+    The few largest masses are summed directly: beside a spike of nearly 1 the FFT would lose the rest's digits.
+    """
+    size = folded.size
+    largest = np.argpartition(folded, -_DIRECT)[-_DIRECT:] if size > _DIRECT else np.arange(size)
+    rest = folded.copy()
+    rest[largest] = 0.0
+    phi = np.conj(fourier.rfft(rest))
+    turn = np.arange(size // 2 + 1)
+    for n in largest:
+        phi += folded[n] * np.exp(2j * np.pi / size * ((turn * int(n)) % size))
+    return phi, float(np.linalg.norm(rest))
+
+
+def _discretised(
+    source: SpectralMaker, bucket: int, theta: float, step: float, side: str
+) -> tuple[float, NDArray, float]:
+    """First knot, masses, and the mass moved to +infinity (upper) for one bucket.
+
+    The knots are shifted so that one lies at the barycentre of the law's middle.  The grid ends below where the tilt
+    has left nothing of the law, and above where at most Phi(-26) of it lies.
+    """
+    from .kernels import discretise
+
+    sigma, q, sign = float(source.sigma[bucket]), float(source.q[bucket]), source.sign
+    bottom, top = _span(source, bucket, theta)
+    knot = discretise.barycentre(sigma, q, sign, step)
+    first, last = math.floor((bottom - knot) / step) - 1, math.ceil((top - knot) / step) + 1
+    start, cells = knot + first * step, last - first
+    mass = np.empty(cells + 1)
+    p, b, down_left, down_right = np.empty((4, cells))
+    discretise.cells(sigma, q, sign, start, step, p, b, down_left, down_right, side == "lower")
+    if side == "lower":
+        discretise.connect_down(p, b, down_left, down_right, step, mass)
+        return start, mass, 0.0
+    discretise.connect_up(p, b, mass)
+    # What lies below the grid moves up to its first knot; what lies above, to +infinity.
+    beyond = 2.0 * math.exp(-0.5 * _REACH**2) / _REACH
+    mass[0] += max(1.0 - mass.sum(), 0.0) + 1e-14
+    return start, mass, beyond
+
+
+def _span(source: SpectralMaker, bucket: int, theta: float) -> tuple[float, float]:
+    """Lowest and highest loss on the grid of one bucket."""
+    sigma, q, sign = float(source.sigma[bucket]), float(source.q[bucket]), source.sign
+    a = 1.0 + theta if sign > 0 else -theta
+    low = min(-_REACH * sigma, a - 10.0 * sigma)
+    high = max(1.0 + _REACH * sigma, a + 10.0 * sigma)
+    bottom, top = sorted(sign * _log_g(x, sigma, q) for x in (low, high))
+    k = float(source.log_moments(np.array([theta]))[0][bucket, 0])
+    return max(bottom, (k - _NOTHING) / theta), top
+
+
+def _log_g(x: float, sigma: float, q: float) -> float:
+    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
+    if q == 1.0 or t > 36.0:
+        return t + math.log(q)
+    return math.log1p(q * math.expm1(t))
+
+
+def _weights(theta: float, step: float, size: int, m: int) -> tuple[NDArray, float]:
+    """Transform of the tilted hockey-stick weight on the lattice, and the sum of the weights left out.
+
+    sum over n >= 0 of exp(-z n h) (1 - exp(-n h)), two geometric series; divided by the number of points, doubled for
+    the frequencies that stand for two.
+    """
+    f = np.arange(size // 2 + 1)
+    z = theta + 2j * np.pi * f / (size * step)
+    weight = (-1.0 / np.expm1(-z * step) + 1.0 / np.expm1(-(1.0 + z) * step)) / size
+    weight[1:-1] *= 2.0
+    return np.ascontiguousarray(weight[: m + 1]), float(np.abs(weight[m + 1 :]).sum())

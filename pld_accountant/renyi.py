@@ -1,0 +1,122 @@
+"""Renyi differential privacy of the sampled Gaussian, for any real order, and what Renyi accounting reports.
+
+With theta = alpha - 1 the Renyi divergence is K(theta) / theta, K the log-moment of the privacy loss that the tilted
+tables are made of: Renyi accounting is the Chernoff bound of the same object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .spectral import SpectralMaker
+from .tables import Maker
+
+__all__ = ["best_epsilon", "rdp"]
+
+_ORDERS_PER_OCTAVE = 16
+_BLOCK = 16_384
+
+
+def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
+    """Renyi divergence of order alpha of one step of the Poisson-sampled Gaussian: the larger of both directions.
+
+    Parameters
+    ----------
+    alpha : float or array_like
+        Orders above 1, integer or not.
+    noise_multiplier : float or array_like
+        Noise multipliers above 0; inf gives 0.
+    sample_rate : float
+        In (0, 1].
+
+    Returns
+    -------
+    ndarray
+        In nats, of the shape of `noise_multiplier` followed by that of `alpha`.
+
+    Raises
+    ------
+    ValueError
+        For an order that is not above 1, or a noise multiplier that is not above 0.
+
+    **Error**: relative about 1e-13, rounded up.  **Cost**: some hundred exponentials an element.
+
+    References
+    ----------
+    Mironov, Talwar and Zhang, "Renyi differential privacy of the sampled Gaussian mechanism" (2019), Section 3.3; the
+    series there equals E[g^alpha] over the normal variable, which the trapezoidal rule gives to machine precision.
+
+    Examples
+    --------
+    >>> rdp([2, 32.5], 2.0, 0.005).round(9)
+    array([7.10000e-06, 1.61279e-04])
+    >>> float(rdp(8, 100.0, 1.0))
+    0.0004...
+    """
+    orders = np.asarray(alpha, dtype=np.float64)
+    noise = np.asarray(noise_multiplier, dtype=np.float64)
+    if not np.all((orders > 1) & (orders < np.inf)):
+        raise ValueError(f"alpha must be finite and above 1, got {alpha!r}")
+    if not np.all(noise > 0):
+        raise ValueError(f"noise_multiplier must be above 0, got {noise_multiplier!r}")
+    finite = np.isfinite(noise).reshape(-1)
+    theta = orders.reshape(-1) - 1.0
+    sigma = noise.reshape(-1)[finite]
+    out = np.zeros((noise.size, orders.size))
+    if sigma.size and theta.size:
+        rate = np.full(sigma.shape, sample_rate)
+        k = np.maximum(*(SpectralMaker(sigma, rate, d).log_moments(theta)[0] for d in ("remove", "add")))
+        out[finite] = k / theta
+    return out.reshape(noise.shape + orders.shape)
+
+
+def best_epsilon(counts: NDArray, maker: Maker, delta: float) -> NDArray:
+    """The epsilon that Renyi accounting reports for each person at the best order of a fine geometric grid.
+
+    Parameters
+    ----------
+    counts : ndarray of integers, shape (people, buckets)
+    maker : Maker
+        In the direction of removal, whose Renyi divergence is the larger one at every order (Mironov, Talwar and Zhang
+        2019, Section 3.2).
+    delta : float
+
+    Returns
+    -------
+    ndarray, shape (people,)
+        Never below the optimum over all real orders, and within a ten-thousandth of it.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke (2020), Proposition 12, for the conversion.
+    """
+    log_delta = np.log(delta)
+    coarse = 2.0 ** (0.5 * np.arange(-40, 72))
+    out = np.zeros(len(counts))
+    spans: list[tuple[int, int]] = []
+    for block in _blocks(len(counts)):
+        best = np.argmin(_converted(counts[block], maker, coarse, log_delta), axis=1)
+        spans.append((int(best.min()), int(best.max())))
+    if not spans:
+        return out
+    low = max(min(s[0] for s in spans) - 1, 0)
+    high = min(max(s[1] for s in spans) + 1, coarse.size - 1)
+    steps = (high - low) * _ORDERS_PER_OCTAVE // 2
+    fine = coarse[low] * 2.0 ** (np.arange(steps + 1) / _ORDERS_PER_OCTAVE)
+    for block in _blocks(len(counts)):
+        out[block] = np.maximum(_converted(counts[block], maker, fine, log_delta).min(axis=1), 0.0)
+    return out
+
+
+def _blocks(people: int) -> list[slice]:
+    return [slice(a, min(a + _BLOCK, people)) for a in range(0, people, _BLOCK)]
+
+
+def _converted(counts: NDArray, maker: Maker, theta: NDArray, log_delta: float) -> NDArray:
+    """epsilon at each order: rho + log((alpha - 1) / alpha) - (log delta + log alpha) / (alpha - 1)."""
+    k, _ = maker.log_moments(theta)
+    log_c = theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
+    return (counts.astype(np.float64) @ k - log_delta + log_c) / theta

@@ -1,0 +1,163 @@
+"""From counts to `Bounds`: the closed form for one step, the spectral tables, and the lattice for what they leave.
+
+The order is that of cost.  Whatever is still unsolved at the end is (0, inf) with a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import one_step
+from .bounds import Bounds, Status
+from .lattice import LatticeMaker
+from .plancherel import Limits, Solution, solve
+from .spectral import SpectralMaker
+from .tables import Maker
+
+__all__ = ["people_bounds"]
+
+_MANY = 64  # fewer people than this may each cost a table of their own
+_BLOCK = 65_536
+
+
+def people_bounds(
+    counts: NDArray,
+    maker: SpectralMaker,
+    target: float,
+    direction: str,
+    *,
+    solve_epsilon: bool,
+    rows: NDArray | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Bounds:
+    """Bounds of epsilon or of delta for every person, in one direction.
+
+    Parameters
+    ----------
+    counts : ndarray of integers, shape (people, buckets)
+    maker : SpectralMaker
+        Of that direction.
+    target : float
+        log delta if `solve_epsilon`, else epsilon.
+    rows : ndarray of int, shape (buckets,), optional
+        The maker's bucket behind each column of counts; -1 for a bucket that costs nothing.
+    progress : callable, optional
+        Called with the number of people done since the last call.
+
+    Returns
+    -------
+    Bounds
+        Arrays of shape (people,); of epsilon, or of delta itself.
+    """
+    people = len(counts)
+    costly = np.ones(counts.shape[1], dtype=bool) if rows is None else rows >= 0
+    total = np.concatenate(
+        [counts[a : a + _BLOCK] @ costly.astype(np.int64) for a in range(0, people, _BLOCK)] or [np.empty(0, np.int64)]
+    )
+    solution = Solution.empty(people, solve_epsilon)
+    silent = total == 0
+    _settle(solution, silent, *((0.0,) * 3 if solve_epsilon else (-np.inf,) * 3))
+    once = np.flatnonzero(total == 1)
+    if once.size:
+        _one_step(solution, once, counts, maker, target, direction, solve_epsilon, rows)
+    if progress is not None and (silent.any() or once.size):
+        progress(int(silent.sum()) + once.size)
+    many = np.flatnonzero(total > 1)
+    goal = np.full(many.size, target)
+    left = many[~_surely_zero(counts, many, maker, target, rows)] if solve_epsilon else many
+    _settle(solution, np.setdiff1d(many, left), 0.0, 0.0, 0.0)
+    for upper, lower, limits, width in _attempts(maker, many.size):
+        left = left[_wider(solution, left, width, solve_epsilon)]
+        if not left.size:
+            break
+        ask = dict(solve_epsilon=solve_epsilon, rows=rows, hint=solution.estimate[left], limits=limits)
+        part = counts if left.size == people else counts[left]
+        found = solve(part, upper, goal[: left.size], progress=progress, **ask)
+        if lower is not upper:
+            below = solve(part, lower, goal[: left.size], **ask)
+            found.lower, found.solved = below.lower, found.solved & below.solved
+        _merge(solution, left, found)
+    return _as_bounds(solution, solve_epsilon)
+
+
+def _surely_zero(
+    counts: NDArray, many: NDArray, maker: SpectralMaker, log_delta: float, rows: NDArray | None
+) -> NDArray:
+    """Whether delta(0) is at most delta, because total variation distances add up under composition."""
+    zero = np.zeros(maker.buckets)
+    once = np.exp(one_step.log_delta(zero, maker.sigma, maker.q, "remove")) * (1.0 + one_step.SLACK)
+    if rows is not None:
+        once = np.where(rows >= 0, once[rows], 0.0)
+    total = np.concatenate(
+        [counts[many[a : a + _BLOCK]].astype(np.float64) @ once for a in range(0, many.size, _BLOCK)] or [zero[:0]]
+    )
+    return total * (1.0 + 1e-12) <= np.exp(log_delta)
+
+
+def _attempts(maker: SpectralMaker, people: int) -> Iterator[tuple[Maker, Maker, Limits, float]]:
+    """What is tried in turn: makers for both sides, limits, and how wide the bounds must be to be worth it.
+
+    The spectral tables serve both sides at once; few people may cost more each.
+    """
+    few = people <= _MANY
+    yield maker, maker, Limits(), 0.0
+    for least in (1e-2, 1e-4, 1e-7):
+        limits = Limits(tilts=16, frequencies=1 << 14 if few else 4096, least_expectation=least)
+        yield maker, maker, limits, 1e-7 if few else 1e-5
+    for size in (1 << 17, 1 << 20) if few else (1 << 14,):
+        limits = Limits(tilts=16, frequencies=size, least_expectation=1e-5)
+        yield LatticeMaker(maker, "upper", size), LatticeMaker(maker, "lower", size), limits, 1e-6 if few else 1e-3
+
+
+def _wider(solution: Solution, who: NDArray, width: float, solve_epsilon: bool) -> NDArray:
+    """Whose bounds are missing, or further apart than `width`: relative for epsilon, absolute for log delta."""
+    with np.errstate(invalid="ignore"):
+        found = solution.upper[who] - solution.lower[who]
+        scale = solution.upper[who] if solve_epsilon else 1.0
+        return ~(solution.solved[who] & (found <= width * scale))
+
+
+def _settle(solution: Solution, who: NDArray, lower: NDArray | float, estimate: NDArray | float, upper: NDArray | float) -> None:
+    solution.lower[who], solution.estimate[who], solution.upper[who] = lower, estimate, upper
+    solution.solved[who] = True
+
+
+def _merge(solution: Solution, who: NDArray, found: Solution) -> None:
+    """Take over what was found; where both attempts are certified the intersection is."""
+    keep = who[found.solved]
+    lower, upper = found.lower[found.solved], found.upper[found.solved]
+    better = ~(upper - lower >= solution.upper[keep] - solution.lower[keep])
+    estimate = np.where(better, found.estimate[found.solved], solution.estimate[keep])
+    _settle(solution, keep, np.maximum(lower, solution.lower[keep]), estimate, np.minimum(upper, solution.upper[keep]))
+
+
+def _one_step(
+    solution: Solution, once: NDArray, counts: NDArray, maker: SpectralMaker, target: float, direction: str,
+    solve_epsilon: bool, rows: NDArray | None,
+) -> None:  # fmt: skip
+    """Everybody with a single step: the closed form of each bucket, looked up."""
+    if solve_epsilon:
+        lower, upper = one_step.epsilon_bounds(float(np.exp(target)), maker.sigma, maker.q, direction)
+    else:
+        log = one_step.log_delta(np.full(maker.buckets, target), maker.sigma, maker.q, direction)
+        lower, upper = log - one_step.SLACK * (1.0 - log), log + one_step.SLACK * (1.0 - log)
+    column = np.argmax(counts[once] > 0, axis=1) if rows is None else np.argmax((counts[once] > 0) & (rows >= 0), axis=1)
+    bucket = column if rows is None else rows[column]
+    with np.errstate(invalid="ignore"):
+        middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
+    _settle(solution, once, lower[bucket], middle[bucket], upper[bucket])
+
+
+def _as_bounds(solution: Solution, solve_epsilon: bool) -> Bounds:
+    lower, estimate, upper = solution.lower, solution.estimate, solution.upper
+    if not solve_epsilon:
+        tiny = np.nextafter(0.0, 1.0)  # an upper bound that underflows is the least positive double, not 0
+        lower, estimate = np.exp(lower), np.exp(np.minimum(estimate, 0.0))
+        with np.errstate(over="ignore"):
+            upper = np.where(np.isneginf(upper), 0.0, np.clip(np.exp(np.minimum(upper, 0.0)), tiny, 1.0))
+        upper = np.where(solution.solved, upper, np.inf)
+    status = np.where(solution.solved, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
+    return Bounds(lower, estimate, upper, status=status)
