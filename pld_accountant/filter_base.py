@@ -1,21 +1,18 @@
-"""What every filter shares: people, one budget each or one for all, and files that hold a filter's state."""
+"""What every filter shares: people, and one budget for each of them or one for all."""
 
 from __future__ import annotations
 
-import functools
-import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, TypeVar
+from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
-from . import store, validate
+from . import validate
 from .guarantee import Guarantee
+from .stored import Stored
 
 __all__ = ["Filter"]
 
-_FILE_VERSION = 1
 _CONDITION_EACH = (
     " It holds for steps chosen from past releases, as long as each {} depends on the person's own record "
     "and on past releases only."
@@ -24,61 +21,9 @@ _CONDITION_ALL = (
     " It holds for steps chosen from past releases, as long as the {} given is a public bound for every "
     "possible record; the largest one among the people at hand is none."
 )
-_F = TypeVar("_F", bound="Filter")
 
 
-def _load(cls: type[_F], path: str | os.PathLike[str], **expected: Any) -> _F:
-    """A filter from a file that `save` wrote.
-
-    Called on the class, it makes a new filter with the file's parameters; those given as keywords must
-    agree with the file's.  Called on a filter, it fills that filter, whose parameters must all agree.
-
-    Raises
-    ------
-    FileNotFoundError
-    StoreError
-        If the file is not whole, or holds a filter of another kind or with other parameters.
-    """
-    header, arrays = store.load(path, "filter", _FILE_VERSION)
-    if header["filter"] != cls.__name__:
-        raise store.StoreError(f"{os.fspath(path)} holds a {header['filter']}, not a {cls.__name__}")
-    saved = header["parameters"]
-    unknown = sorted(set(expected) - set(saved))
-    if unknown:
-        raise TypeError(f"{cls.__name__} has no parameter {unknown[0]!r}")
-    for name, value in expected.items():
-        if _plain(value) != saved[name]:
-            raise store.StoreError(f"{os.fspath(path)} was saved with {name}={saved[name]!r}, not {value!r}")
-    new = cls(**saved)
-    new._restore(arrays)
-    return new
-
-
-def _load_into(instance: _F, path: str | os.PathLike[str]) -> _F:
-    new = _load(type(instance), path, **instance.parameters)
-    instance.__dict__.update(new.__dict__)
-    return instance
-
-
-class _Load:
-    """Binds `load` to a class or to a filter, so that ``filter.load(path)`` can never leave a full budget."""
-
-    __doc__ = _load.__doc__
-
-    def __get__(self, instance: _F | None, owner: type[_F]) -> Callable[..., _F]:
-        return (
-            functools.partial(_load, owner) if instance is None else functools.partial(_load_into, instance)
-        )
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON gives it back."""
-    if isinstance(value, (np.ndarray, list, tuple)):
-        return [_plain(v) for v in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-class Filter(ABC):
+class Filter(Stored):
     """Decides who takes part in the coming step, and books it before anything is released.
 
     Parameters
@@ -96,17 +41,12 @@ class Filter(ABC):
     halting on it would reveal whose it was.
     """
 
-    load = _Load()
-
     def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any]) -> None:
         self._num_examples = validate.count(num_examples, "num_examples", least=1)
         self._individual = bool(individual)
         self._halted = False
-        self._parameters = {
-            **{name: _plain(value) for name, value in parameters.items()},
-            "num_examples": self._num_examples,
-            "individual": self._individual,
-        }
+        people = {"num_examples": self._num_examples, "individual": self._individual}
+        super().__init__({**parameters, **people})
 
     @property
     def num_examples(self) -> int:
@@ -122,11 +62,6 @@ class Filter(ABC):
     def halted(self) -> bool:
         """True once a filter for all together has refused a step."""
         return self._halted
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments the filter was made with."""
-        return dict(self._parameters)
 
     @property
     @abstractmethod
@@ -154,14 +89,6 @@ class Filter(ABC):
     def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
         """Admit and book one charge for each budget, or raise and book nothing."""
 
-    @abstractmethod
-    def _state(self) -> dict[str, np.ndarray]:
-        """The arrays that a file must hold."""
-
-    @abstractmethod
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over what `_state` gave."""
-
     def _admit(self, norms: Any, **step: Any) -> np.ndarray:
         array = np.asarray(norms)
         if array.ndim == 0 and not self._individual:
@@ -180,20 +107,3 @@ class Filter(ABC):
     def _condition(self, charged: str = "norm") -> str:
         """What the guarantee asks of the caller."""
         return (_CONDITION_EACH if self._individual else _CONDITION_ALL).format(charged)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and state to one file, atomically and checksummed.
-
-        Save after `admit` and before the release: a crash in between then only over-counts.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written; what stood there before is untouched.
-        """
-        header = {"filter": type(self).__name__, "parameters": self._parameters}
-        store.save(path, "filter", _FILE_VERSION, header, self._state())
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self._parameters.items())
-        return f"{type(self).__name__}({arguments})"

@@ -138,6 +138,11 @@ class RenyiFilter(NoisyStepFilter):
         """The budget of each order."""
         return float(self._budget[0]) if self._single else self._budget.copy()
 
+    @property
+    def sample_rate(self) -> float:
+        """Poisson sampling rate, where a step does not say otherwise."""
+        return self._sample_rate
+
     def _table(self, noise: float, sample_rate: float) -> np.ndarray:
         """Units that a step costs on a grid of squared ratios: (cells + 1, orders), rounded up."""
         key = noise, sample_rate

@@ -101,6 +101,21 @@ class NoisyStepFilter(UnitFilter):
         step = {"noise_multiplier": self._noise_multiplier, "max_grad_norm": self._clip}
         super().__init__(num_examples, individual, {**parameters, **step}, orders)
 
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of a step's noise over max_grad_norm, where a step does not say otherwise."""
+        return self._noise_multiplier
+
+    @property
+    def max_grad_norm(self) -> float | None:
+        """Clipping norm, where a step does not say otherwise."""
+        return self._clip
+
+    @property
+    def sample_rate(self) -> float:
+        """Poisson sampling rate, where a step does not say otherwise."""
+        return 1.0
+
     def _step(
         self, noise_multiplier: float | None, max_grad_norm: float | None
     ) -> tuple[float, float | None]:
