@@ -184,6 +184,19 @@ def _open_parquet_wide(parquet: Any, names: Sequence[str], dtype: np.dtype[Any],
     )
 
 
+def _numpy_type(arrow_type: Any, file: Path) -> np.dtype[Any]:
+    """The type of an Arrow column of numbers; Arrow's own `to_pandas_dtype` may need pandas."""
+    types = require("pyarrow", "parquet", f"reading {file}").types
+    for kind, is_kind in (
+        ("f", types.is_floating),
+        ("i", types.is_signed_integer),
+        ("u", types.is_unsigned_integer),
+    ):
+        if is_kind(arrow_type):
+            return np.dtype(f"{kind}{arrow_type.bit_width // 8}")
+    raise ReadError(f"{file} must hold real numbers, got {arrow_type}")
+
+
 def _open_parquet(file: Path, dataset: str | None) -> Table:
     arrow = require("pyarrow", "parquet", f"reading {file}")
     parquet = require("pyarrow.parquet", "parquet", f"reading {file}").ParquetFile(
@@ -203,7 +216,7 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
     if lists or dataset is not None:
         name = _chosen(lists, dataset, file, "list column")
         return _open_parquet_lists(
-            parquet, name, np.dtype(schema.field(name).type.value_type.to_pandas_dtype()), stated
+            parquet, name, _numpy_type(schema.field(name).type.value_type, file), stated
         )
     other = [f"{f.name} ({f.type})" for f in schema if not arrow.types.is_floating(f.type)]
     if other:
@@ -212,7 +225,7 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
             f"{file}: every column must be one example's floating-point norms, or one column hold lists; "
             f"not so: {', '.join(other[:5])}"
         )
-    dtype = np.result_type(*{np.dtype(f.type.to_pandas_dtype()) for f in schema})
+    dtype = np.result_type(*{_numpy_type(f.type, file) for f in schema})
     return _open_parquet_wide(parquet, schema.names, dtype, stated)
 
 

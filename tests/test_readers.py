@@ -177,6 +177,16 @@ def test_lists_of_unequal_length_are_refused(tmp_path, rows):
         log[0:2]
 
 
+def test_lists_of_whole_numbers_are_norms_and_lists_of_words_are_not(tmp_path):
+    pq.write_table(pa.table({"norms": [[1, 2], [3, 4]]}), tmp_path / "log.parquet")
+    with open_norms(tmp_path / "log.parquet") as log:
+        assert log.dtype == np.int64
+        assert log[:].tolist() == [[1, 2], [3, 4]]
+    pq.write_table(pa.table({"norms": [["a"], ["b"]]}), tmp_path / "log.parquet")
+    with pytest.raises(ReadError, match="real numbers, got string"):
+        open_norms(tmp_path / "log.parquet")
+
+
 def test_missing_values_become_nan_that_the_ledger_refuses(tmp_path):
     pq.write_table(pa.table({"a": [1.0, None], "b": [1.0, 2.0]}), tmp_path / "wide.parquet")
     pq.write_table(pa.table({"norms": [[1.0, 1.0], [None, 2.0]]}), tmp_path / "lists.parquet")
