@@ -132,7 +132,7 @@ class LinearQueries:
         return counted @ rows + self._rng.normal(0.0, self._noise, rows.shape[1])
 
     def error_bound(self, dimension: int, failure: float) -> float:
-        """With probability 1 - `failure` each coordinate of an answer is this close to the sum over those counted.
+        """With probability 1 - `failure`, how close each coordinate is to the sum over those counted.
 
         Parameters
         ----------
