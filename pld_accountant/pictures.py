@@ -40,7 +40,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_INCHES = (6.8, 4.0)
+_WIDTH, _ABOVE_CAPTION = 6.8, 3.75  # inches; the caption's lines come below
 _TEXT, _SMALL = 9.5, 7.5
 _DPI = 300
 _BY_PLD = "By privacy loss distribution (PLD)"
@@ -63,13 +63,12 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=_INCHES)
     caption = _caption(individuals)
-    below = 0.76 + 0.145 * caption.count("\n")
-    width, height = _INCHES
-    axes = figure.add_axes(
-        (0.68 / width, below / height, 1 - 0.86 / width, 1 - (below + 0.58) / height),
-    )
+    lines = 0.145 * (1 + caption.count("\n"))
+    height = _ABOVE_CAPTION + lines
+    figure = Figure(figsize=(_WIDTH, height))
+    below = 0.61 + lines
+    axes = figure.add_axes((0.68 / _WIDTH, below / height, 1 - 0.86 / _WIDTH, 1 - (below + 0.52) / height))
     upper, worst = individuals.epsilon.upper, individuals.worst_case.upper
     edges = bin_edges(upper, individuals.rdp_epsilon, bins=bins)
     _draw_bars(axes, histogram(upper, edges))
@@ -79,7 +78,7 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     _draw_half(axes, upper, worst)
     _dress(axes, individuals)
     figure.text(
-        0.18 / width,
+        0.18 / _WIDTH,
         0.1 / height,
         caption,
         fontsize=_SMALL,
@@ -175,7 +174,7 @@ def _caption(individuals: Individuals) -> str:
         f"{missing:,} without a certified bound are not shown." if missing else "",
         f"{individuals.guarantee}",
     ]
-    return textwrap.fill(" ".join(s for s in sentences if s), 122, break_long_words=False)
+    return textwrap.fill(" ".join(s for s in sentences if s), 117, break_long_words=False)
 
 
 def write_figure(figure: Figure, file: BinaryIO, ending: str) -> None:

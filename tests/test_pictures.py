@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import matplotlib
@@ -78,10 +79,12 @@ def test_people_without_a_certificate_are_told_in_the_caption(make_individuals):
         (np.array([1.0]), 4.0),
     ],
 )
-def test_every_word_lies_inside_the_picture(make_individuals, upper, worst):
+@pytest.mark.parametrize("sentence", ["Short.", "What is proven about many gradients must be known. " * 8])
+def test_every_word_lies_inside_the_picture(make_individuals, upper, worst, sentence):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    figure = draw_histogram(make_individuals(upper, worst=worst))
+    people = make_individuals(upper, worst=worst)
+    figure = draw_histogram(replace(people, guarantee=replace(people.guarantee, sentence=sentence)))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     (axes,) = figure.axes
@@ -105,7 +108,7 @@ def test_png_and_pdf_by_ending(tmp_path, make_individuals):
     for name in ("a.png", "b.PNG", "a.pdf", "b.pdf"):
         save_figure(figure, tmp_path / name)
     with Image.open(tmp_path / "a.png") as image:
-        assert image.size == (2040, 1200)
+        assert image.size == tuple(int(300 * inches) for inches in figure.get_size_inches())
     pdf = (tmp_path / "a.pdf").read_bytes()
     assert pdf.startswith(b"%PDF")
     assert b"/Type3" not in pdf
