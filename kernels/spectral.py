@@ -135,7 +135,8 @@ def _harmonics(weight, d, sums, spacing, re, im):
             sin_y[i] = s * cd + c * sd + s + sd
         c = np.dot(weight, cos_y) / sums
         s = np.dot(weight, sin_y) / sums
-        re[j] = 0.5 * math.log1p(max(2.0 * c + c * c + s * s, -1.0 + 1e-300))
+        excess = 2.0 * c + c * c + s * s
+        re[j] = 0.5 * (math.log1p(excess) if excess > -0.5 else math.log(max((1.0 + c) ** 2 + s * s, _TINY)))
         im[j] = math.atan2(s, 1.0 + c)
 
 

@@ -22,9 +22,9 @@ from ._jit import inline, pjit, prange
 
 
 @inline
-def _spreads(k, theta, usable, spread):
+def _spreads(k, theta, spread):
     """Standard deviation of the tilted sum at each tilt from second differences of K; NaN at the ends."""
-    n = usable
+    n = theta.size
     for j in range(theta.size):
         spread[j] = np.nan
     for j in range(1, n - 1):
@@ -55,20 +55,19 @@ def _periods(k, theta, log_c, j, epsilon, log_floor, helpers):
     return max(above, below)
 
 
-@pjit("void(f8[:, ::1], f8[::1], f8[::1], i8, f8[::1], f8[::1], b1, f8, f8, i8, i8[:, ::1], f8[:, ::1])")
-def choose_tilts(k, theta, log_c, usable, target, hint, solve_epsilon, eta, log_least, back, choice, need):
+@pjit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8, f8, i8, i8[:, ::1], f8[:, ::1])")
+def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, back, choice, need):
     """Fill choice and need.
 
-    target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the answer where known, or NaN.  Only the first `usable` tilts may be
-    chosen; the rest serve as helpers.  choice[i, 0] = -1: no tilt serves.
+    target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the answer where known, or NaN.  choice[i, 0] = -1: no tilt serves.
     """
     for i in prange(k.shape[0]):
         spread = np.empty(theta.size)
         helpers = np.empty(2, dtype=np.int64)
-        _spreads(k[i], theta, usable, spread)
+        _spreads(k[i], theta, spread)
         best = np.inf
         at = -1
-        for j in range(usable):
+        for j in range(theta.size):
             if solve_epsilon:
                 value = (k[i, j] - target[i] + log_c[j]) / theta[j]
             else:
@@ -78,7 +77,7 @@ def choose_tilts(k, theta, log_c, usable, target, hint, solve_epsilon, eta, log_
                 at = j
         need[i, 3] = best
         choice[i, 0] = -1
-        at = min(max(at, 1), usable - 2)
+        at = min(max(at, 1), theta.size - 2)
         s = spread[at]
         if not s > 0.0:
             continue
@@ -98,7 +97,7 @@ def choose_tilts(k, theta, log_c, usable, target, hint, solve_epsilon, eta, log_
             need[i, 2] = log_delta
         cheapest = np.inf
         narrow = np.inf
-        for j in range(max(1, at - back), min(at + 2, usable - 1)):
+        for j in range(max(1, at - back), min(at + 2, theta.size - 1)):
             if not spread[j] > 0.0:
                 continue
             narrow = min(narrow, spread[j])

@@ -8,8 +8,9 @@
 from .bounds import Bounds, Status
 from .composition import Composition, compose
 from .guarantee import Guarantee
+from .ledger import Ledger
 from .mechanisms import Gaussian, SampledGaussian
 
 __version__ = "0.1.0"
 
-__all__ = ["Bounds", "Composition", "Gaussian", "Guarantee", "SampledGaussian", "Status", "compose"]
+__all__ = ["Bounds", "Composition", "Gaussian", "Guarantee", "Ledger", "SampledGaussian", "Status", "compose"]

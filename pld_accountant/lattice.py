@@ -24,7 +24,6 @@ _NOTHING = 64.0  # exp(-64) of the tilted law may lie below the grid
 _DIRECT = 16
 _WORK = 20_000_000  # cells of all buckets of one table
 _CACHE_BYTES = 1 << 29
-_DISK_BYTES = 1 << 25
 
 
 class LatticeMaker:
@@ -41,42 +40,49 @@ class LatticeMaker:
 
     def __init__(self, spectral: SpectralMaker, side: Literal["upper", "lower"], size: int) -> None:
         self._spectral, self.side, self.size = spectral, side, size
-        self._tables: MemoryCache[Table | None] = MemoryCache(
-            _CACHE_BYTES, lambda t: 64 if t is None else t.columns.nbytes
-        )
+        self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
 
     @property
     def buckets(self) -> int:
         return self._spectral.buckets
 
-    def log_moments(self, theta: NDArray) -> tuple[NDArray, int]:
+    def log_moments(self, theta: NDArray) -> NDArray:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
         return self._spectral.log_moments(theta)
 
-    def table(self, theta: float, period: float, width: float) -> Table | None:
+    def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
         """The table at this tilt and period; a band that would leave out little is the whole transform."""
         half = self.size // 2
         m = int(math.ceil(width * period / (2.0 * np.pi)))
         m = half if m > half // 2 else m
-        return self._tables.get((theta, period, m), lambda: self._load_or_make(theta, period, m))
-
-    def _load_or_make(self, theta: float, period: float, m: int) -> Table | None:
-        source = self._spectral
-        spans = [_span(source, b, theta) for b in range(self.buckets)]
+        table = self._tables.get((theta, period, m), lambda: self._empty(theta, period, m))
+        rows = np.flatnonzero(needed & ~table.filled)
+        spans = [_span(self._spectral, b, theta) for b in rows]
         if not sum(top - bottom for bottom, top in spans) < _WORK * period / self.size:
             return None
-        name = cache.key("lattice", source.sigma, source.q, source.sign, self.side, self.size, theta, period, m)
+        for bucket in rows:
+            table.columns[bucket] = self._load_or_make(int(bucket), theta, period, m)
+            table.filled[bucket] = True
+        return table
+
+    def _empty(self, theta: float, period: float, m: int) -> Table:
         step = period / self.size
         weight, remainder = _weights(theta, step, self.size, m)
+        columns = np.zeros((self.buckets, COLUMNS + 2 * m))
+        filled = np.zeros(self.buckets, dtype=bool)
         spread = step * step / 8.0 if self.side == "upper" else 0.0
+        return Table(theta, period, columns, filled, weight, remainder, lattice_step=step, spread=spread)
+
+    def _load_or_make(self, bucket: int, theta: float, period: float, m: int) -> NDArray:
+        """One row, from the disk if it is there."""
+        sigma, q = float(self._spectral.sigma[bucket]), float(self._spectral.q[bucket])
+        name = cache.key("lattice", sigma, q, self._spectral.sign, self.side, self.size, theta, period, m, self.buckets)
         stored = cache.read_arrays(name)
-        if stored is None:
-            columns = np.stack([self._row(b, theta, step, m) for b in range(self.buckets)])
-            if columns.nbytes <= _DISK_BYTES:
-                cache.write_arrays(name, {"columns": columns})
-        else:
-            columns = stored["columns"]
-        return Table(theta, period, columns, weight, remainder, lattice_step=step, spread=spread)
+        if stored is not None and stored["row"].shape == (COLUMNS + 2 * m,):
+            return stored["row"]
+        row = self._row(bucket, theta, period / self.size, m)
+        cache.write_arrays(name, {"row": row})
+        return row
 
     def _row(self, bucket: int, theta: float, step: float, m: int) -> NDArray:
         """One bucket: discretise, tilt, fold onto the period, transform, centre."""
@@ -161,7 +167,7 @@ def _span(source: SpectralMaker, bucket: int, theta: float) -> tuple[float, floa
     low = min(-_REACH * sigma, a - 10.0 * sigma)
     high = max(1.0 + _REACH * sigma, a + 10.0 * sigma)
     bottom, top = sorted(sign * _log_g(x, sigma, q) for x in (low, high))
-    k = float(source.log_moments(np.array([theta]))[0][bucket, 0])
+    k = float(source.log_moments(np.array([theta]))[bucket, 0])
     return max(bottom, (k - _NOTHING) / theta), top
 
 

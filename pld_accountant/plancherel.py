@@ -101,14 +101,13 @@ def _tilt_grid(
     """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
     octaves = np.arange(*_OCTAVES, 2)
     theta = 2.0**octaves
-    k, usable = maker.log_moments(theta)
-    k = _columns(k, rows)
+    k = _columns(maker.log_moments(theta), rows)
     lowest, highest = _OCTAVES[1], _OCTAVES[0]
     for block in _blocks(len(counts)):
         moments = counts[block].astype(np.float64) @ k
         goal = target[block, None]
         bound = (moments - goal + _log_c(theta)) / theta if solve_epsilon else moments - theta * goal + _log_c(theta)
-        best = octaves[np.minimum(np.argmin(bound, axis=1), usable - 1)]
+        best = octaves[np.argmin(bound, axis=1)]
         lowest, highest = min(lowest, int(best.min())), max(highest, int(best.max()))
     low, high = max(lowest - 5, _OCTAVES[0]), min(highest + 6, _OCTAVES[1])
     return 2.0 ** (np.arange(low * per_octave, high * per_octave + 1) / per_octave)
@@ -122,8 +121,7 @@ def _plan(
 
     people = len(counts)
     theta = _tilt_grid(counts, maker, rows, target, solve_epsilon, limits.tilts)
-    k, usable = maker.log_moments(theta)
-    k = _columns(k, rows)
+    k = _columns(maker.log_moments(theta), rows)
     plan = _Plan(
         tilt=np.full(people, -1), period=np.zeros(people), width=np.zeros(people), helper=np.zeros((people, 4)),
         start=np.zeros(people), zero=np.zeros(people, dtype=bool), theta=theta,
@@ -134,7 +132,7 @@ def _plan(
         choice = np.full((len(moments), 3), -1)
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(
-            moments, theta, _log_c(theta), usable, target[block], hint[block], solve_epsilon, limits.error,
+            moments, theta, _log_c(theta), target[block], hint[block], solve_epsilon, limits.error,
             np.log(limits.least_expectation), 4 * limits.tilts, choice, need
         )
         person = np.arange(len(moments))
@@ -235,7 +233,7 @@ def solve(
             p, w = 2.0 ** (period[one] / 4), 2.0 ** (width[one] / 2)
             if p * w / (2 * np.pi) > limits.frequencies:
                 continue
-            table = maker.table(float(plan.theta[plan.tilt[one]]), p, w)
+            table = maker.table(float(plan.theta[plan.tilt[one]]), p, w, _needed(counts, people, maker.buckets, rows))
             if table is None:
                 continue
             for part in _parts(people, table.frequencies):
@@ -248,6 +246,18 @@ def solve(
                     progress(int(good.sum()))
         waiting = np.concatenate(again) if again else np.empty(0, dtype=np.int64)
     return solution
+
+
+def _needed(counts: NDArray, people: NDArray, buckets: int, rows: NDArray | None) -> NDArray:
+    """Which of the maker's buckets these people have steps in."""
+    used = np.zeros(counts.shape[1], dtype=bool)
+    for start in range(0, people.size, _BLOCK):
+        used |= counts[people[start : start + _BLOCK]].any(axis=0)
+    if rows is None:
+        return used
+    needed = np.zeros(buckets, dtype=bool)
+    needed[rows[used & (rows >= 0)]] = True
+    return needed
 
 
 def _parts(people: NDArray, frequencies: int) -> Iterator[NDArray]:

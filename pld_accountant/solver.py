@@ -103,7 +103,7 @@ def _attempts(maker: SpectralMaker, people: int) -> Iterator[tuple[Maker, Maker,
     The spectral tables serve both sides at once; few people may cost more each.
     """
     few = people <= _MANY
-    yield maker, maker, Limits(), 0.0
+    yield maker, maker, Limits() if few else Limits(least_expectation=1e-6), 0.0
     for least in (1e-2, 1e-4, 1e-7):
         limits = Limits(tilts=16, frequencies=1 << 14 if few else 4096, least_expectation=least)
         yield maker, maker, limits, 1e-7 if few else 1e-5

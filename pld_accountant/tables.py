@@ -30,6 +30,8 @@ class Table:
     theta, period : float
     columns : ndarray, shape (buckets, COLUMNS + 2 m)
         As `COLUMNS` says, then Re log phi and Im log phi at the m frequencies.
+    filled : ndarray of bool, shape (buckets,)
+        Which rows have been made; a maker fills further ones when they are asked for.
     weight : ndarray of complex128, shape (m + 1,)
         Transform of the tilted hockey-stick weight over the period, doubled for positive frequencies.
     remainder : float
@@ -44,6 +46,7 @@ class Table:
     theta: float
     period: float
     columns: NDArray
+    filled: NDArray
     weight: NDArray
     remainder: float
     lattice_step: float = 0.0
@@ -67,12 +70,15 @@ class Maker(Protocol):
     @property
     def buckets(self) -> int: ...
 
-    def log_moments(self, theta: NDArray) -> tuple[NDArray, int]:
-        """K (buckets, tilts), never below the truth, and how many of the first tilts are exact enough to be used."""
+    def log_moments(self, theta: NDArray) -> NDArray:
+        """K, shape (buckets, tilts), never below the truth."""
         ...
 
-    def table(self, theta: float, period: float, width: float) -> Table | None:
-        """The table up to the frequency `width`; None where it would cost too much."""
+    def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
+        """The table up to the frequency `width`; None where it would cost too much.
+
+        Only the rows of the buckets in `needed` (bool) are filled for certain; the others may be 0.
+        """
         ...
 
 

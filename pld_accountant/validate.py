@@ -72,19 +72,18 @@ def norms(values: Any, num_examples: int) -> np.ndarray:
     Returns
     -------
     ndarray
-        C-contiguous, float32 or float64 as given (other real types become float64).
+        C-contiguous float64.
     """
     array = np.asarray(values)
     if array.dtype.kind not in "fiu":
         raise ValueError(f"norms must be real numbers, got an array of {array.dtype}")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
     if array.ndim not in (1, 2) or array.shape[-1] != num_examples:
         raise ValueError(
             f"norms must have shape ({num_examples},) or (steps, {num_examples}), got {array.shape}; "
             "a log with a row per person must be transposed"
         )
-    return np.ascontiguousarray(array)
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    return array if array.flags.writeable else array.copy()
 
 
 def norm_error(array: np.ndarray, *, first_row: int = 0) -> ValueError:

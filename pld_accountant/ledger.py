@@ -1,0 +1,423 @@
+"""`Ledger`: every person's gradient norms, counted into buckets, and the privacy loss that follows from the counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import renyi, store, validate
+from .bounds import Bounds
+from .buckets import Buckets
+from .composition import Composition, directions
+from .guarantee import Guarantee
+from .solver import people_bounds
+from .spectral import SpectralMaker
+
+__all__ = ["Ledger"]
+
+_KIND, _VERSION = "pld-accountant ledger", 1
+_BLOCK_BYTES = 1 << 26
+_LOWER = 1.0 - 2.0**-40  # a norm is raised by 4 units before it is counted; the lower bound gives that back
+
+Progress = Callable[[int, int], None]
+
+_GUARANTEE = Guarantee(
+    kind="fixed norms",
+    proven_adaptive=False,
+    sentence=(
+        "Each number bounds the privacy loss of that person for this sequence of norms: it is exact when the norms were "
+        "fixed or capped beforehand, and a diagnostic, not a guarantee, when they came from an adaptive run without a "
+        "filter. Sampling is assumed to be Poisson. The numbers depend on the data and are themselves sensitive."
+    ),
+    reference="Koskela, Tobaben and Honkela (2023), Theorem 4 and Section 5; Feldman and Zrnic (2021), after Definition 2.5",
+)
+
+
+class Ledger:
+    """Counts of noise ratios for many people, and their individual privacy loss.
+
+    Parameters
+    ----------
+    num_examples : int
+        Number of people, at least 1.
+    noise_multiplier : float
+        Noise standard deviation over the clipping norm, of the steps to come; `record` can change it.
+    sample_rate : float
+        Poisson sampling rate in (0, 1]; `record` can change it.
+    max_grad_norm : float
+        Clipping norm, above 0, in the unit of the norms.
+    buckets : int
+        Buckets of noise ratios, 2 to 4096: more are tighter and cost memory (2 bytes each a person).
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of range.
+
+    Examples
+    --------
+    >>> ledger = Ledger(3, noise_multiplier=2, sample_rate=0.005, max_grad_norm=5)
+    >>> ledger.record(np.array([0.0, 1.0, 7.5]), repeat=10_000)
+    >>> ledger.epsilon(1e-5).upper.round(3)
+    array([0.   , 0.171, 1.004])
+    """
+
+    def __init__(
+        self, num_examples: int, *, noise_multiplier: float, sample_rate: float, max_grad_norm: float, buckets: int = 256
+    ) -> None:
+        self.num_examples = validate.count(num_examples, "num_examples", least=1)
+        self.noise_multiplier = validate.noise_multiplier(noise_multiplier)
+        self.sample_rate = validate.sample_rate(sample_rate)
+        self.max_grad_norm = validate.positive(max_grad_norm, "max_grad_norm")
+        self.buckets = validate.count(buckets, "buckets", least=2)
+        if self.buckets > 4096:
+            raise ValueError(f"buckets must be at most 4096, got {buckets}")
+        self._groups: list[Buckets] = []
+        self._counts: NDArray = np.zeros((self.num_examples, 0), dtype=np.uint16)
+        self._schedule: dict[tuple[float, float], int] = {}
+        self._makers: dict[str, SpectralMaker] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"Ledger({self.num_examples}, noise_multiplier={self.noise_multiplier}, sample_rate={self.sample_rate}, "
+            f"max_grad_norm={self.max_grad_norm}, buckets={self.buckets}; {self.steps} steps)"
+        )
+
+    @property
+    def steps(self) -> int:
+        """Number of steps recorded."""
+        return sum(self._schedule.values())
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the numbers promise."""
+        return _GUARANTEE
+
+    @property
+    def counts(self) -> NDArray:
+        """Steps per person and bucket, shape (num_examples, buckets of all sample rates); a read-only view."""
+        view = self._counts.view()
+        view.flags.writeable = False
+        return view
+
+    # ------------------------------------------------------------------ recording
+
+    def record(
+        self,
+        norms: Any,
+        repeat: int = 1,
+        *,
+        noise_multiplier: float | None = None,
+        sample_rate: float | None = None,
+    ) -> None:
+        """Count one step, or a block of steps.
+
+        Parameters
+        ----------
+        norms : array_like, shape (num_examples,) or (steps, num_examples)
+            Gradient norms before clipping, of *every* person whether sampled or not; at least 0 and finite.  A norm
+            above max_grad_norm counts as max_grad_norm; 0 costs nothing.
+        repeat : int
+            How many steps have these norms.
+        noise_multiplier, sample_rate : float, optional
+            Of these steps, if other than the ledger's.
+
+        Raises
+        ------
+        ValueError
+            For a bad norm (the message says where), a wrong shape or a bad parameter; nothing is counted then.
+
+        **Error**: the noise ratio is rounded down to its bucket's edge, so losses are rounded up.
+        """
+        sigma = self.noise_multiplier if noise_multiplier is None else validate.noise_multiplier(noise_multiplier)
+        rate = self.sample_rate if sample_rate is None else validate.sample_rate(sample_rate)
+        times = validate.count(repeat, "repeat", least=1)
+        self._record(np.atleast_2d(validate.norms(norms, self.num_examples)), times, sigma, rate, first_row=self.steps)
+
+    def _record(self, norms: NDArray, repeat: int, sigma: float, rate: float, first_row: int) -> None:
+        from .kernels import count
+
+        if not count.all_norms(norms):
+            raise validate.norm_error(norms, first_row=first_row)
+        steps = len(norms) * repeat
+        self._make_room(steps)
+        group, offset = self._group(sigma, rate)
+        scale = group.noise_multiplier / (sigma * self.max_grad_norm)
+        count.count_down(
+            norms, self.max_grad_norm, scale, group.edges, group.first, np.uint32(repeat), self._counts, offset
+        )
+        self._schedule[sigma, rate] = self._schedule.get((sigma, rate), 0) + steps
+
+    def _make_room(self, steps: int) -> None:
+        """Widen the counters before one of them can overflow."""
+        most = self.steps + steps
+        if most > np.iinfo(np.uint32).max:
+            raise ValueError(f"a ledger holds at most {np.iinfo(np.uint32).max} steps, got {most}")
+        if most > np.iinfo(np.uint16).max and self._counts.dtype == np.uint16:
+            self._counts = self._counts.astype(np.uint32)
+
+    def _group(self, sigma: float, rate: float) -> tuple[Buckets, int]:
+        """The buckets that can count this noise multiplier at this rate, made if need be, and their first column.
+
+        Buckets count every noise multiplier from their own upwards.  A smaller one gets new buckets, from at most half
+        the old, so that a schedule that falls step by step makes few of them.
+        """
+        offset = 0
+        lowest = np.inf
+        for group in self._groups:
+            if group.sample_rate == rate:
+                if group.noise_multiplier <= sigma:
+                    return group, offset
+                lowest = min(lowest, group.noise_multiplier)
+            offset += group.size
+        new = Buckets.make(min(sigma, 0.5 * lowest), rate, self.buckets)
+        self._append(new, np.zeros((self.num_examples, new.size), dtype=self._counts.dtype))
+        return new, offset
+
+    def _append(self, group: Buckets, counts: NDArray) -> None:
+        self._counts = np.ascontiguousarray(np.concatenate([self._counts, counts], axis=1)) if self._groups else counts
+        self._groups.append(group)
+        self._makers = {}
+
+    @classmethod
+    def from_norms(
+        cls,
+        norms: Any,
+        *,
+        noise_multiplier: float,
+        sample_rate: float,
+        max_grad_norm: float,
+        buckets: int = 256,
+        progress: Progress | None = None,
+    ) -> Ledger:
+        """A ledger of a whole log of norms, read in blocks of steps.
+
+        Parameters
+        ----------
+        norms : array-like, shape (steps, num_examples)
+            An array, a memory map, or anything with ``shape`` and slicing by rows (zarr, h5py).
+        progress : callable, optional
+            Called as ``progress(steps_done, steps)``.
+
+        Raises
+        ------
+        ValueError
+            As `record`; the ledger is then not made.
+
+        **Cost**: memory for one block of 64 MiB beside the counts; about 10 ns a norm and core.
+
+        Examples
+        --------
+        >>> log = np.full((100, 3), [0.1, 1.0, 9.0])
+        >>> Ledger.from_norms(log, noise_multiplier=2, sample_rate=0.01, max_grad_norm=1).steps
+        100
+        """
+        source = norms if hasattr(norms, "shape") and hasattr(norms, "__getitem__") else np.asarray(norms)
+        if len(source.shape) != 2:
+            raise ValueError(f"norms must have shape (steps, num_examples), got {tuple(source.shape)}")
+        steps, people = (int(n) for n in source.shape)
+        ledger = cls(
+            people, noise_multiplier=noise_multiplier, sample_rate=sample_rate, max_grad_norm=max_grad_norm,
+            buckets=buckets,
+        )  # fmt: skip
+        block = max(1, _BLOCK_BYTES // (8 * people))
+        for start in range(0, steps, block):
+            part = validate.norms(source[start : start + block], people)
+            ledger._record(part, 1, ledger.noise_multiplier, ledger.sample_rate, first_row=start)
+            if progress is not None:
+                progress(min(start + block, steps), steps)
+        return ledger
+
+    def merge(self, other: Ledger) -> None:
+        """Add the steps of another ledger of the same people.
+
+        Raises
+        ------
+        ValueError
+            If it has another number of people.
+        """
+        if not isinstance(other, Ledger) or other.num_examples != self.num_examples:
+            raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
+        self._make_room(other.steps)
+        start = 0
+        for group in other._groups:
+            part = other._counts[:, start : start + group.size]
+            start += group.size
+            offset = 0
+            for own in self._groups:
+                if own.sample_rate == group.sample_rate and np.array_equal(own.sigma, group.sigma):
+                    self._counts[:, offset : offset + own.size] += part.astype(self._counts.dtype)
+                    break
+                offset += own.size
+            else:
+                self._append(group, part.astype(self._counts.dtype))
+        for key, steps in other._schedule.items():
+            self._schedule[key] = self._schedule.get(key, 0) + steps
+
+    # ------------------------------------------------------------------ privacy loss
+
+    def _maker(self, direction: str) -> SpectralMaker:
+        if direction not in self._makers:
+            sigma = np.concatenate([g.sigma for g in self._groups])
+            rate = np.concatenate([np.full(g.size, g.sample_rate) for g in self._groups])
+            self._makers[direction] = SpectralMaker(sigma, rate, direction)
+        return self._makers[direction]
+
+    def _lower_rows(self) -> NDArray:
+        """For the lower bound each column stands for the bucket below it; the first of a group costs nothing."""
+        rows = np.arange(self._counts.shape[1]) - 1
+        start = 0
+        for group in self._groups:
+            rows[start] = -1
+            start += group.size
+        return rows
+
+    def epsilon(
+        self, delta: Any, direction: str = "both", *, bounds: str = "all", progress: Progress | None = None
+    ) -> Bounds:
+        """Bounds of every person's epsilon(delta).
+
+        Parameters
+        ----------
+        delta : float or sequence of float
+            In (0, 1).
+        direction : {"both", "remove", "add"}
+            The person's record is removed, added, or the larger of the two.
+        bounds : {"all", "upper"}
+            With "upper" the lower bound and the estimate are NaN and the work is two thirds.
+        progress : callable, optional
+            Called as ``progress(done, total)``, in people times passes.
+
+        Returns
+        -------
+        Bounds
+            Arrays of shape (num_examples,), or (len(delta), num_examples) for several deltas.
+
+        Raises
+        ------
+        ValueError
+            For a delta outside (0, 1), or an unknown direction or kind of bounds.
+
+        **Error**: the distance of the bounds is that of the buckets' edges, at most about half a percent of the worst
+        case's epsilon with 256 buckets, and what the tables add is below 1e-9.
+        **Cost**: a few microseconds a person and pass.
+        """
+        return self._several(delta, validate.delta, np.log, direction, bounds, progress, solve_epsilon=True)
+
+    def delta(
+        self, epsilon: Any, direction: str = "both", *, bounds: str = "all", progress: Progress | None = None
+    ) -> Bounds:
+        """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
+
+        Examples
+        --------
+        >>> ledger = Ledger(1, noise_multiplier=2, sample_rate=0.005, max_grad_norm=5)
+        >>> ledger.record([6.0], repeat=10_000)
+        >>> print(f"{ledger.delta(1.0).upper[0]:.4e}")
+        1.0630e-05
+        """
+        check = lambda e: validate.nonnegative(e, "epsilon")  # noqa: E731
+        return self._several(epsilon, check, float, direction, bounds, progress, solve_epsilon=False)
+
+    def _several(  # type: ignore[no-untyped-def]
+        self, values, check, target, direction, bounds, progress, *, solve_epsilon
+    ) -> Bounds:
+        if bounds not in ("all", "upper"):
+            raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
+        wanted = directions(direction)
+        if np.ndim(values) == 0:
+            return self._bounds(float(target(check(values))), wanted, bounds == "all", progress, solve_epsilon)
+        if np.ndim(values) != 1 or len(values) == 0:
+            raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
+        checked = [check(v) for v in values]
+        parts = [self._bounds(float(target(v)), wanted, bounds == "all", progress, solve_epsilon) for v in checked]
+        return Bounds(*(np.stack(p) for p in zip(*parts, strict=True)), status=np.stack([p.status for p in parts]))
+
+    def _bounds(
+        self, target: float, wanted: Sequence[str], lower: bool, progress: Progress | None, solve_epsilon: bool
+    ) -> Bounds:
+        people = self.num_examples
+        if not self._groups:
+            zero = np.zeros(people)
+            return Bounds(zero, zero, zero, status=np.zeros(people, dtype=np.uint8))
+        passes = [(d, None) for d in wanted] + ([(wanted[0], self._lower_rows())] if lower else [])
+        done = 0
+
+        def report(number: int) -> None:
+            nonlocal done
+            done += number
+            if progress is not None:
+                progress(min(done, people * len(passes)), people * len(passes))
+
+        found = [
+            people_bounds(
+                self._counts, self._maker(d), target, d, solve_epsilon=solve_epsilon, rows=rows, progress=report
+            )
+            for d, rows in passes
+        ]
+        upper = np.maximum.reduce([b.upper for b in found[: len(wanted)]])
+        status = np.maximum.reduce([b.status for b in found[: len(wanted)]])
+        if not lower:
+            nothing = np.full(people, np.nan)
+            return Bounds(nothing, nothing, upper, status=status)
+        least = np.where(status == 0, np.minimum(found[-1].lower * _LOWER, upper), 0.0)
+        middle = np.where(np.isfinite(upper), 0.5 * (least + upper), np.nan)
+        return Bounds(least, middle, upper, status=status)
+
+    def rdp_epsilon(self, delta: float) -> NDArray:
+        """What Renyi accounting reports for each person at `delta`, order optimised: an upper bound, looser than `epsilon`.
+
+        Returns
+        -------
+        ndarray, shape (num_examples,)
+
+        **Cost**: one matrix product.
+        """
+        delta = validate.delta(delta)
+        if not self._groups:
+            return np.zeros(self.num_examples)
+        return renyi.best_epsilon(self._counts, self._maker("remove"), delta)
+
+    def worst_case(self) -> Composition:
+        """The hypothetical person whose every step is clipped: what accounting without individuals reports for all."""
+        return Composition(dict(self._schedule))
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the ledger to one file, whole or not at all."""
+        header = {
+            "num_examples": self.num_examples,
+            "noise_multiplier": self.noise_multiplier,
+            "sample_rate": self.sample_rate,
+            "max_grad_norm": self.max_grad_norm,
+            "buckets": self.buckets,
+            "groups": [[g.noise_multiplier, g.sample_rate] for g in self._groups],
+            "schedule": [[s, q, n] for (s, q), n in self._schedule.items()],
+        }
+        arrays = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
+        store.save(path, _KIND, _VERSION, header, {**arrays, "counts": self._counts})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Ledger:
+        """Read a ledger back.
+
+        Raises
+        ------
+        FileNotFoundError
+        StoreError
+            If the file was cut or altered, or is not a ledger of this format version.
+        """
+        header, arrays = store.load(path, _KIND, _VERSION)
+        names = ("num_examples", "noise_multiplier", "sample_rate", "max_grad_norm", "buckets")
+        people, *rest = (header[n] for n in names)
+        ledger = cls(people, **dict(zip(names[1:], rest, strict=True)))
+        for i, (sigma, rate) in enumerate(header["groups"]):
+            ledger._groups.append(Buckets(rate, sigma, arrays[f"edges{i}"]))
+        ledger._counts = np.ascontiguousarray(arrays["counts"])
+        ledger._schedule = {(s, q): n for s, q, n in header["schedule"]}
+        return ledger
