@@ -106,4 +106,5 @@ class Filter(Stored):
 
     def _condition(self, charged: str = "norm") -> str:
         """What the guarantee asks of the caller."""
-        return (_CONDITION_EACH if self._individual else _CONDITION_ALL).format(charged)
+        condition = _CONDITION_EACH if self._individual else _CONDITION_ALL
+        return condition.format(charged) + " The budget is met to a relative 1e-12."

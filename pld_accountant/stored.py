@@ -58,9 +58,11 @@ class _Load:
     __doc__ = _load.__doc__
 
     def __get__(self, instance: _S | None, owner: type[_S]) -> Callable[..., _S]:
-        return (
-            functools.partial(_load, owner) if instance is None else functools.partial(_load_into, instance)
-        )
+        bound: Callable[..., _S] = functools.partial(_load, owner)
+        if instance is not None:
+            bound = functools.partial(_load_into, instance)
+        bound.__doc__ = _load.__doc__
+        return bound
 
 
 def _plain(value: Any) -> Any:
