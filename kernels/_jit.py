@@ -42,7 +42,8 @@ def _prepare_cache() -> bool:
                 return False
         except OSError:
             return False
-        numba.config.CACHE_DIR = folder
+        os.environ["NUMBA_CACHE_DIR"] = folder
+        numba.config.reload_config()  # type: ignore[attr-defined]
         return _disk_cache_works()
     return False
 

@@ -86,13 +86,13 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
         if solve_epsilon:
             log_delta = target[i]
             epsilon = (k[i, at] - log_delta + log_expectation) / theta[at]
-            if hint[i] == hint[i]:
+            if not math.isnan(hint[i]):
                 epsilon = hint[i]
             need[i, 2] = epsilon
         else:
             epsilon = target[i]
             log_delta = k[i, at] - theta[at] * epsilon + log_expectation
-            if hint[i] == hint[i]:
+            if not math.isnan(hint[i]):
                 log_delta = hint[i]
             need[i, 2] = log_delta
         cheapest = np.inf
@@ -102,7 +102,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
                 continue
             narrow = min(narrow, spread[j])
             expectation = log_delta - k[i, j] + theta[j] * epsilon
-            if j > at and not hint[i] == hint[i]:
+            if j > at and math.isnan(hint[i]):
                 expectation = min(expectation, log_expectation)
             if expectation < log_least:
                 continue

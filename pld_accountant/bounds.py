@@ -79,7 +79,5 @@ class Bounds:
     def __getitem__(self, index: Any) -> Bounds:
         """The bounds of some of the people."""
         status = np.asarray(self.status)[index]
-        return Bounds(
-            *(np.asarray(v)[index] for v in self),
-            status=Status(int(status)) if status.ndim == 0 else status,
-        )
+        lower, estimate, upper = (np.asarray(v)[index] for v in self)
+        return Bounds(lower, estimate, upper, status=Status(int(status)) if status.ndim == 0 else status)

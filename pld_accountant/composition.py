@@ -27,7 +27,8 @@ def directions(direction: str) -> tuple[str, ...]:
 
 def larger(a: Bounds, b: Bounds) -> Bounds:
     """Bounds of the larger of two quantities."""
-    return Bounds(*(np.maximum(x, y) for x, y in zip(a, b, strict=True)), status=np.maximum(a.status, b.status))
+    lower, estimate, upper = (np.maximum(x, y) for x, y in zip(a, b, strict=True))
+    return Bounds(lower, estimate, upper, status=np.maximum(a.status, b.status))
 
 
 def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
@@ -148,8 +149,8 @@ class Composition:
             bounds = self._one_direction(target, one, solve_epsilon)
             found = bounds if found is None else larger(found, bounds)
         assert found is not None
-        values = [float(np.ravel(v)[0]) for v in found]
-        return Bounds(*values, status=Status(int(np.ravel(found.status)[0])))
+        lower, estimate, upper = (float(np.ravel(v)[0]) for v in found)
+        return Bounds(lower, estimate, upper, status=Status(int(np.ravel(found.status)[0])))
 
     def _one_direction(self, target: float, direction: str, solve_epsilon: bool) -> Bounds:
         if not self._counts:

@@ -53,11 +53,11 @@ class LatticeMaker:
     def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
         """The table at this tilt and period; a band that would leave out little is the whole transform."""
         half = self.size // 2
-        m = int(math.ceil(width * period / (2.0 * np.pi)))
+        m = math.ceil(width * period / (2.0 * np.pi))
         m = half if m > half // 2 else m
         table = self._tables.get((theta, period, m), lambda: self._empty(theta, period, m))
         rows = np.flatnonzero(needed & ~table.filled)
-        spans = [_span(self._spectral, b, theta) for b in rows]
+        spans = [_span(self._spectral, int(b), theta) for b in rows]
         if not sum(top - bottom for bottom, top in spans) < _WORK * period / self.size:
             return None
         for bucket in rows:
@@ -86,7 +86,6 @@ class LatticeMaker:
 
     def _row(self, bucket: int, theta: float, step: float, m: int) -> NDArray:
         """One bucket: discretise, tilt, fold onto the period, transform, centre."""
-        sigma, q, sign = self._spectral.sigma[bucket], self._spectral.q[bucket], self._spectral.sign
         start, mass, beyond = _discretised(self._spectral, bucket, theta, step, self.side)
         losses = start + np.arange(mass.size) * step
         positive = mass > 0.0

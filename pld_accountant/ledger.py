@@ -25,6 +25,11 @@ _LOWER = 1.0 - 2.0**-40  # a norm is raised by 4 units before it is counted; the
 
 Progress = Callable[[int, int], None]
 
+
+def _epsilon(value: Any) -> float:
+    return validate.nonnegative(value, "epsilon")
+
+
 _GUARANTEE = Guarantee(
     kind="fixed norms",
     proven_adaptive=False,
@@ -320,11 +325,18 @@ class Ledger:
         >>> print(f"{ledger.delta(1.0).upper[0]:.4e}")
         1.0630e-05
         """
-        check = lambda e: validate.nonnegative(e, "epsilon")  # noqa: E731
-        return self._several(epsilon, check, float, direction, bounds, progress, solve_epsilon=False)
+        return self._several(epsilon, _epsilon, float, direction, bounds, progress, solve_epsilon=False)
 
-    def _several(  # type: ignore[no-untyped-def]
-        self, values, check, target, direction, bounds, progress, *, solve_epsilon
+    def _several(
+        self,
+        values: Any,
+        check: Callable[[Any], float],
+        target: Callable[[float], float],
+        direction: str,
+        bounds: str,
+        progress: Progress | None,
+        *,
+        solve_epsilon: bool,
     ) -> Bounds:
         if bounds not in ("all", "upper"):
             raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
@@ -335,7 +347,8 @@ class Ledger:
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
         checked = [check(v) for v in values]
         parts = [self._bounds(float(target(v)), wanted, bounds == "all", progress, solve_epsilon) for v in checked]
-        return Bounds(*(np.stack(p) for p in zip(*parts, strict=True)), status=np.stack([p.status for p in parts]))
+        low, middle, high = (np.stack(p) for p in zip(*parts, strict=True))
+        return Bounds(low, middle, high, status=np.stack([p.status for p in parts]))
 
     def _bounds(
         self, target: float, wanted: Sequence[str], lower: bool, progress: Progress | None, solve_epsilon: bool

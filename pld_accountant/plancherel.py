@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .tables import COLUMNS, Maker
+from .tables import COLUMNS, Maker, Table
 
 __all__ = ["Limits", "Solution", "solve"]
 
@@ -186,7 +186,7 @@ def solve(
     solve_epsilon: bool,
     rows: NDArray | None = None,
     hint: NDArray | None = None,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
+    limits: Limits = Limits(),
     progress: Callable[[int], None] | None = None,
 ) -> Solution:
     """Bounds of epsilon at a delta, or of log delta at an epsilon, for every person.
@@ -266,7 +266,9 @@ def _parts(people: NDArray, frequencies: int) -> Iterator[NDArray]:
         yield people[start : start + min(size, _BLOCK)]
 
 
-def _bound(counts, people, table, rows, plan, target, solve_epsilon) -> NDArray:  # type: ignore[no-untyped-def]
+def _bound(
+    counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, plan: _Plan, target: NDArray, solve_epsilon: bool
+) -> NDArray:
     """The matrix product and the kernel for people who share a table."""
     from .kernels import plancherel
 

@@ -6,6 +6,7 @@ The order is that of cost.  Whatever is still unsolved at the end is (0, inf) wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,11 +74,14 @@ def people_bounds(
         left = left[_wider(solution, left, width, solve_epsilon)]
         if not left.size:
             break
-        ask = dict(solve_epsilon=solve_epsilon, rows=rows, hint=solution.estimate[left], limits=limits)
+        hint = solution.estimate[left]
         part = counts if left.size == people else counts[left]
-        found = solve(part, upper, goal[: left.size], progress=progress, **ask)
+        ask = partial(
+            solve, part, target=goal[: left.size], solve_epsilon=solve_epsilon, rows=rows, hint=hint, limits=limits
+        )
+        found = ask(upper, progress=progress)
         if lower is not upper:
-            below = solve(part, lower, goal[: left.size], **ask)
+            below = ask(lower)
             found.lower, found.solved = below.lower, found.solved & below.solved
         _merge(solution, left, found)
     return _as_bounds(solution, solve_epsilon)
