@@ -146,7 +146,7 @@ def _convex(mass, h):
 
 @jit("f8(f8, f8, f8, f8)")
 def barycentre(sigma, q, sign, h):
-    """log of P mass over Q mass of the cell of width h around the loss at x = 0: where a spike, if there is one, sits."""
+    """log of P mass over Q mass of the cell of width h around the loss at x = 0, where a spike would sit."""
     centre = sign * _log_g(0.0, sigma, q)
     p, up = _cell(sigma, q, sign, centre, centre - 0.5 * h, centre + 0.5 * h)
     return centre + math.log(p / (p - up))

@@ -94,7 +94,7 @@ def _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound):
     """bound[level] = the best cut, from the right and from the left.
 
     The variation of the density r beyond a cut, its jump at the cut included, is the sum of its changes from edge to
-    edge, plus what up to three extrema hidden inside cells can add (`wiggle`, relative), plus what lies beyond the grid.
+    edge, plus what up to three extrema hidden inside cells can add (`wiggle`, relative), plus what lies beyond.
     """
     n = mass.size
     for level in range(levels.size):

@@ -3,7 +3,8 @@
 Legend
     i            person;  f = frequency index 0..m, omega_f = f * spacing
     exponents    (people, 7 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
-                 round-off of K, -log1p(-mass at +infinity), offset of the lattice; then Re log phi and Im log phi at f = 1..m, centred at the mean
+                 round-off of K, -log1p(-mass at +infinity), offset of the lattice; then Re log phi and
+                 Im log phi at f = 1..m, centred at the mean
     weight       (m + 1,) complex: transform of the tilted hockey-stick weight at theta + i omega_f, over the period,
                  doubled for f > 0
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
@@ -55,7 +56,7 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im):
 
 @inline
 def _alias(helper, theta, period, k, epsilon):
-    """Bound of the aliasing, relative to exp(K - theta epsilon): Chernoff at two other tilts, geometric in the period."""
+    """Bound of the aliasing over exp(K - theta epsilon): Chernoff at two other tilts, geometric in the period."""
     total = 0.0
     for side in range(2):
         t, k_t = helper[2 * side], helper[2 * side + 1]

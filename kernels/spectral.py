@@ -54,10 +54,8 @@ def _tilted_nodes(sigma, q, sign, theta, low, step, n, log_g, weight):
         total = 0.0
         for j in range(n):
             e = a * log_g[j]
-            if e < 1.0:
-                term = math.exp(weight[j] - e) * math.expm1(e)
-            else:
-                term = math.exp(weight[j]) - math.exp(weight[j] - e)
+            base = math.exp(weight[j] - e)
+            term = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
             total += term
             units += abs(term) * (2.0 * abs(e) + ((low + j * step) / sigma) ** 2 + n + 40.0)
         k = math.log1p(total)
@@ -95,7 +93,9 @@ def log_moment(sigma, q, sign, theta, low, n):
 
 @pjit("void(f8[::1], f8[::1], f8, f8[:, ::1], i8[:, ::1], f8[:, ::1], f8[:, ::1])")
 def log_moments(sigma, q, sign, theta, nodes, k_out, units_out):
-    """K[k, j] and its round-off in units for every bucket k and tilt theta[k, j], on nodes[k, j] nodes; 0 nodes: Gaussian bound.
+    """K[k, j] and its round-off in units for every bucket k and tilt theta[k, j], on nodes[k, j] nodes.
+
+    0 nodes ask for the Gaussian bound.
 
     The bound K(theta) <= theta (theta + 1) / (2 sigma^2) holds because sampling is a post-processing (MATH, Prop. B).
     """

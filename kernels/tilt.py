@@ -59,7 +59,8 @@ def _periods(k, theta, log_c, j, epsilon, log_floor, helpers):
 def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, back, choice, need):
     """Fill choice and need.
 
-    target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the answer where known, or NaN.  choice[i, 0] = -1: no tilt serves.
+    target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the answer where known, or
+    NaN.  choice[i, 0] = -1: no tilt serves.
     """
     for i in prange(k.shape[0]):
         spread = np.empty(theta.size)

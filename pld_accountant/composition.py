@@ -203,5 +203,3 @@ def _gaussian_bounds(mu: float, target: float, solve_epsilon: bool) -> Bounds:
     reference = gaussian.epsilon(delta, mu * (1.0 - widen))
     lower = max(reference - 2e-11 * (reference + mu), 0.0) if reference > 0.0 else 0.0
     return Bounds(lower, 0.5 * (lower + upper), upper)
-
-

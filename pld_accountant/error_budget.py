@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-__all__ = ["UNIT", "band_coefficient", "quadrature_error", "quadrature_nodes", "roundoff_k", "roundoff_phi", "tail_error"]
+__all__ = [
+    "UNIT",
+    "band_coefficient",
+    "quadrature_error",
+    "quadrature_nodes",
+    "roundoff_k",
+    "roundoff_phi",
+    "tail_error",
+]
 
 UNIT = 2.0**-53
 """Unit round-off of double precision."""

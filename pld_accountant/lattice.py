@@ -1,7 +1,7 @@
 """Tables from privacy loss distributions on a uniform grid and their Fourier transforms: the papers' way, tilted.
 
-Serves what the spectral tables cannot: few steps, and laws with a spike beside a far tail.  The upper and the lower bound
-have tables of their own (`kernels.discretise`), whose error in log delta is about steps theta (theta + 1) h^2 / 12.
+Serves what the spectral tables cannot: few steps, and laws with a spike beside a far tail.  The upper and the lower
+bound have tables of their own (`kernels.discretise`), whose error in log delta is about steps theta (theta + 1) h^2 / 12.
 """
 
 from __future__ import annotations

@@ -34,11 +34,13 @@ _GUARANTEE = Guarantee(
     kind="fixed norms",
     proven_adaptive=False,
     sentence=(
-        "Each number bounds the privacy loss of that person for this sequence of norms: it is exact when the norms were "
-        "fixed or capped beforehand, and a diagnostic, not a guarantee, when they came from an adaptive run without a "
+        "Each number bounds the privacy loss of that person for this sequence of norms: it is exact when the norms "
+        "were fixed or capped beforehand, and a diagnostic, not a guarantee, when they came from an adaptive run without a "
         "filter. Sampling is assumed to be Poisson. The numbers depend on the data and are themselves sensitive."
     ),
-    reference="Koskela, Tobaben and Honkela (2023), Theorem 4 and Section 5; Feldman and Zrnic (2021), after Definition 2.5",
+    reference=(
+        "Koskela, Tobaben and Honkela (2023), Theorem 4 and Section 5; Feldman and Zrnic (2021), after Definition 2.5"
+    ),
 )
 
 
@@ -72,7 +74,13 @@ class Ledger:
     """
 
     def __init__(
-        self, num_examples: int, *, noise_multiplier: float, sample_rate: float, max_grad_norm: float, buckets: int = 256
+        self,
+        num_examples: int,
+        *,
+        noise_multiplier: float,
+        sample_rate: float,
+        max_grad_norm: float,
+        buckets: int = 256,
     ) -> None:
         self.num_examples = validate.count(num_examples, "num_examples", least=1)
         self.noise_multiplier = validate.noise_multiplier(noise_multiplier)
@@ -382,7 +390,7 @@ class Ledger:
         return Bounds(least, middle, upper, status=status)
 
     def rdp_epsilon(self, delta: float) -> NDArray:
-        """What Renyi accounting reports for each person at `delta`, order optimised: an upper bound, looser than `epsilon`.
+        """What Renyi accounting reports for each person, order optimised: an upper bound, looser than `epsilon`.
 
         Returns
         -------

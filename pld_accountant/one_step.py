@@ -2,7 +2,8 @@
 
 With t(epsilon) = log(1 + (e^epsilon - 1) / q) the hockey-stick divergence of one step is, for removal,
 q H(e^t) of the plain Gaussian pair; for addition, with t = -log(1 - (1 - e^-epsilon) / q), it is
-q e^(epsilon - t) H(e^t) (rewrite Koskela, Tobaben and Honkela (2023), Lemma 8, by 1 - q + q e^((2x-1)/(2 sigma^2)) = e^(+-epsilon)).
+q e^(epsilon - t) H(e^t): the pair of Koskela, Tobaben and Honkela (2023), Lemma 8, cut where
+1 - q + q e^((2x - 1) / (2 sigma^2)) = e^(+-epsilon).
 """
 
 from __future__ import annotations

@@ -132,8 +132,17 @@ def _plan(
         choice = np.full((len(moments), 3), -1)
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(
-            moments, theta, _log_c(theta), target[block], hint[block], solve_epsilon, limits.error,
-            np.log(limits.least_expectation), 4 * limits.tilts, choice, need
+            moments,
+            theta,
+            _log_c(theta),
+            target[block],
+            hint[block],
+            solve_epsilon,
+            limits.error,
+            np.log(limits.least_expectation),
+            4 * limits.tilts,
+            choice,
+            need,
         )
         person = np.arange(len(moments))
         above, below = choice[:, 1], choice[:, 2]
@@ -212,7 +221,7 @@ def solve(
 
     Notes
     -----
-    Cost: two matrix products (people x buckets x tilts, people x buckets x 2 m) and some m complex exponentials a person.
+    Cost: two matrix products (people x buckets x tilts, people x buckets x 2 m) and m complex exponentials a person.
     """
     solution = Solution.empty(len(counts), solve_epsilon)
     hint = np.full(len(counts), np.nan) if hint is None else hint
@@ -267,7 +276,13 @@ def _parts(people: NDArray, frequencies: int) -> Iterator[NDArray]:
 
 
 def _bound(
-    counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, plan: _Plan, target: NDArray, solve_epsilon: bool
+    counts: NDArray,
+    people: NDArray,
+    table: Table,
+    rows: NDArray | None,
+    plan: _Plan,
+    target: NDArray,
+    solve_epsilon: bool,
 ) -> NDArray:
     """The matrix product and the kernel for people who share a table."""
     from .kernels import plancherel

@@ -124,7 +124,9 @@ def _wider(solution: Solution, who: NDArray, width: float, solve_epsilon: bool) 
         return ~(solution.solved[who] & (found <= width * scale))
 
 
-def _settle(solution: Solution, who: NDArray, lower: NDArray | float, estimate: NDArray | float, upper: NDArray | float) -> None:
+def _settle(
+    solution: Solution, who: NDArray, lower: NDArray | float, estimate: NDArray | float, upper: NDArray | float
+) -> None:
     solution.lower[who], solution.estimate[who], solution.upper[who] = lower, estimate, upper
     solution.solved[who] = True
 
@@ -148,7 +150,9 @@ def _one_step(
     else:
         log = one_step.log_delta(np.full(maker.buckets, target), maker.sigma, maker.q, direction)
         lower, upper = log - one_step.SLACK * (1.0 - log), log + one_step.SLACK * (1.0 - log)
-    column = np.argmax(counts[once] > 0, axis=1) if rows is None else np.argmax((counts[once] > 0) & (rows >= 0), axis=1)
+    column = (
+        np.argmax(counts[once] > 0, axis=1) if rows is None else np.argmax((counts[once] > 0) & (rows >= 0), axis=1)
+    )
     bucket = column if rows is None else rows[column]
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)

@@ -50,9 +50,7 @@ class SpectralMaker:
 
         new = np.array([t for t in theta if float(t) not in self._moments], dtype=np.float64)
         if new.size:
-            nodes = np.stack(
-                [budget.quadrature_nodes(self.sigma, self.sign, t, 0.0, _TOLERANCE) for t in new], axis=1
-            )
+            nodes = np.stack([budget.quadrature_nodes(self.sigma, self.sign, t, 0.0, _TOLERANCE) for t in new], axis=1)
             nodes = np.where(nodes <= _NODES_FOR_MOMENTS, nodes, 0)
             k = np.empty(nodes.shape)
             units = np.empty(nodes.shape)

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: numpy arrays and a JSON header in one file, checksummed, versioned, written atomically.
+"""Files that are whole or absent: numpy arrays and a JSON header, checksummed, versioned, written atomically.
 
 The container is numpy's own ``.npz`` (never pickled).  A member ``header`` holds UTF-8 JSON with the format's name and
 version; a member ``sha256`` holds the digest of all the others.  A file that was cut, altered or written by something

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 __all__ = ["COLUMNS", "Maker", "MemoryCache", "Table"]
 
 COLUMNS = 7
-"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi, round-off of K, infinity, lattice offset."""
+"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi, round-off of K, infinity, and
+the offset of the lattice."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,7 @@ class Table:
     def setting(self, buckets: int) -> NDArray:
         """The scalars of `kernels.plancherel`; the last is the round-off of a matrix product over the buckets."""
         gemm = (buckets + 8) * 2.0**-52
-        return np.array(
-            [self.theta, 2.0 * np.pi / self.period, self.period, self.remainder, self.lattice_step, gemm]
-        )
+        return np.array([self.theta, 2.0 * np.pi / self.period, self.period, self.remainder, self.lattice_step, gemm])
 
 
 class Maker(Protocol):

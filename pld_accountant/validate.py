@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["array_shape", "count", "delta", "noise_multiplier", "nonnegative", "norm_error", "norms", "positive", "sample_rate"]
+__all__ = [
+    "array_shape",
+    "count",
+    "delta",
+    "noise_multiplier",
+    "nonnegative",
+    "norm_error",
+    "norms",
+    "positive",
+    "sample_rate",
+]
 
 
 def _number(value: Any, name: str) -> float:
