@@ -1,4 +1,4 @@
-"""Filters: what they admit and book, that no sum passes its promise, files, and the papers' numbers."""
+"""Filters: what they admit and book, that no sum passes its promise, files and guarantees."""
 
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pld_accountant import conversions, gaussian, store
+from pld_accountant import store
 from pld_accountant.filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
 from pld_accountant.kernels.admit import BUDGET, DUST, SLACK, admit_square
 from pld_accountant.unit_filter import TOLERANCE
@@ -385,76 +385,7 @@ def test_a_crash_between_admission_and_release_only_overcounts(tmp_path):
     assert np.all(GaussianFilter.load(path).spent() > 0.45)
 
 
-# Numbers of the papers
-
-
-def steps_of(f):
-    count = 0
-    while f.admit([1.0])[0]:
-        count += 1
-    return count
-
-
-def test_gaussian_against_renyi_at_one_epsilon():
-    """sigma = 100, delta = 1e-5: where Renyi with orders 2 to 32 stops at 420, Gaussian stops at 495."""
-    arguments = {"num_examples": 1, "noise_multiplier": 100.0, "max_grad_norm": 1.0}
-    orders = np.arange(2, 33)
-    epsilon = conversions.rdp_epsilon(420 * orders / 2e4, orders, 1e-5).min()
-    assert epsilon == pytest.approx(0.8156, abs=5e-5)
-    real = conversions.zcdp_epsilon(420 / 2e4, 1e-5)
-    assert real == pytest.approx(0.815623, abs=5e-7)
-    renyi = RenyiFilter.for_epsilon(epsilon, 1e-5, orders=orders, **arguments)
-    assert steps_of(renyi) == 420
-    assert steps_of(RenyiFilter.for_epsilon(real, 1e-5, **arguments)) == 420
-    assert steps_of(ZCDPFilter.for_epsilon(real, 1e-5, **arguments)) == 420
-    assert steps_of(GaussianFilter.for_epsilon(epsilon, 1e-5, **arguments)) == 495
-    assert gaussian.epsilon(1e-5, np.sqrt(420) / 100) == pytest.approx(0.7451, abs=5e-5)
-    assert (
-        steps_of(ZCDPFilter.for_epsilon(gaussian.epsilon(1e-5, np.sqrt(420) / 100), 1e-5, **arguments)) == 355
-    )
-    simple = ZCDPFilter.for_epsilon(1.00441, 1e-5, conversion="simple", **arguments)
-    assert steps_of(simple) == 420
-    assert steps_of(GaussianFilter.for_epsilon(1.00441, 1e-5, **arguments)) == 724
-
-
-@pytest.mark.parametrize(("sigma", "steps", "best", "simple"), [(130, 180, 214, 342), (170, 112, 134, 229)])
-def test_equal_epsilon_counts(sigma, steps, best, simple):
-    arguments = {"num_examples": 1, "noise_multiplier": sigma, "max_grad_norm": 1.0}
-    rho = steps / (2 * sigma**2)
-    for conversion, expected in (("best", best), ("simple", simple)):
-        epsilon = conversions.zcdp_epsilon(rho, 1e-5, conversion=conversion)
-        assert steps_of(GaussianFilter.for_epsilon(epsilon, 1e-5, **arguments)) == expected
-
-
-def test_a_set_of_orders_stops_at_the_first_that_is_spent():
-    arguments = {"num_examples": 1, "noise_multiplier": 10.0, "max_grad_norm": 1.0}
-    singles = [RenyiFilter(b, a, **arguments) for a, b in ((2, 0.5), (8, 1.5), (32, 9.0))]
-    together = RenyiFilter([0.5, 1.5, 9.0], [2, 8, 32], **arguments)
-    assert steps_of(together) == min(steps_of(f) for f in singles) == 37
-    np.testing.assert_allclose(together.spent(), [[0.37, 1.48, 5.92]], rtol=1e-9)
-
-
-def rogers_stops(epsilon, target, delta):
-    """Steps that the filter of Rogers et al., as quoted in Section 4.3, admits."""
-    log = np.log(1 / delta)
-    c = target**2 / (28.04 * log)
-    k = np.arange(1, 10_000_000)
-    square = k * epsilon**2
-    used = square / epsilon * (np.expm1(epsilon)) / 2
-    used += np.sqrt(2 * (square + c) * (1 + np.log1p(square / c) / 2) * log)
-    return int(np.argmax(used > target))
-
-
-@pytest.mark.parametrize("target", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("epsilon", [0.002, 0.01, 0.05])
-def test_the_pure_dp_filter_outlasts_that_of_rogers(target, epsilon):
-    counts = {}
-    for conversion in ("simple", "best"):
-        f = ApproximateDPFilter(target, 1e-5, num_examples=1, conversion=conversion)
-        counts[conversion] = sum(bool(f.admit([epsilon])[0]) for _ in range(150_000))
-        assert counts[conversion] == int(2 * f.rho / epsilon**2 * (1 + 1e-12))
-    assert rogers_stops(epsilon, target, 1e-5) < counts["simple"] < counts["best"]
-    assert counts["best"] > 1.25 * counts["simple"]
+# Guarantees and arguments
 
 
 @each_filter
