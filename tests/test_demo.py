@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pld_accountant.ledger import Ledger
 
 from pld_accountant import demo
+from pld_accountant.ledger import Ledger
 from pld_accountant.outputs import write_all
 
 STEPS = 150
@@ -77,3 +77,9 @@ def test_the_report_tells_accuracy_and_groups(done):
     assert f"{100 * done.test_accuracy:.1f} % of 297 others" in report
     table = report[report.index("group ") :].split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in table[2:]] == [str(digit) for digit in range(10)]
+
+
+def test_labels_belong_to_their_people(done):
+    # An 8 resembles other digits, a 0 none; with labels in another order all groups would be alike.
+    medians = [np.median(done.individuals.epsilon.upper[done.labels == digit]) for digit in (0, 8)]
+    assert medians[1] > 1.2 * medians[0]
