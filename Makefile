@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST_ARGS ?=
 
-.PHONY: help demo test lint figures clean
+.PHONY: help demo test lint style types figures clean
 
 help:
 	@echo "make demo     train on handwritten digits and account for every example, into demo-output/"
@@ -23,8 +23,12 @@ demo: $(VENV)/demo.made
 test: $(VENV)/test.made
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/test.made
+lint: style types
+
+style: $(VENV)/test.made
 	$(BIN)/ruff check .
+
+types: $(VENV)/test.made
 	$(BIN)/mypy
 
 figures: $(VENV)/demo.made

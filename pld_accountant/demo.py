@@ -43,7 +43,7 @@ _LEARNING_RATE = 0.5
 _STEPS = 1000
 
 # 64 examples are expected in a batch.
-SETTINGS: Mapping[str, float] = {
+SETTINGS: Mapping[str, Any] = {
     "noise_multiplier": 1.5,
     "sample_rate": 64 / _TRAINING_EXAMPLES,
     "max_grad_norm": 1.0,
