@@ -89,30 +89,42 @@ def _cell(sigma, q, sign, left, start, stop):
 
 
 @inline
-def _lowering(p1, q1, p2, q2, h, b):
-    """How far the two ends of a cell must come down for the chord to pass below the tangents.
+def _gaps(p1, q1, p2, q2, h, b, gap):
+    """How far the chord of a cell exceeds the tangents where two of them meet, and at which share of the cell.
 
-    The chord exceeds the tangents' envelope most where two of them meet, at e^s with s = log of P mass over Q mass of
-    half a cell: there (1 - t) down_left + t down_right >= gap, t = (e^s - e^left) / (e^(left + h) - e^left).  Both
-    conditions are met with equality where that needs no end to rise, else one end alone comes down.  q1 and q2 are
-    the halves' masses under Q times e^left.
+    p, q = masses of the two halves under P, and under Q times e^left.  gap = g1, t1, g2, t2: the chord of the lowered
+    curve stays below the tangents if (1 - t) down_left + t down_right >= g for both.
     """
-    g1, t1, g2, t2 = 0.0, 0.25, 0.0, 0.75
+    gap[0], gap[1], gap[2], gap[3] = 0.0, 0.25, 0.0, 0.75
     if p1 > 0.0 and q1 > 0.0:
         ratio = p1 / q1
-        t1 = min(max((p1 - q1) / q1 / math.expm1(h), 0.0), 1.0)
-        g1 = max(b * -math.expm1(math.log(ratio) - h) - (p2 - ratio * q2), 0.0) * _SAFE
+        gap[1] = min(max((p1 - q1) / q1 / math.expm1(h), 0.0), 1.0)
+        gap[0] = max(b * -math.expm1(math.log(ratio) - h) - (p2 - ratio * q2), 0.0) * _SAFE
     if p2 > 0.0 and q2 > 0.0:
-        t2 = min(max((p2 - q2) / q2 / math.expm1(h), t1), 1.0)
-        g2 = max(b * -math.expm1(math.log(p2 / q2) - h), 0.0) * _SAFE
+        gap[3] = min(max((p2 - q2) / q2 / math.expm1(h), gap[1]), 1.0)
+        gap[2] = max(b * -math.expm1(math.log(p2 / q2) - h), 0.0) * _SAFE
+
+
+@inline
+def _right_end(gap):
+    """The part of the lowering that falls to a cell's right end: both conditions met with equality, if no end rises."""
+    g1, t1, g2, t2 = gap[0], gap[1], gap[2], gap[3]
     if t2 - t1 > 1e-3:
-        down_right = (g2 * (1.0 - t1) - g1 * (1.0 - t2)) / (t2 - t1)
-        down_left = (g1 * t2 - g2 * t1) / (t2 - t1)
-        if down_left >= 0.0 and down_right >= 0.0:
-            return down_left * _SAFE, down_right * _SAFE
-    if g1 * t2 > g2 * t1 or (t1 + t2 < 1.0 and t2 - t1 <= 1e-3):
-        return max(g1 / (1.0 - t1), g2 / max(1.0 - t2, 1e-300)) * _SAFE, 0.0
-    return 0.0, max(g1 / max(t1, 1e-300), g2 / t2) * _SAFE
+        right = (g2 * (1.0 - t1) - g1 * (1.0 - t2)) / (t2 - t1)
+        left = (g1 * t2 - g2 * t1) / (t2 - t1)
+        if left >= 0.0:
+            return max(right, 0.0) * _SAFE
+    elif t1 + t2 < 1.0:
+        return 0.0
+    return max(g1 / max(t1, 1e-3), g2 / max(t2, 1e-3)) * _SAFE
+
+
+@inline
+def _left_end(gap, right):
+    """The least lowering of a cell's left end, given that of its right end."""
+    first = (gap[0] - gap[1] * right) / max(1.0 - gap[1], 1e-300)
+    second = (gap[2] - gap[3] * right) / max(1.0 - gap[3], 1e-300)
+    return max(max(first, second), 0.0) * _SAFE
 
 
 @inline
@@ -126,7 +138,6 @@ def _convex(mass, h):
     before = np.empty(n, dtype=np.int64)
     for m in range(n):
         before[m] = m - 1
-    mass[n - 1] = max(mass[n - 1], 0.0)
     for m in range(n - 1):
         at = m
         while at >= 0 and mass[at] < 0.0:
@@ -152,9 +163,10 @@ def barycentre(sigma, q, sign, h):
     return centre + math.log(p / (p - up))
 
 
-@pjit("void(f8, f8, f8, f8, f8, f8[::1], f8[::1], f8[::1], f8[::1], b1)")
-def cells(sigma, q, sign, start, h, p, b, down_left, down_right, lower):
-    """p and b of every cell and, if `lower`, how far its two ends must come down."""
+@pjit("void(f8, f8, f8, f8, f8, f8[::1], f8[::1], f8[:, ::1])")
+def cells(sigma, q, sign, start, h, p, b, gap):
+    """p and b of every cell and, if `gap` has as many rows, its gaps."""
+    lower = gap.shape[0] == p.size
     for m in prange(p.size):
         left = start + m * h
         middle = left + 0.5 * h if lower else left + h
@@ -163,7 +175,7 @@ def cells(sigma, q, sign, start, h, p, b, down_left, down_right, lower):
         p[m] = p1 + p2
         b[m] = min(max((up1 + up2) / -math.expm1(-h), 0.0), p[m])
         if lower:
-            down_left[m], down_right[m] = _lowering(p1, p1 - up1, p2, p2 - up2, h, b[m])
+            _gaps(p1, p1 - up1, p2, p2 - up2, h, b[m], gap[m])
 
 
 @jit("void(f8[::1], f8[::1], f8[::1])")
@@ -175,24 +187,37 @@ def connect_up(p, b, mass):
         mass[m + 1] += b[m]
 
 
-@jit("void(f8[::1], f8[::1], f8[::1], f8[::1], f8, f8[::1])")
-def connect_down(p, b, down_left, down_right, h, mass):
-    """mass[m] at knot m, m = 0 .. cells: below H everywhere; the mass beyond the cells is dropped."""
+@jit("void(f8[::1], f8[::1], f8[:, ::1], f8, f8[::1])")
+def connect_down(p, b, gap, h, mass):
+    """mass[m] at knot m, m = 0 .. cells: below H everywhere; the mass beyond the cells is dropped.
+
+    From the right, each knot is lowered as its two cells want it, but never below 0; its left neighbour makes up for
+    what is missing then.
+    """
     n = p.size
-    lower = np.zeros(n + 1)
+    fall, rise = -math.expm1(-h), math.expm1(h)
     connect_up(p, b, mass)
-    for m in range(n):
-        lower[m] = max(lower[m], down_left[m])
-        lower[m + 1] = down_right[m]
-    # The curve ends at 0: the last knot but one is lowered to it, the one before so far that its chord stays below.
-    fall = -math.expm1(-h)
-    lower[n] = 0.0
-    lower[n - 1] = b[n - 1] * fall
-    if n > 1:
-        lower[n - 2] = max(lower[n - 2], b[n - 2] * fall)
-    rise = math.expm1(h)
-    for m in range(n + 1):
-        right = lower[m + 1] if m < n else 0.0
-        before = lower[m - 1] if m > 0 else lower[0]
-        mass[m] += (lower[m] - before) / fall - (right - lower[m]) / rise
-    _convex(mass, h)
+    curve = np.zeros(n + 1)  # H of the connected dots at the knots
+    lower = np.zeros(n + 1)
+    zero = n  # the first knot from which on the lowered curve is 0
+    beyond = 0.0  # gamma times the mass under Q beyond the knot
+    for r in range(n):
+        m = n - 1 - r
+        beyond += mass[m + 1]
+        curve[m] = curve[m + 1] + fall * beyond
+        beyond *= 1.0 - fall
+        lower[m] = _left_end(gap[m], lower[m + 1])
+        if m > 0:
+            lower[m] = max(lower[m], _right_end(gap[m - 1]))
+        if lower[m] >= curve[m]:
+            lower[m] = curve[m]
+            if zero == m + 1:
+                zero = m
+    before = lower[0]
+    for m in range(zero):
+        mass[m] += (lower[m] - before) / fall - (lower[m + 1] - lower[m]) / rise
+        before = lower[m]
+    mass[zero:] = 0.0
+    if zero > 0:
+        mass[zero] = (curve[zero - 1] - lower[zero - 1]) / fall
+        _convex(mass[: zero + 1], h)

@@ -97,6 +97,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
                 log_delta = hint[i]
             need[i, 2] = log_delta
         cheapest = np.inf
+        largest = -np.inf
         narrow = np.inf
         for j in range(max(1, at - back), min(at + 2, theta.size - 1)):
             if not spread[j] > 0.0:
@@ -105,13 +106,17 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             expectation = log_delta - k[i, j] + theta[j] * epsilon
             if j > at and math.isnan(hint[i]):
                 expectation = min(expectation, log_expectation)
-            if expectation < log_least:
+            # Where no tilt meets the least expectation the one that comes nearest is tried all the same.
+            if expectation < log_least and (cheapest < np.inf or expectation <= largest):
                 continue
             period = _periods(k[i], theta, log_c, j, epsilon, log_delta + math.log(0.25 * eta), helpers)
             reach = max(-math.log(eta) - min(expectation, 0.0), 1.0)
             width = math.sqrt(reach / 0.45) / narrow
-            if period * width < cheapest:
-                cheapest = period * width
+            if expectation < log_least or period * width < cheapest:
+                if expectation < log_least:
+                    largest = expectation
+                else:
+                    cheapest = period * width
                 choice[i, 0] = j
                 choice[i, 1] = helpers[0]
                 choice[i, 2] = helpers[1]

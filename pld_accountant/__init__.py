@@ -5,12 +5,60 @@
 1.004113
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .bounds import Bounds, Status
 from .composition import Composition, compose
 from .guarantee import Guarantee
 from .ledger import Ledger
 from .mechanisms import Gaussian, SampledGaussian
 
+if TYPE_CHECKING:
+    from .descent import descend
+    from .filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+    from .odometers import GaussianOdometer, RenyiOdometer
+    from .queries import LinearQueryEngine
+
 __version__ = "0.1.0"
 
-__all__ = ["Bounds", "Composition", "Gaussian", "Guarantee", "Ledger", "SampledGaussian", "Status", "compose"]
+__all__ = [
+    "ApproximateDPFilter",
+    "Bounds",
+    "Composition",
+    "Gaussian",
+    "GaussianFilter",
+    "GaussianOdometer",
+    "Guarantee",
+    "Ledger",
+    "LinearQueryEngine",
+    "RenyiFilter",
+    "RenyiOdometer",
+    "SampledGaussian",
+    "Status",
+    "ZCDPFilter",
+    "compose",
+    "descend",
+]
+
+# Made available when first used: their kernels need numba, whose import alone takes most of a second.
+_LATER = {
+    "ApproximateDPFilter": "filters",
+    "GaussianFilter": "filters",
+    "RenyiFilter": "filters",
+    "ZCDPFilter": "filters",
+    "GaussianOdometer": "odometers",
+    "RenyiOdometer": "odometers",
+    "LinearQueryEngine": "queries",
+    "descend": "descent",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LATER[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_LATER))

@@ -1,7 +1,8 @@
 """Buckets of noise ratios: where the edges lie, and which bucket a norm falls into.
 
 A person whose clipped norm is s times the clipping norm has the noise multiplier sigma / s.  Buckets are intervals of s
-in (0, 1]; a step counts as one at its bucket's upper edge for the upper bound, and at its lower edge for the lower bound.
+in (0, 1]; a step counts as one at its bucket's upper edge for the upper bound, and at its lower edge for the lower
+bound.
 """
 
 from __future__ import annotations

@@ -132,13 +132,9 @@ def main() -> None:
 
 
 @main.command(short_help="Train on handwritten digits with DP-SGD and account for every example.")
-@click.option(
-    "--out", type=_FILE, default=Path("demo-output"), show_default=True, help="Folder for what is written."
-)
+@click.option("--out", type=_FILE, default=Path("demo-output"), show_default=True, help="Folder for what is written.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option(
-    "--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training."
-)
+@click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training.")
 def demo(out: Path, seed: int, steps: int) -> None:
     """Train a small network on handwritten digits with DP-SGD and account for every example."""
     from pld_accountant import demo as demonstration
@@ -170,9 +166,7 @@ def demo(out: Path, seed: int, steps: int) -> None:
     type=click.Choice(["steps-by-examples", "examples-by-steps"]),
     help="What rows and columns of NORMS are.  [default: what the file states, else steps-by-examples]",
 )
-@click.option(
-    "--dataset", help="Name of the array inside .npz, .zarr or .h5, or of the list column of .parquet."
-)
+@click.option("--dataset", help="Name of the array inside .npz, .zarr or .h5, or of the list column of .parquet.")
 @click.option(
     "--buckets",
     type=click.IntRange(min=1),
@@ -191,9 +185,7 @@ def demo(out: Path, seed: int, steps: int) -> None:
 @click.option("--out", type=_FILE, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=_FILE, help="The histogram, as .png or .pdf.")
 @click.option("--json", "json_file", type=_FILE, help="The summary as JSON.")
-def epsilon(
-    norms: Path, json_file: Path | None, out: Path | None, figure: Path | None, **options: Any
-) -> None:
+def epsilon(norms: Path, json_file: Path | None, out: Path | None, figure: Path | None, **options: Any) -> None:
     """The epsilon of every example in a log of gradient norms.
 
     NORMS holds the norm of every example's gradient at every step, before clipping and whether the example

@@ -228,9 +228,7 @@ def zcdp_rho(epsilon: Any, delta: Any, *, conversion: str = "best") -> Any:
     '0.030557 0.020820'
     """
     best = _check(conversion)
-    epsilon, delta = np.broadcast_arrays(
-        _array(epsilon, "epsilon", 0), _array(delta, "delta", 0, 1, open_low=True)
-    )
+    epsilon, delta = np.broadcast_arrays(_array(epsilon, "epsilon", 0), _array(delta, "delta", 0, 1, open_low=True))
     log_delta = np.log(delta)
     simple = (epsilon / (np.sqrt(epsilon - log_delta) + np.sqrt(-log_delta))) ** 2
     rho = simple * (1 - 8 * _ROUNDING)

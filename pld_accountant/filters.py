@@ -157,9 +157,7 @@ class ZCDPFilter(SquareFilter):
         )
 
     @classmethod
-    def for_epsilon(
-        cls, epsilon: float, delta: float, *, conversion: str = "best", **arguments: Any
-    ) -> ZCDPFilter:
+    def for_epsilon(cls, epsilon: float, delta: float, *, conversion: str = "best", **arguments: Any) -> ZCDPFilter:
         """The filter with the largest rho that implies (epsilon, delta); `conversion` as in `zcdp_rho`."""
         target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
         return cls(conversions.zcdp_rho(*target, conversion=conversion), **arguments)

@@ -30,9 +30,7 @@ def require(module: str, extra: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         library = module.partition(".")[0]
-        raise ReadError(
-            f"{purpose} needs {library}: pip install 'individual-pld-accountant[{extra}]'"
-        ) from None
+        raise ReadError(f"{purpose} needs {library}: pip install 'individual-pld-accountant[{extra}]'") from None
 
 
 @dataclass(frozen=True)
@@ -139,9 +137,7 @@ def _list_rows(column: Any, width: int, compute: Any) -> np.ndarray:
     """The rows of an Arrow list column as an array (rows, width)."""
     lengths = compute.list_value_length(column)
     if column.null_count or compute.min(lengths).as_py() != width or compute.max(lengths).as_py() != width:
-        raise ReadError(
-            f"the lists of a Parquet norm log must all have one length, here {width} as in its first row"
-        )
+        raise ReadError(f"the lists of a Parquet norm log must all have one length, here {width} as in its first row")
     return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
 
 
@@ -207,17 +203,13 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
     stated = (schema.metadata or {}).get(b"orientation")
     stated = None if stated is None else stated.decode()
     lists = [
-        f.name
-        for f in schema
-        if isinstance(f.type, (arrow.ListType, arrow.LargeListType, arrow.FixedSizeListType))
+        f.name for f in schema if isinstance(f.type, (arrow.ListType, arrow.LargeListType, arrow.FixedSizeListType))
     ]
     if not parquet.metadata.num_rows:
         raise ReadError(f"{file} holds no norms: it has no rows")
     if lists or dataset is not None:
         name = _chosen(lists, dataset, file, "list column")
-        return _open_parquet_lists(
-            parquet, name, _numpy_type(schema.field(name).type.value_type, file), stated
-        )
+        return _open_parquet_lists(parquet, name, _numpy_type(schema.field(name).type.value_type, file), stated)
     other = [f"{f.name} ({f.type})" for f in schema if not arrow.types.is_floating(f.type)]
     if other:
         # A column of step numbers would otherwise be accounted for as a person.

@@ -275,9 +275,7 @@ def _bracket(eps: np.ndarray, dlt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         high[short] *= 2
 
 
-def _root_in_mu(
-    eps: np.ndarray, goal: np.ndarray, low: np.ndarray, high: np.ndarray, side: float
-) -> np.ndarray:
+def _root_in_mu(eps: np.ndarray, goal: np.ndarray, low: np.ndarray, high: np.ndarray, side: float) -> np.ndarray:
     """Newton's method in log mu inside a shrinking bracket; bisection where a step leaves it."""
     x = np.sqrt(low) * np.sqrt(high)  # the product itself may underflow
     live = np.arange(x.size)

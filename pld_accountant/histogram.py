@@ -92,9 +92,7 @@ class Group:
 def _values(values: np.ndarray) -> np.ndarray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
-        raise ValueError(
-            f"epsilons must be a one-dimensional array of at least one person, got {array.shape}"
-        )
+        raise ValueError(f"epsilons must be a one-dimensional array of at least one person, got {array.shape}")
     if np.isnan(array).any():
         raise ValueError(f"epsilons must not be NaN; person {int(np.flatnonzero(np.isnan(array))[0])} is")
     return array

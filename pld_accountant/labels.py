@@ -94,9 +94,7 @@ def _from_csv(file: Path, num_examples: int) -> np.ndarray:
         column, rows = 0, rows[len(rows) == num_examples + 1 :]
     if any(len(row) != len(header) for row in rows):
         number = next(i for i, row in enumerate(rows) if len(row) != len(header))
-        raise ReadError(
-            f"{file}: the row of person {number} has {len(rows[number])} fields, not {len(header)}"
-        )
+        raise ReadError(f"{file}: the row of person {number} has {len(rows[number])} fields, not {len(header)}")
     return _typed([row[column] for row in rows], file)
 
 

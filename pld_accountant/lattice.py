@@ -1,7 +1,8 @@
 """Tables from privacy loss distributions on a uniform grid and their Fourier transforms: the papers' way, tilted.
 
 Serves what the spectral tables cannot: few steps, and laws with a spike beside a far tail.  The upper and the lower
-bound have tables of their own (`kernels.discretise`), whose error in log delta is about steps theta (theta + 1) h^2 / 12.
+bound have tables of their own (`kernels.discretise`), whose error in log delta is about n theta (theta + 1) h^2 / 12
+after n steps.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from .tables import COLUMNS, MemoryCache, Table
 
 __all__ = ["LatticeMaker"]
 
-_REACH = 26.0  # standard deviations of the Gaussian kept on both sides: 1e-149 lies beyond
 _MASS_ERROR = 1e-14  # relative error of a discretised mass, see kernels.discretise
 _NOTHING = 64.0  # exp(-64) of the tilted law may lie below the grid
 _DIRECT = 16
-_WORK = 20_000_000  # cells of all buckets of one table
+_WORK = 6_000_000  # cells of all buckets of one table
 _CACHE_BYTES = 1 << 29
 
 
@@ -36,10 +36,16 @@ class LatticeMaker:
     side : {"upper", "lower"}
     size : int
         Points of the grid over one period, a power of two.
+    log_negligible : float
+        log of the mass of one step that the upper bound may move to +infinity, and the lower bound drop.
     """
 
-    def __init__(self, spectral: SpectralMaker, side: Literal["upper", "lower"], size: int) -> None:
+    def __init__(
+        self, spectral: SpectralMaker, side: Literal["upper", "lower"], size: int, log_negligible: float = -700.0
+    ) -> None:
         self._spectral, self.side, self.size = spectral, side, size
+        # log Phi(-r) <= -r^2 / 2 for every r >= 0
+        self._reach = float(np.sqrt(-2.0 * max(min(log_negligible, -40.0), -700.0)))
         self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
 
     @property
@@ -57,7 +63,7 @@ class LatticeMaker:
         m = half if m > half // 2 else m
         table = self._tables.get((theta, period, m), lambda: self._empty(theta, period, m))
         rows = np.flatnonzero(needed & ~table.filled)
-        spans = [_span(self._spectral, int(b), theta) for b in rows]
+        spans = [self._span(int(b), theta) for b in rows]
         if not sum(top - bottom for bottom, top in spans) < _WORK * period / self.size:
             return None
         for bucket in rows:
@@ -76,7 +82,9 @@ class LatticeMaker:
     def _load_or_make(self, bucket: int, theta: float, period: float, m: int) -> NDArray:
         """One row, from the disk if it is there."""
         sigma, q = float(self._spectral.sigma[bucket]), float(self._spectral.q[bucket])
-        name = cache.key("lattice", sigma, q, self._spectral.sign, self.side, self.size, theta, period, m, self.buckets)
+        name = cache.key(
+            "lattice", sigma, q, self._spectral.sign, self.side, self.size, self._reach, theta, period, m, self.buckets
+        )
         stored = cache.read_arrays(name)
         if stored is not None and stored["row"].shape == (COLUMNS + 2 * m,):
             return stored["row"]
@@ -86,7 +94,7 @@ class LatticeMaker:
 
     def _row(self, bucket: int, theta: float, step: float, m: int) -> NDArray:
         """One bucket: discretise, tilt, fold onto the period, transform, centre."""
-        start, mass, beyond = _discretised(self._spectral, bucket, theta, step, self.side)
+        start, mass, beyond = self._discretised(bucket, theta, step)
         losses = start + np.arange(mass.size) * step
         positive = mass > 0.0
         exponent = np.full(mass.shape, -np.inf)
@@ -114,6 +122,41 @@ class LatticeMaker:
         row[COLUMNS + m :] = np.angle(phi[1 : m + 1] * np.exp(1j * omega * (start - mean)))
         return row
 
+    def _discretised(self, bucket: int, theta: float, step: float) -> tuple[float, NDArray, float]:
+        """First knot, masses, and the mass moved to +infinity (upper) for one bucket.
+
+        The knots are shifted so that one lies at the barycentre of the law's middle.  The grid ends below where the
+        tilt has left nothing of the law, and above where a negligible part of it lies.
+        """
+        from .kernels import discretise
+
+        sigma, q = float(self._spectral.sigma[bucket]), float(self._spectral.q[bucket])
+        sign, lower = self._spectral.sign, self.side == "lower"
+        bottom, top = self._span(bucket, theta)
+        knot = discretise.barycentre(sigma, q, sign, step)
+        first, last = math.floor((bottom - knot) / step) - 1, math.ceil((top - knot) / step) + 1
+        start, cells = knot + first * step, last - first
+        mass = np.empty(cells + 1)
+        p, b = np.empty((2, cells))
+        gap = np.empty((cells if lower else 0, 4))
+        discretise.cells(sigma, q, sign, start, step, p, b, gap)
+        if lower:
+            discretise.connect_down(p, b, gap, step, mass)
+            return start, mass, 0.0
+        discretise.connect_up(p, b, mass)
+        # What lies below the grid moves up to its first knot; what lies above, to +infinity.
+        mass[0] += max(1.0 - mass.sum(), 0.0) + 1e-14
+        return start, mass, math.exp(-0.5 * self._reach**2)
+
+    def _span(self, bucket: int, theta: float) -> tuple[float, float]:
+        """Lowest and highest loss on the grid of one bucket."""
+        sigma, q, sign = float(self._spectral.sigma[bucket]), float(self._spectral.q[bucket]), self._spectral.sign
+        a = 1.0 + theta if sign > 0 else -theta
+        low = min(-self._reach * sigma, a - 10.0 * sigma)
+        high = max(1.0 + self._reach * sigma, a + 10.0 * sigma)
+        bottom, top = sorted(sign * _log_g(x, sigma, q) for x in (low, high))
+        return max(bottom, -_NOTHING / theta), top
+
 
 def _transform(folded: NDArray) -> tuple[NDArray, float]:
     """E[exp(i omega n h)] at the frequencies 0 .. size / 2, and the norm that scales the FFT's round-off.
@@ -129,45 +172,6 @@ def _transform(folded: NDArray) -> tuple[NDArray, float]:
     for n in largest:
         phi += folded[n] * np.exp(2j * np.pi / size * ((turn * int(n)) % size))
     return phi, float(np.linalg.norm(rest))
-
-
-def _discretised(
-    source: SpectralMaker, bucket: int, theta: float, step: float, side: str
-) -> tuple[float, NDArray, float]:
-    """First knot, masses, and the mass moved to +infinity (upper) for one bucket.
-
-    The knots are shifted so that one lies at the barycentre of the law's middle.  The grid ends below where the tilt
-    has left nothing of the law, and above where at most Phi(-26) of it lies.
-    """
-    from .kernels import discretise
-
-    sigma, q, sign = float(source.sigma[bucket]), float(source.q[bucket]), source.sign
-    bottom, top = _span(source, bucket, theta)
-    knot = discretise.barycentre(sigma, q, sign, step)
-    first, last = math.floor((bottom - knot) / step) - 1, math.ceil((top - knot) / step) + 1
-    start, cells = knot + first * step, last - first
-    mass = np.empty(cells + 1)
-    p, b, down_left, down_right = np.empty((4, cells))
-    discretise.cells(sigma, q, sign, start, step, p, b, down_left, down_right, side == "lower")
-    if side == "lower":
-        discretise.connect_down(p, b, down_left, down_right, step, mass)
-        return start, mass, 0.0
-    discretise.connect_up(p, b, mass)
-    # What lies below the grid moves up to its first knot; what lies above, to +infinity.
-    beyond = 2.0 * math.exp(-0.5 * _REACH**2) / _REACH
-    mass[0] += max(1.0 - mass.sum(), 0.0) + 1e-14
-    return start, mass, beyond
-
-
-def _span(source: SpectralMaker, bucket: int, theta: float) -> tuple[float, float]:
-    """Lowest and highest loss on the grid of one bucket."""
-    sigma, q, sign = float(source.sigma[bucket]), float(source.q[bucket]), source.sign
-    a = 1.0 + theta if sign > 0 else -theta
-    low = min(-_REACH * sigma, a - 10.0 * sigma)
-    high = max(1.0 + _REACH * sigma, a + 10.0 * sigma)
-    bottom, top = sorted(sign * _log_g(x, sigma, q) for x in (low, high))
-    k = float(source.log_moments(np.array([theta]))[bucket, 0])
-    return max(bottom, (k - _NOTHING) / theta), top
 
 
 def _log_g(x: float, sigma: float, q: float) -> float:

@@ -107,9 +107,7 @@ class Network:
         """Views of the parameters as (weights, biases) of each layer, weights of shape (inputs, outputs)."""
         views, at = [], 0
         for a, b in zip(self.sizes, self.sizes[1:], strict=False):
-            views.append(
-                (parameters[at : at + a * b].reshape(a, b), parameters[at + a * b : at + (a + 1) * b])
-            )
+            views.append((parameters[at : at + a * b].reshape(a, b), parameters[at + a * b : at + (a + 1) * b]))
             at += (a + 1) * b
         return views
 

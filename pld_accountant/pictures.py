@@ -90,16 +90,12 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
 
 
 def _draw_bars(axes: Axes, counted: Histogram) -> None:
-    axes.stairs(
-        counted.counts, counted.edges, fill=True, color=COLOURS["PLD"], alpha=0.8, linewidth=0, label=_BY_PLD
-    )
+    axes.stairs(counted.counts, counted.edges, fill=True, color=COLOURS["PLD"], alpha=0.8, linewidth=0, label=_BY_PLD)
 
 
 def _draw_outline(axes: Axes, counted: Histogram) -> None:
     """An outline over the bars: two fills on each other would show a third colour that means nothing."""
-    heights = np.where(
-        counted.counts > 0, counted.counts, np.nan
-    )  # NaN: no line along the axis where nobody is
+    heights = np.where(counted.counts > 0, counted.counts, np.nan)  # NaN: no line along the axis where nobody is
     axes.stairs(heights, counted.edges, color=COLOURS["Renyi"], linewidth=1.8, label=_BY_RENYI)
 
 
@@ -118,9 +114,7 @@ def _draw_half(axes: Axes, upper: np.ndarray, worst: float) -> None:
         return
     share = share_under(upper, worst / 2)
     colour = COLOURS["quiet"]
-    axes.plot(
-        [0, 0, worst / 2, worst / 2], np.array([1.03, 1.06, 1.06, 1.03]) * top, color=colour, linewidth=0.9
-    )
+    axes.plot([0, 0, worst / 2, worst / 2], np.array([1.03, 1.06, 1.06, 1.03]) * top, color=colour, linewidth=0.9)
     text = f"{100 * share.fraction:.0f} % of people: less than half the worst case"
     axes.text(
         0.012 * axes.get_xlim()[1],

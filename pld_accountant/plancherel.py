@@ -54,7 +54,7 @@ class Limits:
 class Solution:
     """Per person and target: lower, estimate, upper (epsilon, or log delta) and whether they came out.
 
-    Unsolved elements are (0 or -inf, nan, inf).
+    Unsolved elements are (0 or -inf, a guess or nan, inf).
     """
 
     lower: NDArray
@@ -184,6 +184,7 @@ def _finish(solution: Solution, people: NDArray, out: NDArray, limits: Limits, s
     solution.estimate[keep] = np.maximum(out[good, 1], floor)
     solution.upper[keep] = np.maximum(out[good, 2], floor)
     solution.solved[keep] = True
+    solution.estimate[people[~good]] = out[~good, 1]
     return good, wide, long
 
 

@@ -23,9 +23,7 @@ def progress_bar(description: str, unit: str) -> Iterator[Callable[[int, int], N
     from tqdm import tqdm
 
     over = threading.Event()
-    with tqdm(
-        desc=description, unit=f" {unit}", delay=_SHOWN_AFTER, disable=None, leave=False, unit_scale=True
-    ) as bar:
+    with tqdm(desc=description, unit=f" {unit}", delay=_SHOWN_AFTER, disable=None, leave=False, unit_scale=True) as bar:
 
         def report(done: int, total: int) -> None:
             bar.total = total

@@ -106,9 +106,7 @@ class NormLog:
         self.close()
 
 
-def open_norms(
-    path: str | os.PathLike[str], *, orientation: str | None = None, dataset: str | None = None
-) -> NormLog:
+def open_norms(path: str | os.PathLike[str], *, orientation: str | None = None, dataset: str | None = None) -> NormLog:
     """Open a norm log for reading in blocks of steps.
 
     Parameters

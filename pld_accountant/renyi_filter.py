@@ -250,9 +250,7 @@ class RenyiFilter(NoisyStepFilter):
         if self._single:
             promise = f"(alpha, B)-Renyi DP with alpha = {self.alpha!r} and B = {self.budget!r}"
         else:
-            pairs = ", ".join(
-                f"({a:.6g}, {b!r})" for a, b in zip(self._alpha, self._budget.tolist(), strict=True)
-            )
+            pairs = ", ".join(f"({a:.6g}, {b!r})" for a, b in zip(self._alpha, self._budget.tolist(), strict=True))
             promise = f"(alpha, B)-Renyi DP with (alpha, B) = {pairs}, and at no other order"
         sampled = (
             " Steps are Poisson-sampled independently of the past, and everybody is charged at every step "
@@ -274,9 +272,7 @@ def _orders_and_budgets(alpha: Any, budget: Any) -> tuple[np.ndarray, np.ndarray
     """Ascending orders and their budgets as arrays."""
     orders, budgets = np.asarray(alpha, dtype=np.float64), np.asarray(budget, dtype=np.float64)
     if orders.ndim > 1 or budgets.ndim > orders.ndim or not orders.size:
-        raise ValueError(
-            "alpha must be a number or a list of orders, and budget a number or one for each order"
-        )
+        raise ValueError("alpha must be a number or a list of orders, and budget a number or one for each order")
     if budgets.ndim == 1 and budgets.shape != orders.shape:
         raise ValueError(f"budget must have one element for each of {orders.size} orders, got {budgets.size}")
     orders, budgets = np.atleast_1d(orders), np.broadcast_to(budgets, orders.shape or (1,)).reshape(-1)

@@ -68,9 +68,11 @@ def people_bounds(
         progress(int(silent.sum()) + once.size)
     many = np.flatnonzero(total > 1)
     goal = np.full(many.size, target)
+    # mass that may go to +infinity on a lattice: a millionth of a millionth of delta for each step
+    negligible = target - np.log(1e12 * max(int(total.max(initial=1)), 1)) if solve_epsilon else -700.0
     left = many[~_surely_zero(counts, many, maker, target, rows)] if solve_epsilon else many
     _settle(solution, np.setdiff1d(many, left), 0.0, 0.0, 0.0)
-    for upper, lower, limits, width in _attempts(maker, many.size):
+    for upper, lower, limits, width in _attempts(maker, many.size, negligible):
         left = left[_wider(solution, left, width, solve_epsilon)]
         if not left.size:
             break
@@ -84,7 +86,20 @@ def people_bounds(
             below = ask(lower)
             found.lower, found.solved = below.lower, found.solved & below.solved
         _merge(solution, left, found)
+    if solve_epsilon and direction == "add":
+        _cap_addition(solution, counts, maker, rows)
     return _as_bounds(solution, solve_epsilon)
+
+
+def _cap_addition(solution: Solution, counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> None:
+    """One step's loss under addition is at most -log(1 - q): what is unsolved or wide is capped by the steps' sum."""
+    with np.errstate(divide="ignore"):
+        most = -np.log1p(-maker.q) * (1.0 + 2.0**-50)
+    if rows is not None:
+        most = np.where(rows >= 0, most[rows], 0.0)
+    who = np.flatnonzero(~solution.solved) if np.isfinite(most).all() else np.empty(0, dtype=np.int64)
+    cap = counts[who].astype(np.float64) @ most * (1.0 + 1e-12)
+    _settle(solution, who, 0.0, cap, cap)
 
 
 def _surely_zero(
@@ -101,7 +116,7 @@ def _surely_zero(
     return total * (1.0 + 1e-12) <= np.exp(log_delta)
 
 
-def _attempts(maker: SpectralMaker, people: int) -> Iterator[tuple[Maker, Maker, Limits, float]]:
+def _attempts(maker: SpectralMaker, people: int, log_negligible: float) -> Iterator[tuple[Maker, Maker, Limits, float]]:
     """What is tried in turn: makers for both sides, limits, and how wide the bounds must be to be worth it.
 
     The spectral tables serve both sides at once; few people may cost more each.
@@ -113,7 +128,8 @@ def _attempts(maker: SpectralMaker, people: int) -> Iterator[tuple[Maker, Maker,
         yield maker, maker, limits, 1e-7 if few else 1e-5
     for size in (1 << 17, 1 << 20) if few else (1 << 14,):
         limits = Limits(tilts=16, frequencies=size, least_expectation=1e-5)
-        yield LatticeMaker(maker, "upper", size), LatticeMaker(maker, "lower", size), limits, 1e-6 if few else 1e-3
+        upper, lower = (LatticeMaker(maker, side, size, log_negligible) for side in ("upper", "lower"))
+        yield upper, lower, limits, 1e-6 if few else 1e-3
 
 
 def _wider(solution: Solution, who: NDArray, width: float, solve_epsilon: bool) -> NDArray:
@@ -133,6 +149,8 @@ def _settle(
 
 def _merge(solution: Solution, who: NDArray, found: Solution) -> None:
     """Take over what was found; where both attempts are certified the intersection is."""
+    guess = ~found.solved & np.isfinite(found.estimate) & ~solution.solved[who]
+    solution.estimate[who[guess]] = found.estimate[guess]
     keep = who[found.solved]
     lower, upper = found.lower[found.solved], found.upper[found.solved]
     better = ~(upper - lower >= solution.upper[keep] - solution.lower[keep])

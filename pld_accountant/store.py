@@ -103,7 +103,7 @@ def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
         If the file is not whole, not of this `kind`, or of another `version`.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         expected = arrays.pop("sha256")
         whole = expected.tobytes() == _digest(arrays).tobytes()

@@ -49,9 +49,7 @@ class Summary:
             "neighbours": "add or remove one record",
             "guarantee": asdict(people.guarantee),
             "worst_case": {
-                **{
-                    name: _finite(getattr(people.worst_case, name)) for name in ("lower", "estimate", "upper")
-                },
+                **{name: _finite(getattr(people.worst_case, name)) for name in ("lower", "estimate", "upper")},
                 "rdp_epsilon": _finite(people.worst_case_rdp),
             },
             "quantiles": [
@@ -68,9 +66,7 @@ class Summary:
                     "mean": _finite(group.mean),
                     "quantiles": [
                         {"probability": p, "epsilon": _finite(value)}
-                        for p, value in zip(
-                            group.quantiles.probabilities.tolist(), group.quantiles.values, strict=True
-                        )
+                        for p, value in zip(group.quantiles.probabilities.tolist(), group.quantiles.values, strict=True)
                     ],
                     "under_half_the_worst_case": _share(group.under_half if self.under_half else None),
                 }
@@ -93,9 +89,7 @@ class Summary:
             count = people.not_certified
             blocks.append(_wrapped(f"Not certified: {count:,}. {Status.NOT_CERTIFIED.sentence}"))
         proven = people.guarantee
-        blocks.append(
-            _wrapped(f"What is proven: {proven.sentence}") + "\n" + _wrapped(f"[{proven.reference}]")
-        )
+        blocks.append(_wrapped(f"What is proven: {proven.sentence}") + "\n" + _wrapped(f"[{proven.reference}]"))
         return "\n\n".join(blocks)
 
     def _heading(self) -> str:
@@ -111,9 +105,7 @@ class Summary:
         people = self.individuals
         rows = [
             (_quantile_name(p), rounded_up(a), rounded_up(b))
-            for p, a, b in zip(
-                self.by_pld.probabilities, self.by_pld.values, self.by_renyi.values, strict=True
-            )
+            for p, a, b in zip(self.by_pld.probabilities, self.by_pld.values, self.by_renyi.values, strict=True)
         ]
         worst = ("worst case: clipped at every step", people.worst_case.upper, people.worst_case_rdp)
         rows.append((worst[0], rounded_up(worst[1]), rounded_up(worst[2])))
@@ -176,9 +168,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     """Columns aligned: the first to the left, the others to the right; a rule under the heading."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
-        "   ".join(
-            cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
+        "   ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
         for row in rows
     ]
     lines.insert(1, "   ".join("-" * w for w in widths))

@@ -89,9 +89,7 @@ def train(
     but neither cryptographic nor safe against attacks on floating point (Mironov 2012); meant for research.
     """
     rate = validate.sample_rate(sample_rate)
-    deviation = validate.noise_multiplier(noise_multiplier) * validate.positive(
-        max_grad_norm, "max_grad_norm"
-    )
+    deviation = validate.noise_multiplier(noise_multiplier) * validate.positive(max_grad_norm, "max_grad_norm")
     theta = np.asarray(parameters)
     for step in range(validate.count(steps, "steps")):
         found = gradients(theta)

@@ -41,9 +41,7 @@ def round_up(value: Fraction) -> float:
 class UnitFilter(Filter):
     """A filter whose budgets are counted down in integer units, one or several (one an order) a person."""
 
-    def __init__(
-        self, num_examples: int, individual: bool, parameters: dict[str, Any], orders: int = 0
-    ) -> None:
+    def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any], orders: int = 0) -> None:
         super().__init__(num_examples, individual, parameters)
         people = self._num_examples if self._individual else 1
         self._left = np.full((people, orders) if orders else people, BUDGET, dtype=np.int64)
@@ -116,9 +114,7 @@ class NoisyStepFilter(UnitFilter):
         """Poisson sampling rate, where a step does not say otherwise."""
         return 1.0
 
-    def _step(
-        self, noise_multiplier: float | None, max_grad_norm: float | None
-    ) -> tuple[float, float | None]:
+    def _step(self, noise_multiplier: float | None, max_grad_norm: float | None) -> tuple[float, float | None]:
         """The coming step's noise multiplier and clip: the filter's own unless given."""
         noise, clip = self._noise_multiplier, self._clip
         if noise_multiplier is not None:
@@ -193,9 +189,7 @@ class SquareFilter(NoisyStepFilter):
             raise validate.norm_error(norms)
         return mask
 
-    def headroom(
-        self, *, noise_multiplier: float | None = None, max_grad_norm: float | None = None
-    ) -> np.ndarray:
+    def headroom(self, *, noise_multiplier: float | None = None, max_grad_norm: float | None = None) -> np.ndarray:
         """The largest norm that each person can still spend in the coming step, at most max_grad_norm.
 
         Clip to it (Feldman and Zrnic, Algorithm 3) and a person's last step spends exactly what is left.
