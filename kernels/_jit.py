@@ -43,7 +43,7 @@ def _prepare_cache() -> bool:
         except OSError:
             return False
         os.environ["NUMBA_CACHE_DIR"] = folder
-        numba.config.reload_config()  # type: ignore[attr-defined]
+        numba.config.reload_config()
         return _disk_cache_works()
     return False
 

@@ -124,7 +124,7 @@ def _left_end(gap, right):
     """The least lowering of a cell's left end, given that of its right end."""
     first = (gap[0] - gap[1] * right) / max(1.0 - gap[1], 1e-300)
     second = (gap[2] - gap[3] * right) / max(1.0 - gap[3], 1e-300)
-    return max(max(first, second), 0.0) * _SAFE
+    return max(first, second, 0.0) * _SAFE
 
 
 @inline

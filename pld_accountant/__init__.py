@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .descent import descend
     from .filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
     from .odometers import GaussianOdometer, RenyiOdometer
-    from .queries import LinearQueryEngine
+    from .queries import LinearQueries
 
 __version__ = "0.1.0"
 
@@ -31,7 +31,7 @@ __all__ = [
     "GaussianOdometer",
     "Guarantee",
     "Ledger",
-    "LinearQueryEngine",
+    "LinearQueries",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
@@ -49,7 +49,7 @@ _LATER = {
     "ZCDPFilter": "filters",
     "GaussianOdometer": "odometers",
     "RenyiOdometer": "odometers",
-    "LinearQueryEngine": "queries",
+    "LinearQueries": "queries",
     "descend": "descent",
 }
 

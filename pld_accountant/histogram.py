@@ -98,29 +98,45 @@ def _values(values: np.ndarray) -> np.ndarray:
     return array
 
 
-def bin_edges(*epsilons: np.ndarray, bins: int = 60) -> np.ndarray:
-    """Equal bins from 0 to the largest finite value, for histograms that are to be compared.
+def bin_edges(*epsilons: np.ndarray, bins: int = 60, mark: float | None = None) -> np.ndarray:
+    """Equal bins from 0 over all finite values, for histograms that are to be compared.
+
+    Parameters
+    ----------
+    bins : int
+        How many there are; one or two more or less if there is a mark.
+    mark : float, optional
+        A value, the worst case say, at which there is to be an edge if it lies far enough inside.
 
     Examples
     --------
     >>> bin_edges(np.array([0.5, 1.0]), np.array([2.0]), bins=4).tolist()
     [0.0, 0.5, 1.0, 1.5, 2.0]
+    >>> bin_edges(np.array([0.5, 1.1]), bins=2, mark=1.0).tolist()
+    [0.0, 0.5, 1.0, 1.5]
     """
     tops = [float(np.max(a, initial=0.0, where=np.isfinite(a))) for a in map(_values, epsilons)]
-    return np.linspace(0.0, max(tops, default=0.0) or 1.0, bins + 1)
+    top = max(tops, default=0.0) or 1.0
+    parts = round(bins * mark / top) if mark is not None and 0 < mark <= top else 0
+    if not parts:
+        return np.linspace(0.0, top, bins + 1)
+    edges = mark * (np.arange(2 * parts * np.ceil(top / mark) + 1) / parts)
+    return edges[: np.searchsorted(edges, top) + 1]
 
 
 def histogram(epsilon: np.ndarray, edges: np.ndarray) -> Histogram:
-    """Count people in bins [edge, next edge); the last bin includes its right edge.
+    """Count people in bins (edge, next edge]; the first bin includes its left edge.
 
     Examples
     --------
-    >>> histogram(np.array([0.1, 0.2, 0.9, np.inf]), np.array([0.0, 0.5, 1.0])).counts.tolist()
+    >>> histogram(np.array([0.1, 0.5, 0.9, np.inf]), np.array([0.0, 0.5, 1.0])).counts.tolist()
     [2, 1]
     """
     array = _values(epsilon)
-    counts, _ = np.histogram(array[np.isfinite(array)], bins=edges)
-    return Histogram(np.asarray(edges, dtype=np.float64), counts, len(array) - int(counts.sum()))
+    inside = array[(array >= edges[0]) & (array <= edges[-1])]
+    place = np.maximum(np.searchsorted(edges, inside, side="left") - 1, 0)
+    counts = np.bincount(place, minlength=len(edges) - 1)
+    return Histogram(np.asarray(edges, dtype=np.float64), counts, len(array) - len(inside))
 
 
 def quantiles(epsilon: np.ndarray, probabilities: Sequence[float] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Quantiles:

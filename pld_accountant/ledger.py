@@ -35,8 +35,9 @@ _GUARANTEE = Guarantee(
     proven_adaptive=False,
     sentence=(
         "Each number bounds the privacy loss of that person for this sequence of norms: it is exact when the norms "
-        "were fixed or capped beforehand, and a diagnostic, not a guarantee, when they came from an adaptive run without "
-        "a filter. Sampling is assumed to be Poisson. The numbers depend on the data and are themselves sensitive."
+        "were fixed or capped beforehand, and a diagnostic, not a guarantee, when they came from an adaptive run "
+        "without a filter. Sampling is assumed to be Poisson. The numbers depend on the data and are themselves "
+        "sensitive."
     ),
     reference=(
         "Koskela, Tobaben and Honkela (2023), Theorem 4 and Section 5; Feldman and Zrnic (2021), after Definition 2.5"

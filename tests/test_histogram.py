@@ -20,14 +20,13 @@ def test_every_person_is_in_one_bin_or_outside(epsilon, bins):
     assert counted.outside == np.count_nonzero(np.isinf(epsilon))
     assert counted.counts.sum() + counted.outside == len(epsilon)
     for i, count in enumerate(counted.counts):
-        last = i == bins - 1
-        inside = (edges[i] <= epsilon) & ((epsilon <= edges[i + 1]) if last else (epsilon < edges[i + 1]))
+        inside = ((edges[i] <= epsilon) if i == 0 else (edges[i] < epsilon)) & (epsilon <= edges[i + 1])
         assert count == np.count_nonzero(inside)
 
 
 def test_people_beyond_the_edges_are_counted_outside():
     counted = histogram(np.array([0.5, 1.0, 1.5, np.inf]), np.array([0.0, 0.5, 1.0]))
-    assert counted.counts.tolist() == [0, 2]
+    assert counted.counts.tolist() == [1, 1]
     assert counted.outside == 2
 
 
@@ -35,6 +34,18 @@ def test_edges_span_all_finite_values():
     assert bin_edges(np.array([1.0, np.inf]), np.array([3.0]), bins=2).tolist() == [0.0, 1.5, 3.0]
     assert bin_edges(np.array([0.0, 0.0]), bins=2).tolist() == [0.0, 0.5, 1.0]
     assert bin_edges(np.array([np.inf]), bins=1).tolist() == [0.0, 1.0]
+
+
+@given(EPSILONS, st.integers(1, 60), st.floats(1e-3, 60))
+def test_a_mark_inside_is_an_edge_and_the_bins_stay_about_as_many(epsilon, bins, mark):
+    edges = bin_edges(epsilon, bins=bins, mark=mark)
+    top = np.max(epsilon[np.isfinite(epsilon)], initial=0.0) or 1.0
+    assert edges[0] == 0 and edges[-2] < top <= edges[-1]
+    assert np.allclose(np.diff(edges), edges[1], rtol=1e-9)
+    inside = mark <= top and bins * mark / top > 0.5 + 1e-9
+    assert (mark in edges) or not inside
+    # Rounding the bins below the mark to a whole number stretches or shrinks them by less than two.
+    assert bins / 2 <= len(edges) - 1 <= 2 * bins + 1
 
 
 @given(EPSILONS, st.floats(0, 1))

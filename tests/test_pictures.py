@@ -29,7 +29,7 @@ def hexed(colour):
 def test_bars_and_outline_are_the_counts_in_the_same_bins(make_individuals):
     people = make_individuals(UPPER)
     (axes,) = draw_histogram(people, bins=20).axes
-    edges = bin_edges(UPPER, people.rdp_epsilon, bins=20)
+    edges = bin_edges(UPPER, people.rdp_epsilon, bins=20, mark=4.0 * (1 + 1e-6))
     bars, outline = (patch for patch in axes.patches if hasattr(patch, "get_data"))
     assert hexed(bars.get_facecolor()) == COLOURS["PLD"]
     assert hexed(outline.get_edgecolor()) == COLOURS["Renyi"]
@@ -38,11 +38,17 @@ def test_bars_and_outline_are_the_counts_in_the_same_bins(make_individuals):
         assert np.array_equal(drawn.get_data().edges, edges)
 
 
+def test_no_bar_reaches_beyond_the_worst_case(make_individuals):
+    upper = np.append(UPPER, [4.0, 4.0 * (1 - 1e-12), 4.0 * (1 + 1e-12)])
+    (axes,) = draw_histogram(make_individuals(upper)).axes
+    bars = axes.patches[0].get_data()
+    beyond = bars.edges[1:] > 4.0 * (1 + 2e-6)
+    assert beyond.any() and not bars.values[beyond].any()
+
+
 def test_the_worst_case_is_marked_and_named(make_individuals):
     figure = draw_histogram(make_individuals(UPPER))
-    lines = [
-        line for line in figure.axes[0].lines if hexed(line.get_color()) == COLOURS["worst case"].upper()
-    ]
+    lines = [line for line in figure.axes[0].lines if hexed(line.get_color()) == COLOURS["worst case"].upper()]
     assert [line.get_xdata()[0] for line in lines] == [4.0, 4.4]
     assert {"Worst case by PLD: 4.000", "Worst case by Renyi: 4.401"} <= set(texts(figure))
 
@@ -122,8 +128,7 @@ def test_png_and_pdf_by_ending(tmp_path, make_individuals):
 def test_the_colours_differ_in_grey_too():
     def lightness(colour):
         r, g, b = (
-            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-            for c in matplotlib.colors.to_rgb(colour)
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in matplotlib.colors.to_rgb(colour)
         )
         return 116 * (0.2126 * r + 0.7152 * g + 0.0722 * b) ** (1 / 3) - 16
 
