@@ -98,30 +98,24 @@ def _values(values: np.ndarray) -> np.ndarray:
     return array
 
 
-def bin_edges(*epsilons: np.ndarray, bins: int = 60, mark: float | None = None) -> np.ndarray:
-    """Equal bins from 0 over all finite values, for histograms that are to be compared.
+def bin_edges(top: float, width: float, mark: float) -> np.ndarray:
+    """Bins of one width from 0 to at least `top`, placed so that one ends at `mark`; the first may be
+    narrower.
 
     Parameters
     ----------
-    bins : int
-        How many there are; one or two more or less if there is a mark.
-    mark : float, optional
-        A value, the worst case say, at which there is to be an edge if it lies far enough inside.
+    mark : float
+        The worst case, say: no bar then reaches beyond it.
 
     Examples
     --------
-    >>> bin_edges(np.array([0.5, 1.0]), np.array([2.0]), bins=4).tolist()
-    [0.0, 0.5, 1.0, 1.5, 2.0]
-    >>> bin_edges(np.array([0.5, 1.1]), bins=2, mark=1.0).tolist()
-    [0.0, 0.5, 1.0, 1.5]
+    >>> bin_edges(top=2.0, width=0.5, mark=1.75).tolist()
+    [0.0, 0.25, 0.75, 1.25, 1.75, 2.25]
     """
-    tops = [float(np.max(a, initial=0.0, where=np.isfinite(a))) for a in map(_values, epsilons)]
-    top = max(tops, default=0.0) or 1.0
-    parts = round(bins * mark / top) if mark is not None and 0 < mark <= top else 0
-    if not parts:
-        return np.linspace(0.0, top, bins + 1)
-    edges = mark * (np.arange(2 * parts * np.ceil(top / mark) + 1) / parts)
-    return edges[: np.searchsorted(edges, top) + 1]
+    first = mark % width if np.isfinite(mark) else 0.0
+    edges = first + width * np.arange(max(1, int(np.ceil((top - first) / width))) + 1)
+    edges[-1] = max(edges[-1], top)
+    return np.concatenate([[0.0], edges]) if first > 0 else edges
 
 
 def histogram(epsilon: np.ndarray, edges: np.ndarray) -> Histogram:

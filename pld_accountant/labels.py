@@ -14,7 +14,7 @@ __all__ = ["read_labels"]
 
 
 def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
-    """Read one label per person.
+    r"""Read one label per person.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     ----------
     individuals : Individuals
     bins : int
-        Bins between 0 and the largest epsilon shown.
+        Bins between 0 and the largest epsilon shown; all have one width.
 
     Returns
     -------
@@ -70,11 +70,13 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     below = 0.61 + lines
     axes = figure.add_axes((0.68 / _WIDTH, below / height, 1 - 0.86 / _WIDTH, 1 - (below + 0.52) / height))
     upper, worst = individuals.epsilon.upper, individuals.worst_case.upper
-    # An edge a hair above the worst case: nobody's bar reaches beyond the line, whatever the last digit of
-    # their epsilon.
-    edges = bin_edges(upper, individuals.rdp_epsilon, bins=bins, mark=worst * (1 + 1e-6))
+    values = np.concatenate([upper, individuals.rdp_epsilon])
+    top = float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
+    # Edges a hair above the worst cases: whatever the last digit of an epsilon, no bar reaches beyond its
+    # line.
+    edges, rdp_edges = (bin_edges(top, top / bins, mark * (1 + 1e-6)) for mark in (worst, individuals.worst_case_rdp))
     _draw_bars(axes, histogram(upper, edges))
-    _draw_outline(axes, histogram(individuals.rdp_epsilon, edges))
+    _draw_outline(axes, histogram(individuals.rdp_epsilon, rdp_edges))
     _draw_worst_case(axes, worst, "-", "PLD")
     _draw_worst_case(axes, individuals.worst_case_rdp, (0, (4, 2)), "Renyi")
     _draw_half(axes, upper, worst)
