@@ -39,7 +39,9 @@ def _log_g(x, sigma, q):
         return t
     if t > 36.0:
         return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
-    return math.log1p(q * math.expm1(t))
+    y = q * math.expm1(t)
+    # 1 + y would lose the digits of a small g
+    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
 
 
 @inline
@@ -51,7 +53,11 @@ def _x_of_log_g(s, sigma, q):
         t = s - math.log(q) + math.log1p(-(1.0 - q) * math.exp(-s))
     else:
         y = math.expm1(s) / q
-        t = math.log1p(y) if y > -1.0 else -np.inf
+        rest = math.exp(s) - (1.0 - q) if y < -0.5 and q > 0.5 else 0.0
+        if rest > 0.0:  # exact where 1 + y would lose its digits
+            t = math.log(rest / q)
+        else:
+            t = math.log1p(y) if y > -1.0 else -np.inf
     return sigma * sigma * t + 0.5
 
 

@@ -29,7 +29,9 @@ def _log_g(x, sigma, q):
     t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
     if t > 36.0:
         return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
-    return math.log1p(q * math.expm1(t))
+    y = q * math.expm1(t)
+    # 1 + y would lose the digits of a small g
+    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
 
 
 @jit("void(f8, f8, f8, f8, f8, f8, f8, i8, f8[::1], f8[::1], f8[::1])")

@@ -30,7 +30,9 @@ def _log_g(x, sigma, q):
         return t
     if t > 36.0:
         return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
-    return math.log1p(q * math.expm1(t))
+    y = q * math.expm1(t)
+    # 1 + y would lose the digits of a small g
+    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
 
 
 @inline

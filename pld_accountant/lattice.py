@@ -178,7 +178,9 @@ def _log_g(x: float, sigma: float, q: float) -> float:
     t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
     if q == 1.0 or t > 36.0:
         return t + math.log(q)
-    return math.log1p(q * math.expm1(t))
+    y = q * math.expm1(t)
+    # 1 + y would lose the digits of a small g
+    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
 
 
 def _weights(theta: float, step: float, size: int, m: int) -> tuple[NDArray, float]:
