@@ -107,7 +107,8 @@ def _root(a_re, a_im, m, setting, k, mean, log_delta, start):
             if low == -np.inf or high == np.inf:
                 return x if abs(move) <= 1e-12 * (abs(x) + 1.0 / theta) else np.nan
             y = 0.5 * (low + high)
-        if abs(y - x) <= 4.0 * _U * (abs(x) + 1e-3 / theta):
+        # Newton's error after this step is of the order of its square; the ends are verified in any case.
+        if abs(y - x) <= 1e-7 / theta or abs(y - x) <= 4.0 * _U * abs(x):
             return y
         x = y
     return x

@@ -36,19 +36,22 @@ def _spreads(k, theta, spread):
 
 
 @inline
-def _periods(k, theta, log_c, j, epsilon, log_floor, helpers):
-    """The least period at which both aliasing terms stay below exp(log_floor); helpers = tilts that prove it."""
+def _periods(excess, theta, j, log_floor, helpers):
+    """The least period at which both aliasing terms stay below exp(log_floor); helpers = tilts that prove it.
+
+    excess[t] = K(t) - t epsilon + log c(t) - log_floor.
+    """
     above = np.inf
     helpers[0] = -1
     for t in range(j + 1, theta.size):
-        p = (k[t] - theta[t] * epsilon + log_c[t] - log_floor) / (theta[t] - theta[j])
+        p = excess[t] / (theta[t] - theta[j])
         if p < above:
             above = p
             helpers[0] = t
     below = -log_floor / theta[j]
     helpers[1] = -1
     for t in range(j):
-        p = (k[t] - theta[t] * epsilon + log_c[t] - log_floor) / (theta[j] - theta[t])
+        p = excess[t] / (theta[j] - theta[t])
         if p < below:
             below = p
             helpers[1] = t
@@ -64,6 +67,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
     """
     for i in prange(k.shape[0]):
         spread = np.empty(theta.size)
+        excess = np.empty(theta.size)
         helpers = np.empty(2, dtype=np.int64)
         _spreads(k[i], theta, spread)
         best = np.inf
@@ -96,6 +100,9 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             if not math.isnan(hint[i]):
                 log_delta = hint[i]
             need[i, 2] = log_delta
+        log_floor = log_delta + math.log(0.25 * eta)
+        for t in range(theta.size):
+            excess[t] = k[i, t] - theta[t] * epsilon + log_c[t] - log_floor
         cheapest = np.inf
         largest = -np.inf
         narrow = np.inf
@@ -109,7 +116,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             # Where no tilt meets the least expectation the one that comes nearest is tried all the same.
             if expectation < log_least and (cheapest < np.inf or expectation <= largest):
                 continue
-            period = _periods(k[i], theta, log_c, j, epsilon, log_delta + math.log(0.25 * eta), helpers)
+            period = _periods(excess, theta, j, log_floor, helpers)
             reach = max(-math.log(eta) - min(expectation, 0.0), 1.0)
             width = math.sqrt(reach / 0.45) / narrow
             if expectation < log_least or period * width < cheapest:

@@ -19,7 +19,7 @@ from .tables import COLUMNS, Maker, Table
 __all__ = ["Limits", "Solution", "solve"]
 
 _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
-_BLOCK = 16_384
+_BLOCK = 8_192
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 MB
 
 
