@@ -54,10 +54,8 @@ def _x_of_log_g(s, sigma, q):
     else:
         y = math.expm1(s) / q
         rest = math.exp(s) - (1.0 - q) if y < -0.5 and q > 0.5 else 0.0
-        if rest > 0.0:  # exact where 1 + y would lose its digits
-            t = math.log(rest / q)
-        else:
-            t = math.log1p(y) if y > -1.0 else -np.inf
+        # `rest` is exact where 1 + y would lose its digits
+        t = math.log(rest / q) if rest > 0.0 else math.log1p(y) if y > -1.0 else -np.inf
     return sigma * sigma * t + 0.5
 
 

@@ -223,3 +223,26 @@ def bound_people(exponents, weight, setting, helper, target, solve_epsilon, star
             if not found:
                 for c in range(5):
                     out[i, c] = np.nan
+
+
+@pjit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], f8[:, :, ::1])")
+def bound_curves(exponents, weight, setting, helper, target, out):
+    """out (people, points, 2): log of lower and upper delta at the epsilons target (people, points)."""
+    n = exponents.shape[0]
+    m = weight.size - 1
+    weight_re = weight.real.copy()
+    weight_im = weight.imag.copy()
+    weights_sum = 0.0
+    for f in range(m + 1):
+        weights_sum += abs(weight[f])
+    for chunk in prange((n + _CHUNK - 1) // _CHUNK):
+        a_re = np.empty(m + 1)
+        a_im = np.empty(m + 1)
+        one = np.empty(5)
+        for i in range(chunk * _CHUNK, min(n, (chunk + 1) * _CHUNK)):
+            row = exponents[i]
+            a_sum = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
+            for j in range(target.shape[1]):
+                found = _delta_bounds(a_re, a_im, m, setting, row, a_sum, helper[i], weights_sum, target[i, j], one)
+                out[i, j, 0] = one[0] if found else -np.inf
+                out[i, j, 1] = min(one[2], 0.0) if found and one[2] == one[2] else 0.0

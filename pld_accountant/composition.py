@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import gaussian, renyi, validate
+from . import gaussian, range_mu, renyi, validate
 from .bounds import Bounds, Status
 from .mechanisms import Gaussian, Mechanism, SampledGaussian
 from .solver import people_bounds
@@ -158,6 +158,45 @@ class Composition:
         if np.all(self._rate == 1.0):
             return _gaussian_bounds(float(np.sqrt(np.sum(self._row[0] / self._sigma**2))), target, solve_epsilon)
         return people_bounds(self._row, self._maker(direction), target, direction, solve_epsilon=solve_epsilon)
+
+    def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
+        """The smallest mu whose Gaussian curve lies above delta for every epsilon >= 0 with delta >= min_delta.
+
+        Parameters
+        ----------
+        min_delta : float
+            Down to where the curves are compared, in (0, 1).
+        direction : {"both", "remove", "add"}
+
+        Returns
+        -------
+        Bounds
+            Of floats.
+
+        Notes
+        -----
+        A description of the curve, not mu-GDP: below min_delta the subsampled Gaussian's curve leaves every small mu's.
+        For mechanisms fixed beforehand it implies (epsilon, delta_Gauss(epsilon; mu) + min_delta)-DP.
+
+        Examples
+        --------
+        >>> round(compose([(Gaussian(100), 420)]).mu().upper, 6)
+        0.204939
+        >>> round(compose([(SampledGaussian(2, 0.005), 10_000)]).mu(1e-5).upper, 3)
+        0.269
+        """
+        min_delta = validate.delta(min_delta, "min_delta")
+        wanted = directions(direction)
+        if not self._counts:
+            return Bounds(0.0, 0.0, 0.0)
+        if np.all(self._rate == 1.0):
+            mu = float(np.sqrt(np.sum(self._row[0] / self._sigma**2)))
+            return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
+        found = [range_mu.mu_bounds(self._row, self._maker(d), d, min_delta) for d in wanted]
+        lower, upper = (max(float(side[0]) for side in sides) for sides in zip(*found, strict=True))
+        if not np.isfinite(upper):
+            return Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED)
+        return Bounds(lower, 0.5 * (lower + upper), upper)
 
     def rdp(self, alpha: Any) -> NDArray:
         """Exact Renyi divergence of the composition at orders alpha > 1, integer or not; the larger direction.

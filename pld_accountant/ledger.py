@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import renyi, store, validate
+from . import range_mu, renyi, store, validate
 from .bounds import Bounds
 from .buckets import Buckets
 from .composition import Composition, directions
@@ -389,6 +389,32 @@ class Ledger:
         least = np.where(status == 0, np.minimum(found[-1].lower * _LOWER, upper), 0.0)
         middle = np.where(np.isfinite(upper), 0.5 * (least + upper), np.nan)
         return Bounds(least, middle, upper, status=status)
+
+    def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
+        """The smallest mu whose Gaussian curve lies above each person's for every epsilon >= 0 with delta >= min_delta.
+
+        Returns
+        -------
+        Bounds
+            Arrays of shape (num_examples,).
+
+        Notes
+        -----
+        A description of the curve, not mu-GDP; see `Composition.mu`.
+
+        **Cost**: some hundred microseconds a person.
+        """
+        min_delta = validate.delta(min_delta, "min_delta")
+        wanted = directions(direction)
+        if not self._groups:
+            zero = np.zeros(self.num_examples)
+            return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
+        upper = np.maximum.reduce([range_mu.mu_bounds(self._counts, self._maker(d), d, min_delta)[1] for d in wanted])
+        rows = self._lower_rows()
+        below = range_mu.mu_bounds(self._counts, self._maker(wanted[0]), wanted[0], min_delta, rows)[0]
+        lower = np.where(np.isfinite(upper), below * _LOWER, 0.0)
+        middle = np.where(np.isfinite(upper), 0.5 * (lower + upper), np.nan)
+        return Bounds(lower, middle, upper, status=np.isinf(upper).astype(np.uint8))
 
     def rdp_epsilon(self, delta: float) -> NDArray:
         """What Renyi accounting reports for each person, order optimised: an upper bound, looser than `epsilon`.

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .tables import COLUMNS, Maker, Table
 
-__all__ = ["Limits", "Solution", "solve"]
+__all__ = ["Limits", "Solution", "curves", "solve"]
 
 _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
 _BLOCK = 8_192
@@ -81,6 +82,13 @@ class _Plan:
     start: NDArray
     zero: NDArray
     theta: NDArray
+
+
+def _kernels() -> Any:
+    """The compiled kernels, imported when first needed."""
+    from .kernels import plancherel
+
+    return plancherel
 
 
 def _blocks(people: int) -> Iterator[slice]:
@@ -286,16 +294,72 @@ def _bound(
     solve_epsilon: bool,
 ) -> NDArray:
     """The matrix product and the kernel for people who share a table."""
-    from .kernels import plancherel
-
-    exponents = counts[people].astype(np.float64) @ _columns(table.columns, rows)
+    exponents, helper = _exponents(counts, people, table, rows, plan)
     out = np.empty((people.size, 5))
+    _kernels().bound_people(
+        exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target[people]),
+        solve_epsilon, np.ascontiguousarray(plan.start[people]), out,
+    )  # fmt: skip
+    return out
+
+
+def _exponents(
+    counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, plan: _Plan
+) -> tuple[NDArray, NDArray]:
+    """The matrix product for people who share a table, and the tilts that bound their aliasing."""
+    exponents = counts[people].astype(np.float64) @ _columns(table.columns, rows)
     helper = np.ascontiguousarray(plan.helper[people])
     if table.spread:
         steps = counts[people].sum(axis=1)[:, None]
         helper[:, 1::2] += steps * helper[:, 0::2] * (1.0 + helper[:, 0::2]) * table.spread
-    plancherel.bound_people(
-        exponents, table.weight, table.setting(len(table.columns)), helper,
-        np.ascontiguousarray(target[people]), solve_epsilon, np.ascontiguousarray(plan.start[people]), out,
-    )  # fmt: skip
+    return exponents, helper
+
+
+def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | None = None) -> NDArray:
+    """Bounds of log delta at several epsilons of each person, all at one tilt.
+
+    Parameters
+    ----------
+    counts, maker, rows
+        As for `solve`.
+    target : ndarray, shape (people, points)
+        Ascending epsilons of each person.
+
+    Returns
+    -------
+    ndarray, shape (people, points, 2)
+        Lower and upper log delta; (-inf, 0) where nothing came out.  One tilt, chosen for the middle of the range,
+        serves down to about 1e-12; further down the bounds stay valid and grow wide.
+    """
+    people = len(counts)
+    out = np.zeros((people, target.shape[1], 2))
+    out[:, :, 0] = -np.inf
+    middle = np.ascontiguousarray(target[:, target.shape[1] // 2])
+    limits = Limits(error=1e-13, least_expectation=1e-3, tilts=4)
+    plan = _plan(counts, maker, rows, middle, np.full(people, np.nan), False, limits)
+    # the period must hold for the far end of the range as well
+    reach = target[:, -1] - middle
+    period, width = _level(plan.period + reach, 4), _level(1.2 * plan.width, 2)
+    chosen = np.flatnonzero(plan.tilt >= 0)
+    for group in _groups(plan.tilt[chosen], period[chosen], width[chosen]):
+        members = chosen[group]
+        one = members[0]
+        p, w = 2.0 ** (period[one] / 4), 2.0 ** (width[one] / 2)
+        if p * w / (2 * np.pi) > limits.frequencies:
+            continue
+        table = maker.table(float(plan.theta[plan.tilt[one]]), p, w, _needed(counts, members, maker.buckets, rows))
+        if table is None:
+            continue
+        for part in _parts(members, table.frequencies):
+            exponents, helper = _exponents(counts, part, table, rows, plan)
+            some = np.empty((part.size, *out.shape[1:]))
+            _kernels().bound_curves(
+                exponents,
+                table.weight,
+                table.setting(len(table.columns)),
+                helper,
+                np.ascontiguousarray(target[part]),
+                some,
+            )
+            out[part] = some
     return out
