@@ -223,7 +223,7 @@ class Composition:
         delta = validate.delta(delta)
         if not self._counts:
             return 0.0
-        return float(renyi.best_epsilon(self._row, self._maker("remove"), delta)[0])
+        return renyi.optimal_epsilon(self._row[0], self._maker("remove"), delta)
 
 
 def _gaussian_bounds(mu: float, target: float, solve_epsilon: bool) -> Bounds:

@@ -71,7 +71,7 @@ class Ledger:
     >>> ledger = Ledger(3, noise_multiplier=2, sample_rate=0.005, max_grad_norm=5)
     >>> ledger.record(np.array([0.0, 1.0, 7.5]), repeat=10_000)
     >>> ledger.epsilon(1e-5).upper.round(3)
-    array([0.   , 0.171, 1.004])
+    array([0.   , 0.164, 1.004])
     """
 
     def __init__(

