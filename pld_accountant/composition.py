@@ -157,7 +157,7 @@ class Composition:
             return Bounds(0.0, 0.0, 0.0)
         if np.all(self._rate == 1.0):
             return _gaussian_bounds(float(np.sqrt(np.sum(self._row[0] / self._sigma**2))), target, solve_epsilon)
-        return people_bounds(self._row, self._maker(direction), target, direction, solve_epsilon=solve_epsilon)
+        return people_bounds(self._row, self._maker(direction), [target], direction, solve_epsilon=solve_epsilon)[0]
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
         """The smallest mu whose Gaussian curve lies above delta for every epsilon >= 0 with delta >= min_delta.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import range_mu, renyi, store, validate
-from .bounds import Bounds
+from .bounds import Bounds, Status
 from .buckets import Buckets
 from .composition import Composition, directions
 from .guarantee import Guarantee
@@ -43,6 +43,19 @@ _GUARANTEE = Guarantee(
         "Koskela, Tobaben and Honkela (2023), Theorem 4 and Section 5; Feldman and Zrnic (2021), after Definition 2.5"
     ),
 )
+
+
+def _joined(found: Sequence[Bounds], lower: bool) -> Bounds:
+    """The larger of the directions' upper bounds; the last of `found` is the lower bound's, if there is one."""
+    above = found[:-1] if lower else found
+    upper = np.maximum.reduce([b.upper for b in above])
+    status = np.maximum.reduce([b.status for b in above])
+    if not lower:
+        nothing = np.full(upper.shape, np.nan)
+        return Bounds(nothing, nothing, upper, status=status)
+    least = np.where(status == Status.CERTIFIED, found[-1].lower * _LOWER, 0.0)
+    middle = np.where(np.isfinite(upper), 0.5 * (least + upper), np.nan)
+    return Bounds(least, middle, upper, status=status)
 
 
 class Ledger:
@@ -350,45 +363,44 @@ class Ledger:
         if bounds not in ("all", "upper"):
             raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
         wanted = directions(direction)
-        if np.ndim(values) == 0:
-            return self._bounds(float(target(check(values))), wanted, bounds == "all", progress, solve_epsilon)
-        if np.ndim(values) != 1 or len(values) == 0:
+        if np.ndim(values) > 1 or np.size(values) == 0:
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
-        checked = [check(v) for v in values]
-        parts = [self._bounds(float(target(v)), wanted, bounds == "all", progress, solve_epsilon) for v in checked]
-        low, middle, high = (np.stack(p) for p in zip(*parts, strict=True))
-        return Bounds(low, middle, high, status=np.stack([p.status for p in parts]))
+        targets = [float(target(check(v))) for v in ([values] if np.ndim(values) == 0 else values)]
+        found = self._bounds(targets, wanted, bounds == "all", progress, solve_epsilon)
+        if np.ndim(values) == 0:
+            return found[0]
+        low, middle, high = (np.stack(p) for p in zip(*found, strict=True))
+        return Bounds(low, middle, high, status=np.stack([b.status for b in found]))
 
     def _bounds(
-        self, target: float, wanted: Sequence[str], lower: bool, progress: Progress | None, solve_epsilon: bool
-    ) -> Bounds:
+        self,
+        targets: Sequence[float],
+        wanted: Sequence[str],
+        lower: bool,
+        progress: Progress | None,
+        solve_epsilon: bool,
+    ) -> list[Bounds]:
         people = self.num_examples
         if not self._groups:
             zero = np.zeros(people)
-            return Bounds(zero, zero, zero, status=np.zeros(people, dtype=np.uint8))
+            return [Bounds(zero, zero, zero, status=np.zeros(people, dtype=np.uint8)) for _ in targets]
         passes = [(d, None) for d in wanted] + ([(wanted[0], self._lower_rows())] if lower else [])
+        total = people * len(passes) * len(targets)
         done = 0
 
         def report(number: int) -> None:
             nonlocal done
             done += number
             if progress is not None:
-                progress(min(done, people * len(passes)), people * len(passes))
+                progress(min(done, total), total)
 
-        found = [
+        sides = [
             people_bounds(
-                self._counts, self._maker(d), target, d, solve_epsilon=solve_epsilon, rows=rows, progress=report
+                self._counts, self._maker(d), targets, d, solve_epsilon=solve_epsilon, rows=rows, progress=report
             )
             for d, rows in passes
         ]
-        upper = np.maximum.reduce([b.upper for b in found[: len(wanted)]])
-        status = np.maximum.reduce([b.status for b in found[: len(wanted)]])
-        if not lower:
-            nothing = np.full(people, np.nan)
-            return Bounds(nothing, nothing, upper, status=status)
-        least = np.where(status == 0, np.minimum(found[-1].lower * _LOWER, upper), 0.0)
-        middle = np.where(np.isfinite(upper), 0.5 * (least + upper), np.nan)
-        return Bounds(least, middle, upper, status=status)
+        return [_joined(found, lower) for found in zip(*sides, strict=True)]
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
         """The smallest mu whose Gaussian curve lies above each person's for every epsilon >= 0 with delta >= min_delta.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .tables import COLUMNS, Maker, Table
 
-__all__ = ["Limits", "Solution", "curves", "solve"]
+__all__ = ["Limits", "Moments", "Solution", "curves", "shared_moments", "solve"]
 
 _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
 _BLOCK = 8_192
@@ -71,6 +71,14 @@ class Solution:
         )
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Everybody's log-moments on a grid of tilts, rounded up: (people, tilts)."""
+
+    theta: NDArray
+    k: NDArray
+
+
 @dataclass
 class _Plan:
     """What was chosen for every person."""
@@ -104,7 +112,7 @@ def _columns(values: NDArray, rows: NDArray | None) -> NDArray:
 
 
 def _tilt_grid(
-    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool, per_octave: int
+    counts: NDArray, maker: Maker, rows: NDArray | None, targets: NDArray, solve_epsilon: bool, per_octave: int
 ) -> NDArray:
     """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
     octaves = np.arange(*_OCTAVES, 2)
@@ -113,30 +121,48 @@ def _tilt_grid(
     lowest, highest = _OCTAVES[1], _OCTAVES[0]
     for block in _blocks(len(counts)):
         moments = counts[block].astype(np.float64) @ k
-        goal = target[block, None]
-        bound = (moments - goal + _log_c(theta)) / theta if solve_epsilon else moments - theta * goal + _log_c(theta)
-        best = octaves[np.argmin(bound, axis=1)]
-        lowest, highest = min(lowest, int(best.min())), max(highest, int(best.max()))
+        for goal in targets[:, block, None]:
+            cost = (moments - goal + _log_c(theta)) / theta if solve_epsilon else moments - theta * goal + _log_c(theta)
+            best = octaves[np.argmin(cost, axis=1)]
+            lowest, highest = min(lowest, int(best.min())), max(highest, int(best.max()))
     low, high = max(lowest - 5, _OCTAVES[0]), min(highest + 6, _OCTAVES[1])
     return 2.0 ** (np.arange(low * per_octave, high * per_octave + 1) / per_octave)
 
 
+def _raised_moments(counts: NDArray, k: NDArray, buckets: int) -> NDArray:
+    """counts @ k, raised by the round-off of the product."""
+    return (counts.astype(np.float64) @ k) * (1.0 + (buckets + 8) * 2.0**-52)
+
+
+def shared_moments(
+    counts: NDArray, maker: Maker, rows: NDArray | None, targets: NDArray, *, solve_epsilon: bool
+) -> Moments:
+    """Log-moments that serve `solve` for several targets, shape (targets, people), under the default `Limits`."""
+    theta = _tilt_grid(counts, maker, rows, targets, solve_epsilon, Limits().tilts)
+    k = _columns(maker.log_moments(theta), rows)
+    out = np.empty((len(counts), theta.size))
+    for block in _blocks(len(counts)):
+        out[block] = _raised_moments(counts[block], k, maker.buckets)
+    return Moments(theta, out)
+
+
 def _plan(
     counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, hint: NDArray, solve_epsilon: bool,
-    limits: Limits,
+    limits: Limits, shared: Moments | None = None,
 ) -> _Plan:  # fmt: skip
     from .kernels import tilt
 
     people = len(counts)
-    theta = _tilt_grid(counts, maker, rows, target, solve_epsilon, limits.tilts)
-    k = _columns(maker.log_moments(theta), rows)
+    theta = (
+        _tilt_grid(counts, maker, rows, target[None], solve_epsilon, limits.tilts) if shared is None else shared.theta
+    )
+    k = _columns(maker.log_moments(theta), rows) if shared is None else shared.k
     plan = _Plan(
         tilt=np.full(people, -1), period=np.zeros(people), width=np.zeros(people), helper=np.zeros((people, 4)),
         start=np.zeros(people), zero=np.zeros(people, dtype=bool), theta=theta,
     )  # fmt: skip
-    slack = 1.0 + (maker.buckets + 8) * 2.0**-52
     for block in _blocks(people):
-        moments = (counts[block].astype(np.float64) @ k) * slack
+        moments = _raised_moments(counts[block], k, maker.buckets) if shared is None else shared.k[block]
         choice = np.full((len(moments), 3), -1)
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(
@@ -205,6 +231,7 @@ def solve(
     rows: NDArray | None = None,
     hint: NDArray | None = None,
     limits: Limits = Limits(),
+    shared: Moments | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Solution:
     """Bounds of epsilon at a delta, or of log delta at an epsilon, for every person.
@@ -221,6 +248,8 @@ def solve(
         Which of the maker's buckets each column of counts stands for; -1 for one that costs nothing.
     hint : ndarray, shape (people,), optional
         The answer as far as it is known (NaN: not at all); it makes the choice of tilts better.
+    shared : Moments, optional
+        What `shared_moments` gave for these counts.
     progress : callable, optional
         Called with the number of people done since the last call.
 
@@ -234,7 +263,7 @@ def solve(
     """
     solution = Solution.empty(len(counts), solve_epsilon)
     hint = np.full(len(counts), np.nan) if hint is None else hint
-    plan = _plan(counts, maker, rows, target, hint, solve_epsilon, limits)
+    plan = _plan(counts, maker, rows, target, hint, solve_epsilon, limits, shared)
     solution.solved |= plan.zero
     solution.estimate[plan.zero] = solution.upper[plan.zero] = 0.0
     if progress is not None and plan.zero.any():

@@ -20,7 +20,7 @@ from .spectral import SpectralMaker
 __all__ = ["bisect_mu", "mu_bounds"]
 
 _POINTS = 97
-_ROUNDS = 60
+_ROUNDS = 30
 _BLOCK = 4096
 
 
@@ -36,7 +36,8 @@ def mu_bounds(
     """
     people = len(counts)
     lower, upper = np.zeros(people), np.zeros(people)
-    far = people_bounds(counts, maker, float(np.log(min_delta)), direction, solve_epsilon=True, rows=rows).upper
+    target = [float(np.log(min_delta))]
+    far = people_bounds(counts, maker, target, direction, solve_epsilon=True, rows=rows)[0].upper
     upper[np.isinf(far)] = np.inf
     todo = np.flatnonzero((far > 0.0) & np.isfinite(far))
     share = np.linspace(0.0, 1.0, _POINTS)
@@ -50,18 +51,21 @@ def mu_bounds(
 
 
 def _least_mu(epsilon: NDArray, log_delta: NDArray, min_delta: float) -> NDArray:
-    """A mu that the curve surely needs: the largest over the points where it is surely at least min_delta."""
+    """A mu that the curve surely needs: from the points where it is surely at least min_delta, by Newton from below."""
     log_delta = np.where(log_delta >= np.log(min_delta), log_delta, -np.inf)
-    low, high = np.zeros(len(epsilon)), np.full(len(epsilon), 64.0)
+    mu = _first_guess(epsilon, log_delta)
     for _ in range(_ROUNDS):
-        middle = 0.5 * (low + high)
-        short = np.any(gaussian.log_delta(epsilon, middle[:, None]) < log_delta, axis=1)
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    return low * (1.0 - 1e-10)
+        move = _missing(mu, epsilon, log_delta).max(axis=1, initial=-np.inf)
+        mu = np.maximum(mu + np.where(np.isfinite(move), move, 0.0), 1e-12)
+        if np.all(np.abs(move) <= 1e-9 * mu):
+            break
+    # what was reached is a lower bound only where some point is not yet above its delta
+    needed = np.any(gaussian.log_delta(epsilon, (mu * (1.0 - 1e-7))[:, None]) < log_delta - 1e-12, axis=1)
+    return np.where(needed, mu * (1.0 - 1e-7), 0.0)
 
 
 def bisect_mu(epsilon: NDArray, log_delta: NDArray) -> NDArray:
-    """The smallest mu, by bisection, whose Gaussian curve lies above the chords through the given points.
+    """The smallest mu whose Gaussian curve lies above the chords through the given points.
 
     Parameters
     ----------
@@ -73,22 +77,52 @@ def bisect_mu(epsilon: NDArray, log_delta: NDArray) -> NDArray:
     Returns
     -------
     ndarray, shape (people,)
-        Rounded up; inf where no mu up to 2^20 serves.
+        Rounded up, within a relative 1e-6 or so; inf where none was found.
+
+    Notes
+    -----
+    A bracket is found by Newton's method on the worst point and doubled until it holds, then bisected.
     """
-    low, high = np.zeros(len(epsilon)), np.full(len(epsilon), 1.0)
-    for _ in range(21):
-        short = ~_dominates(high, epsilon, log_delta)
-        if not short.any():
-            break
-        low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
-    lost = ~_dominates(high, epsilon, log_delta)
+    low = _first_guess(epsilon, log_delta)
+    live = np.arange(len(low))
     for _ in range(_ROUNDS):
+        move = _missing(low[live], epsilon[live], log_delta[live]).max(axis=1)
+        low[live] = np.maximum(low[live] + move, 1e-12)
+        live = live[np.abs(move) > 1e-7 * low[live]]
+        if not live.size:
+            break
+    low *= 1.0 - 1e-6
+    high = low * (1.0 + 3e-6)
+    live = np.arange(len(low))
+    for exponent in range(20):
+        live = live[~_dominates(high[live], epsilon[live], log_delta[live])]
+        if not live.size:
+            break
+        low[live] = high[live]
+        high[live] *= 1.0 + 1e-5 * 2.0**exponent
+    lost = np.zeros(len(low), dtype=bool)
+    lost[live] = True
+    for _ in range(6):
         middle = 0.5 * (low + high)
         short = ~_dominates(middle, epsilon, log_delta)
         low, high = np.where(short, middle, low), np.where(short, high, middle)
-        if np.all(high - low <= 1e-9 * high):
-            break
     return np.where(lost, np.inf, high)
+
+
+def _first_guess(epsilon: NDArray, log_delta: NDArray) -> NDArray:
+    """From delta(0) = 2 Phi(mu / 2) - 1."""
+    delta = np.exp(np.minimum(np.max(log_delta, axis=1), np.log(0.999)))
+    return np.maximum(2.0 * special.ndtri(0.5 + 0.5 * delta), 1e-9)
+
+
+def _missing(mu: NDArray, epsilon: NDArray, log_delta: NDArray) -> NDArray:
+    """Newton's step in mu at each point, from log delta and d delta / d mu = phi(epsilon / mu - mu / 2)."""
+    m = mu[:, None]
+    log_gauss = gaussian.log_delta(epsilon, m)
+    log_slope = -0.5 * (epsilon / m - 0.5 * m) ** 2 - 0.5 * np.log(2.0 * np.pi) - log_gauss
+    with np.errstate(over="ignore", invalid="ignore"):
+        step = (log_delta - log_gauss) * np.exp(-log_slope)
+    return np.minimum(np.where(np.isnan(step), -np.inf, step), m)
 
 
 def _dominates(mu: NDArray, epsilon: NDArray, log_delta: NDArray) -> NDArray:

@@ -5,7 +5,8 @@ The order is that of cost.  Whatever is still unsolved at the end is (0, inf) wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,44 +15,44 @@ from numpy.typing import NDArray
 from . import one_step
 from .bounds import Bounds, Status
 from .lattice import LatticeMaker
-from .plancherel import Limits, Solution, solve
+from .plancherel import Limits, Moments, Solution, shared_moments, solve
 from .spectral import SpectralMaker
-from .tables import Maker
 
 __all__ = ["people_bounds"]
 
 _MANY = 64  # fewer people than this may each cost a table of their own
 _BLOCK = 65_536
+_ATTEMPTS = 6
 
 
 def people_bounds(
     counts: NDArray,
     maker: SpectralMaker,
-    target: float,
+    targets: Sequence[float],
     direction: str,
     *,
     solve_epsilon: bool,
     rows: NDArray | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Bounds:
-    """Bounds of epsilon or of delta for every person, in one direction.
+) -> list[Bounds]:
+    """Bounds of epsilon or of delta for every person at several targets, in one direction.
 
     Parameters
     ----------
     counts : ndarray of integers, shape (people, buckets)
     maker : SpectralMaker
         Of that direction.
-    target : float
+    targets : sequence of float
         log delta if `solve_epsilon`, else epsilon.
     rows : ndarray of int, shape (buckets,), optional
         The maker's bucket behind each column of counts; -1 for a bucket that costs nothing.
     progress : callable, optional
-        Called with the number of people done since the last call.
+        Called with the number of people and targets done since the last call.
 
     Returns
     -------
-    Bounds
-        Arrays of shape (people,); of epsilon, or of delta itself.
+    list of Bounds
+        One a target, of arrays of shape (people,); of epsilon, or of delta itself.
     """
     people = len(counts)
     costly = np.ones(counts.shape[1], dtype=bool) if rows is None else rows >= 0
@@ -59,41 +60,76 @@ def people_bounds(
     for a in range(0, people, _BLOCK):
         block = counts[a : a + _BLOCK]
         total[a : a + _BLOCK] = (block if costly.all() else block[:, costly]).sum(axis=1, dtype=np.int64)
-    solution = Solution.empty(people, solve_epsilon)
-    silent = total == 0
-    _settle(solution, silent, *((0.0,) * 3 if solve_epsilon else (-np.inf,) * 3))
-    once = np.flatnonzero(total == 1)
-    if once.size:
-        _one_step(solution, once, counts, maker, target, direction, solve_epsilon, rows)
-    if progress is not None and (silent.any() or once.size):
-        progress(int(silent.sum()) + once.size)
     many = np.flatnonzero(total > 1)
-    goal = np.full(many.size, target)
-    # mass that may go to +infinity on a lattice: a millionth of a millionth of delta for each step
-    negligible = target - np.log(1e12 * max(int(total.max(initial=1)), 1)) if solve_epsilon else -700.0
-    left = many
-    for upper, lower, limits, width in _attempts(maker, many.size, negligible):
-        left = left[_wider(solution, left, width, solve_epsilon)]
-        if width and solve_epsilon:
+    shared = None
+    if len(targets) > 1 and many.size:
+        goals = np.repeat(np.asarray(targets)[:, None], many.size, axis=1)
+        some = counts if many.size == people else counts[many]
+        shared = shared_moments(some, maker, rows, goals, solve_epsilon=solve_epsilon)
+    found = []
+    for target in targets:
+        solution = Solution.empty(people, solve_epsilon)
+        _settle(solution, total == 0, *((0.0,) * 3 if solve_epsilon else (-np.inf,) * 3))
+        once = np.flatnonzero(total == 1)
+        if once.size:
+            _one_step(solution, once, counts, maker, target, direction, solve_epsilon, rows)
+        if progress is not None and many.size < people:
+            progress(people - many.size)
+        job = _Job(counts, maker, target, solve_epsilon, rows, int(total.max(initial=1)), progress)
+        _many_steps(solution, many, job, shared)
+        if solve_epsilon and direction == "add":
+            _cap_addition(solution, counts, maker, rows)
+        found.append(_as_bounds(solution, solve_epsilon))
+    return found
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is asked, and of whom."""
+
+    counts: NDArray
+    maker: SpectralMaker
+    target: float
+    solve_epsilon: bool
+    rows: NDArray | None
+    most_steps: int
+    progress: Callable[[int], None] | None
+
+    @property
+    def log_negligible(self) -> float:
+        """Mass that a lattice may lose at each step: a millionth of a millionth of delta, where delta is known."""
+        return self.target - float(np.log(1e12 * self.most_steps)) if self.solve_epsilon else -700.0
+
+
+def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | None) -> None:
+    """Everybody with more than one step: attempt after attempt on those who are left."""
+    for number in range(_ATTEMPTS):
+        width, limits, size = _attempt(number, left.size)
+        left = left[_wider(solution, left, width, job.solve_epsilon)]
+        if number == 1 and job.solve_epsilon:
             # Few steps can leave delta(0) below delta where Renyi accounting does not see it.
-            zero = _surely_zero(counts, left, maker, target, rows)
+            zero = _surely_zero(job.counts, left, job.maker, job.target, job.rows)
             _settle(solution, left[zero], 0.0, 0.0, 0.0)
             left = left[~zero]
         if not left.size:
-            break
-        hint = solution.estimate[left]
-        part = counts if left.size == people else counts[left]
+            return
         ask = partial(
-            solve, part, target=goal[: left.size], solve_epsilon=solve_epsilon, rows=rows, hint=hint, limits=limits
+            solve,
+            job.counts if left.size == len(job.counts) else job.counts[left],
+            target=np.full(left.size, job.target),
+            solve_epsilon=job.solve_epsilon,
+            rows=job.rows,
+            hint=solution.estimate[left],
+            limits=limits,
         )
-        found = ask(upper, progress=progress)
-        if lower is not upper:
-            below = ask(lower)
+        if not size:
+            # the spectral tables serve both sides at once
+            found = ask(job.maker, shared=shared if number == 0 else None, progress=job.progress)
+        else:
+            found = ask(LatticeMaker(job.maker, "upper", size, job.log_negligible), progress=job.progress)
+            below = ask(LatticeMaker(job.maker, "lower", size, job.log_negligible))
             found.lower, found.solved = below.lower, found.solved & below.solved
         _merge(solution, left, found)
-    if solve_epsilon and direction == "add":
-        _cap_addition(solution, counts, maker, rows)
-    return _as_bounds(solution, solve_epsilon)
 
 
 def _cap_addition(solution: Solution, counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> None:
@@ -121,20 +157,21 @@ def _surely_zero(
     return total * (1.0 + 1e-12) <= np.exp(log_delta)
 
 
-def _attempts(maker: SpectralMaker, people: int, log_negligible: float) -> Iterator[tuple[Maker, Maker, Limits, float]]:
-    """What is tried in turn: makers for both sides, limits, and how wide the bounds must be to be worth it.
+def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
+    """How wide the bounds must be to be worth it, the limits, and the lattice's size (0: spectral tables).
 
-    The spectral tables serve both sides at once; few people may cost more each.
+    Few people may cost more each.
     """
     few = people <= _MANY
-    yield maker, maker, Limits() if few else Limits(least_expectation=1e-6), 0.0
-    for least in (1e-2, 1e-4, 1e-7):
-        limits = Limits(tilts=16, frequencies=1 << 14 if few else 4096, least_expectation=least)
-        yield maker, maker, limits, 1e-7 if few else 1e-5
-    for size in (1 << 17, 1 << 20) if few else (1 << 14,):
-        limits = Limits(tilts=16, frequencies=size, least_expectation=1e-5)
-        upper, lower = (LatticeMaker(maker, side, size, log_negligible) for side in ("upper", "lower"))
-        yield upper, lower, limits, 1e-6 if few else 1e-3
+    if number == 0:
+        return 0.0, Limits() if few else Limits(least_expectation=1e-6), 0
+    if number < 4:
+        limits = Limits(
+            tilts=16, frequencies=1 << 14 if few else 4096, least_expectation=(1e-2, 1e-4, 1e-7)[number - 1]
+        )
+        return 1e-7 if few else 1e-5, limits, 0
+    size = (1 << 17 if few else 1 << 14) if number == 4 else (1 << 20 if few else 1 << 15)
+    return 1e-6 if few else 1e-3, Limits(tilts=16, frequencies=size, least_expectation=1e-5), size
 
 
 def _wider(solution: Solution, who: NDArray, width: float, solve_epsilon: bool) -> NDArray:
