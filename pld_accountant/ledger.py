@@ -414,7 +414,7 @@ class Ledger:
         -----
         A description of the curve, not mu-GDP; see `Composition.mu`.
 
-        **Cost**: some hundred microseconds a person.
+        **Cost**: about ten milliseconds a person.
         """
         min_delta = validate.delta(min_delta, "min_delta")
         wanted = directions(direction)
