@@ -236,9 +236,9 @@ def _gaussian_bounds(mu: float, target: float, solve_epsilon: bool) -> Bounds:
         logs = [gaussian.log_delta(target, mu * factor) for factor in (1.0 - widen, 1.0, 1.0 + widen)]
         # the closed form's own error, relative to its exponent
         slack = 2.0**-46 * (1.0 + abs(logs[1]))
-        return Bounds(*(float(np.exp(min(v, 0.0))) for v in (logs[0] - slack, logs[1], logs[2] + slack)))
+        low, middle, high = (float(np.exp(min(v, 0.0))) for v in (logs[0] - slack, logs[1], logs[2] + slack))
+        return Bounds(float(np.nextafter(low, 0.0)), middle, min(float(np.nextafter(high, np.inf)), 1.0))
     delta = float(np.exp(target))
     upper = gaussian.epsilon(delta, mu * (1.0 + widen)) * (1.0 + widen)
-    reference = gaussian.epsilon(delta, mu * (1.0 - widen))
-    lower = max(reference - 2e-11 * (reference + mu), 0.0) if reference > 0.0 else 0.0
+    lower = gaussian.epsilon(delta, mu * (1.0 - widen), rounding="down") * (1.0 - widen)
     return Bounds(lower, 0.5 * (lower + upper), upper)

@@ -145,8 +145,8 @@ def _margin(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
     return 2.0**-50 * (32 + t * t + 16 * t)
 
 
-def epsilon(delta: Any, mu: Any) -> Any:
-    """The smallest epsilon >= 0 at which mu-GDP gives at most `delta`, rounded up.
+def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
+    """The smallest epsilon >= 0 at which mu-GDP gives at most `delta`.
 
     Parameters
     ----------
@@ -154,6 +154,9 @@ def epsilon(delta: Any, mu: Any) -> Any:
         In (0, 1).
     mu : float or ndarray
         At least 0; broadcast against `delta`.
+    rounding : {"up", "down"}
+        "up": at the returned epsilon the true delta does not exceed `delta`.
+        "down": the true delta at any smaller epsilon is at least `delta`.
 
     Returns
     -------
@@ -163,10 +166,10 @@ def epsilon(delta: Any, mu: Any) -> Any:
     Raises
     ------
     ValueError
-        For a delta outside (0, 1), a negative or infinite mu, or NaN.
+        For a delta outside (0, 1), a negative or infinite mu, NaN, or an unknown rounding.
 
-    **Error**: directed upwards: the true delta at the returned epsilon and this mu does not exceed `delta`.
-    The excess is below 1e-11 * (epsilon + mu).
+    **Error**: directed as `rounding` says, by less than 1e-11 * (epsilon + mu) for delta up to 0.99.  Nearer to 1 the
+    curve is so flat that delta itself does not determine epsilon as well.
 
     **Cost**: four to eight evaluations of `delta`.  log delta is concave in epsilon, so Newton's steps from
     the right stay on the right: even an unfinished iteration is a safe answer.
@@ -178,6 +181,8 @@ def epsilon(delta: Any, mu: Any) -> Any:
     >>> epsilon(0.5, 0.1)
     0.0
     """
+    if rounding not in ("up", "down"):
+        raise ValueError(f'rounding must be "up" or "down", got {rounding!r}')
     (dlt, m), shape = _prepare(delta=delta, mu=mu)
     _require((dlt > 0) & (dlt < 1), "delta must lie in (0, 1)")
     _require((m >= 0) & (m < np.inf), "mu must be finite and at least 0")
@@ -206,8 +211,20 @@ def epsilon(delta: Any, mu: Any) -> Any:
             break
         x[bad] += push * (x[bad] + m[bad])
         push *= 2
-    out[todo] = x
+    out[todo] = x if rounding == "up" else _below(x, m, goal)
     return _shaped(out, shape)
+
+
+def _below(x: np.ndarray, mu: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """The largest of some points to the left of x at which log delta is at least `goal` in spite of its error, or 0."""
+    x = x.copy()
+    push = 2.0**-51
+    while True:
+        bad = (x > 0) & (_log_delta_above(x, mu) - _margin(x, mu) / 2 < goal)
+        if not bad.any():
+            return x
+        x[bad] = np.maximum(x[bad] - push * (x[bad] + mu[bad]), 0.0)
+        push *= 2
 
 
 def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:

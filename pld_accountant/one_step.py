@@ -13,53 +13,74 @@ from numpy.typing import NDArray
 
 from . import gaussian
 
-__all__ = ["SLACK", "epsilon_bounds", "log_delta"]
+__all__ = ["SLACK", "epsilon_bounds", "log_delta", "log_delta_bounds"]
 
 SLACK = 2.0**-40
 """Relative width given to the closed forms, far above their error (see `gaussian`)."""
+
+_ARGUMENT = 2.0**-49  # log_delta errs by as much as a change of epsilon by this much, relative, could explain
 
 
 def log_delta(epsilon: NDArray, sigma: NDArray, q: NDArray, direction: str) -> NDArray:
     """log delta(epsilon) of one step; epsilon >= 0; arrays of one shape.
 
-    **Error**: relative 2^-40 of log delta plus that of its arguments; the caller widens by `SLACK`.
+    **Error**: relative 2^-40 of 1 + |log delta|, and what an error of epsilon by a relative 2^-49 makes; the latter
+    grows without bound where addition's epsilon comes near its limit -log(1 - q).
     """
     if direction == "remove":
         with np.errstate(over="ignore"):
             t = np.where(epsilon > 30.0, epsilon - np.log(q), np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / q))
         return np.log(q) + gaussian.log_delta(t, 1.0 / sigma)
+    share = -np.expm1(-epsilon) / q
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = -np.log1p(np.expm1(-epsilon) / q)
+        # 1 - share would lose its digits near 1; 1 - q is exact above 1/2
+        t = np.where((share > 0.5) & (q > 0.5), -np.log((np.exp(-epsilon) - (1.0 - q)) / q), -np.log1p(-share))
     inside = np.isfinite(t)
     t = np.where(inside, t, 1.0)
     return np.where(inside, np.log(q) + epsilon - t + gaussian.log_delta(t, 1.0 / sigma), -np.inf)
 
 
+def log_delta_bounds(epsilon: float, sigma: NDArray, q: NDArray, direction: str) -> tuple[NDArray, NDArray]:
+    """lower, upper log delta of one step at `epsilon`; arrays of the shape of sigma and q."""
+    low = log_delta(np.full(sigma.shape, epsilon * (1.0 + _ARGUMENT)), sigma, q, direction)
+    high = log_delta(np.full(sigma.shape, epsilon * (1.0 - _ARGUMENT)), sigma, q, direction)
+    with np.errstate(invalid="ignore"):
+        low, high = low - SLACK * (1.0 - low), np.where(np.isneginf(high), high, high + SLACK * (1.0 - high))
+    return low, high
+
+
 def epsilon_bounds(delta: float, sigma: NDArray, q: NDArray, direction: str) -> tuple[NDArray, NDArray]:
     """lower, upper epsilon of one step at `delta`; arrays of the shape of sigma and q.
 
-    Removal inverts the closed form, with the inverse of `gaussian.epsilon`, which lies within 1e-11 (t + mu) above the
-    truth.  Addition, whose epsilon stays below -log(1 - q), is bisected.
+    Removal inverts the closed form by `gaussian.epsilon`.  Addition, whose epsilon stays below -log(1 - q), is bisected.
     """
     if direction == "remove":
-        share = np.minimum(delta / q, 1.0 - 2.0**-53)
-        high = gaussian.epsilon(share, 1.0 / sigma)
-        low = np.maximum(high - 1e-11 * (high + 1.0 / sigma), 0.0)
+        # One step is q times the Gaussian's delta: from delta = q on epsilon is 0.  The share may err by 745 units.
+        share = delta / q
+        inside = share * (1.0 - 2.0**-43) < 1.0
+        below = np.where(inside, np.minimum(share * (1.0 + 2.0**-43), 1.0 - 2.0**-53), 0.5)
+        above = np.where(inside, np.minimum(share * (1.0 - 2.0**-43), 1.0 - 2.0**-53), 0.5)
+        low = np.where(share < 1.0, gaussian.epsilon(below, 1.0 / sigma, rounding="down"), 0.0)
+        high = np.where(inside, gaussian.epsilon(above, 1.0 / sigma), 0.0)
         low, high = _amplified(low, q), _amplified(high, q)
     else:
-        low, high = _bisect(np.log(delta), sigma, q)
+        goal = float(np.log(delta))
+        slack = SLACK * (1.0 - goal)
+        low, high = _bisect(goal + slack, sigma, q)[0], _bisect(goal - slack, sigma, q)[1]
     return low * (1.0 - SLACK), high * (1.0 + SLACK)
 
 
 def _amplified(t: NDArray, q: NDArray) -> NDArray:
     """log(1 + q (e^t - 1))."""
-    return np.where(t > 30.0, t + np.log(q + (1.0 - q) * np.exp(-t)), np.log1p(q * np.expm1(np.minimum(t, 30.0))))
+    with np.errstate(divide="ignore"):
+        far = t + np.log(q + (1.0 - q) * np.exp(-t))
+    return np.where(t > 600.0, far, np.log1p(q * np.expm1(np.minimum(t, 600.0))))
 
 
 def _bisect(goal: float, sigma: NDArray, q: NDArray) -> tuple[NDArray, NDArray]:
     """Neighbouring epsilon between which addition's log delta crosses `goal`; both 0 where it starts below."""
     low = np.zeros_like(sigma)
-    high = gaussian.epsilon(np.exp(goal), 1.0 / sigma) + 1e-9
+    high = gaussian.epsilon(np.exp(min(goal, -(2.0**-50))), 1.0 / sigma) + 1e-9
     with np.errstate(divide="ignore"):
         high = np.minimum(high, -np.log1p(-q))
     high = np.where(log_delta(low, sigma, q, "add") > goal, high, 0.0)

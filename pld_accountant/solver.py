@@ -208,8 +208,7 @@ def _one_step(
     if solve_epsilon:
         lower, upper = one_step.epsilon_bounds(float(np.exp(target)), maker.sigma, maker.q, direction)
     else:
-        log = one_step.log_delta(np.full(maker.buckets, target), maker.sigma, maker.q, direction)
-        lower, upper = log - one_step.SLACK * (1.0 - log), log + one_step.SLACK * (1.0 - log)
+        lower, upper = one_step.log_delta_bounds(target, maker.sigma, maker.q, direction)
     column = (
         np.argmax(counts[once] > 0, axis=1) if rows is None else np.argmax((counts[once] > 0) & (rows >= 0), axis=1)
     )
@@ -222,10 +221,10 @@ def _one_step(
 def _as_bounds(solution: Solution, solve_epsilon: bool) -> Bounds:
     lower, estimate, upper = solution.lower, solution.estimate, solution.upper
     if not solve_epsilon:
-        tiny = np.nextafter(0.0, 1.0)  # an upper bound that underflows is the least positive double, not 0
-        lower, estimate = np.exp(lower), np.exp(np.minimum(estimate, 0.0))
-        with np.errstate(over="ignore"):
-            upper = np.where(np.isneginf(upper), 0.0, np.clip(np.exp(np.minimum(upper, 0.0)), tiny, 1.0))
-        upper = np.where(solution.solved, upper, np.inf)
+        # exp rounds to nearest, which matters where it underflows: one double down, one double up
+        lower = np.nextafter(np.exp(np.minimum(lower, 0.0)), 0.0)
+        estimate = np.exp(np.minimum(estimate, 0.0))
+        above = np.minimum(np.nextafter(np.exp(np.minimum(upper, 0.0)), 2.0), 1.0)
+        upper = np.where(solution.solved, np.where(np.isneginf(upper), 0.0, above), np.inf)
     status = np.where(solution.solved, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
     return Bounds(lower, estimate, upper, status=status)
