@@ -52,7 +52,7 @@ def log_delta_bounds(epsilon: float, sigma: NDArray, q: NDArray, direction: str)
 def epsilon_bounds(delta: float, sigma: NDArray, q: NDArray, direction: str) -> tuple[NDArray, NDArray]:
     """lower, upper epsilon of one step at `delta`; arrays of the shape of sigma and q.
 
-    Removal inverts the closed form by `gaussian.epsilon`.  Addition, whose epsilon stays below -log(1 - q), is bisected.
+    Removal inverts the closed form by `gaussian.epsilon`.  Addition, whose epsilon is at most -log(1 - q), is bisected.
     """
     if direction == "remove":
         # One step is q times the Gaussian's delta: from delta = q on epsilon is 0.  The share may err by 745 units.

@@ -66,6 +66,7 @@ def test_corners():
         lambda: gaussian.mu(np.inf, 1e-5),
         lambda: gaussian.mu(1.0, 0.0),
         lambda: gaussian.mu(1.0, 1e-5, rounding="nearest"),
+        lambda: gaussian.epsilon(1e-5, 1.0, rounding="nearest"),
     ],
 )
 def test_bad_arguments_are_refused(call):
@@ -81,6 +82,17 @@ def test_epsilon_is_on_the_safe_side_and_close(mu, log_delta):
     assert exact_delta(epsilon, mu) <= delta
     if epsilon > 0:
         assert exact_delta(epsilon * (1 - 1e-11) - 1e-11 * mu, mu) > delta
+    below = gaussian.epsilon(delta, mu, rounding="down")
+    assert below == 0 or exact_delta(below, mu) >= delta
+    assert below >= epsilon - 2e-11 * (epsilon + mu)
+
+
+@settings(max_examples=40, deadline=None)
+@given(mu=mus, small=st.floats(-15.9, -2).map(lambda x: 10.0**x))
+def test_both_sides_hold_for_delta_near_one(mu, small):
+    up, down = gaussian.epsilon(1 - small, mu), gaussian.epsilon(1 - small, mu, rounding="down")
+    assert exact_delta(up, mu) <= 1 - small
+    assert down == 0 or exact_delta(down, mu) >= 1 - small
 
 
 @settings(max_examples=200, deadline=None)
