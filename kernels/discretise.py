@@ -172,10 +172,10 @@ def cells(sigma, q, sign, start, h, p, b, gap):
     """p and b of every cell and, if `gap` has as many rows, its gaps."""
     lower = gap.shape[0] == p.size
     for m in prange(p.size):
-        left = start + m * h
-        middle = left + 0.5 * h if lower else left + h
+        left, right = start + m * h, start + (m + 1) * h
+        middle = left + 0.5 * h if lower else right
         p1, up1 = _cell(sigma, q, sign, left, left, middle)
-        p2, up2 = _cell(sigma, q, sign, left, middle, left + h) if lower else (0.0, 0.0)
+        p2, up2 = _cell(sigma, q, sign, left, middle, right) if lower else (0.0, 0.0)
         p[m] = p1 + p2
         b[m] = min(max((up1 + up2) / -math.expm1(-h), 0.0), p[m])
         if lower:

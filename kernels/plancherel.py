@@ -61,7 +61,7 @@ def _alias(helper, theta, period, k, epsilon):
     for side in range(2):
         t, k_t = helper[2 * side], helper[2 * side + 1]
         distance = abs(t - theta) * period
-        log_c = t * math.log(t) - (1.0 + t) * math.log1p(t) if t > 0.0 else 0.0
+        log_c = -math.log1p(t) - t * math.log1p(1.0 / t) if t > 0.0 else 0.0
         log_ratio = k_t - t * epsilon - (k - theta * epsilon) + log_c - distance
         if log_ratio > 300.0 or not distance > 0.0:
             return np.inf
@@ -120,10 +120,10 @@ def _budget(row, a_sum, m, setting, weights_sum, epsilon):
     theta, spacing, gemm = setting[0], setting[1], setting[5]
     band = setting[3] * math.exp(row[2])
     phi = weights_sum * math.expm1(row[3])
-    turn = gemm * m * spacing * (abs(row[1]) + abs(epsilon)) + 8.0 * _U * (m + 8)
+    turn = gemm * m * spacing * (abs(row[1]) + abs(epsilon) + abs(row[6])) + 8.0 * _U * (m + 8)
     sums = a_sum * math.expm1(turn) + 8.0 * _U * (m + 8) * a_sum
     kappa = row[4] + gemm * (abs(row[0]) + theta * abs(epsilon)) + 32.0 * _U
-    return 1.000001 * (band + phi + sums) + 1e-300, kappa
+    return 1.001 * (band + phi + sums) + 1e-300, kappa
 
 
 @jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8, f8[::1], f8, f8, f8, f8[::1])")
@@ -190,7 +190,10 @@ def _delta_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, epsil
     out[4] = alias / q
     out[1] = scale + math.log(q)
     top = scale + kappa + math.log(q + error)
-    out[2] = top + math.log1p(-math.expm1(-row[5]) * math.exp(min(-top, 700.0)))
+    out[2] = top
+    if row[5] > 0.0:
+        infinite = math.log(-math.expm1(-row[5]))
+        out[2] = max(top, infinite) + math.log1p(math.exp(-abs(top - infinite)))
     out[0] = scale - kappa + math.log(q - error - alias) if q > error + alias else -np.inf
     return True
 

@@ -41,7 +41,7 @@ def place_edges(noise_multiplier: float, sample_rate: float, buckets: int) -> ND
     theta = 2.0 ** np.arange(-6.0, 11.5, 0.5)
     maker = SpectralMaker(noise_multiplier / s[1:], np.full(_GRID - 1, sample_rate), "remove")
     k = maker.log_moments(theta)
-    log_c = theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
+    log_c = -np.log1p(theta) - theta * np.log1p(1.0 / theta)
     slope = np.zeros(_GRID - 1)
     for steps in _STEPS:
         epsilon = np.maximum(((steps * k - np.log(_DELTA) + log_c) / theta).min(axis=1), 0.0)

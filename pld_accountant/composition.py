@@ -17,6 +17,8 @@ from .spectral import SpectralMaker
 
 __all__ = ["Composition", "compose"]
 
+_LARGEST_MU = 1e100  # beyond, the closed form's squares overflow
+
 
 def directions(direction: str) -> tuple[str, ...]:
     """("remove", "add") for "both"; raises ValueError for anything else than the three."""
@@ -156,7 +158,10 @@ class Composition:
         if not self._counts:
             return Bounds(0.0, 0.0, 0.0)
         if np.all(self._rate == 1.0):
-            return _gaussian_bounds(float(np.sqrt(np.sum(self._row[0] / self._sigma**2))), target, solve_epsilon)
+            mu = self._full_batch_mu()
+            if not mu < _LARGEST_MU:
+                return Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED)
+            return _gaussian_bounds(mu, target, solve_epsilon)
         return people_bounds(self._row, self._maker(direction), [target], direction, solve_epsilon=solve_epsilon)[0]
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
@@ -190,13 +195,22 @@ class Composition:
         if not self._counts:
             return Bounds(0.0, 0.0, 0.0)
         if np.all(self._rate == 1.0):
-            mu = float(np.sqrt(np.sum(self._row[0] / self._sigma**2)))
+            mu = self._full_batch_mu()
+            if gaussian.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
+                return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
         found = [range_mu.mu_bounds(self._row, self._maker(d), d, min_delta) for d in wanted]
         lower, upper = (max(float(side[0]) for side in sides) for sides in zip(*found, strict=True))
         if not np.isfinite(upper):
             return Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED)
         return Bounds(lower, 0.5 * (lower + upper), upper)
+
+    def _full_batch_mu(self) -> float:
+        """sqrt(sum n / sigma^2), without overflow or underflow before the root."""
+        with np.errstate(over="ignore"):
+            parts = np.sqrt(self._row[0]) / self._sigma
+        most = float(parts.max())
+        return most * float(np.linalg.norm(parts / most)) if np.isfinite(most) else most
 
     def rdp(self, alpha: Any) -> NDArray:
         """Exact Renyi divergence of the composition at orders alpha > 1, integer or not; the larger direction.
@@ -233,7 +247,12 @@ def _gaussian_bounds(mu: float, target: float, solve_epsilon: bool) -> Bounds:
     """
     widen = 2.0**-48
     if not solve_epsilon:
-        logs = [gaussian.log_delta(target, mu * factor) for factor in (1.0 - widen, 1.0, 1.0 + widen)]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            logs = [gaussian.log_delta(target, mu * factor) for factor in (1.0 - widen, 1.0, 1.0 + widen)]
+        if np.isnan(logs).any():
+            return Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED)
+        if np.isneginf(logs[2]):  # (epsilon / mu)^2 overflows: delta is below the least double
+            return Bounds(0.0, 0.0, float(np.nextafter(0.0, 1.0)))
         # the closed form's own error, relative to its exponent
         slack = 2.0**-46 * (1.0 + abs(logs[1]))
         low, middle, high = (float(np.exp(min(v, 0.0))) for v in (logs[0] - slack, logs[1], logs[2] + slack))

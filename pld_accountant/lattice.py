@@ -110,7 +110,9 @@ class LatticeMaker:
         omega = 2.0 * np.pi / (self.size * step) * np.arange(1, m + 1)
         with np.errstate(divide="ignore"):
             size = np.log(np.abs(phi))
-        error = fourier.roundoff(self.size, norm) + _MASS_ERROR + 64.0 * 2.0**-53
+        # a mass carries the round-off of its exponent and of its knot, weighted by the tilted law
+        exponents = float(tilted @ (np.abs(exponent - top) * positive + theta * np.abs(losses)))
+        error = fourier.roundoff(self.size, norm) + _MASS_ERROR + (64.0 + 4.0 * exponents) * 2.0**-53
         row[0] = top + math.log(total)
         row[1] = mean
         row[2] = math.log(min(float(np.abs(phi[m + 1 :]).max(initial=0.0)) + error, 1.0))

@@ -21,7 +21,7 @@ __all__ = ["Ledger"]
 
 _KIND, _VERSION = "pld-accountant ledger", 1
 _BLOCK_BYTES = 1 << 26
-_LOWER = 1.0 - 2.0**-40  # a norm is raised by 4 units before it is counted; the lower bound gives that back
+_LOWER = 1.0 - 2.0**-36  # a norm is raised by 4 units before it is counted; the lower bound gives that back
 
 Progress = Callable[[int, int], None]
 

@@ -25,7 +25,7 @@ _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 
 
 
 def _log_c(theta: NDArray) -> NDArray:
-    return theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
+    return -np.log1p(theta) - theta * np.log1p(1.0 / theta)
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
     out = np.zeros((noise.size, orders.size))
     if sigma.size and theta.size:
         rate = np.full(sigma.shape, sample_rate)
-        k = np.maximum(*(SpectralMaker(sigma, rate, d).log_moments(theta) for d in ("remove", "add")))
-        out[finite] = k / theta
+        # removal has the larger divergence at every order (Mironov, Talwar and Zhang 2019, Section 3.2)
+        out[finite] = SpectralMaker(sigma, rate, "remove").log_moments(theta, exact=True) / theta
     return out.reshape(noise.shape + orders.shape)
 
 
@@ -134,5 +134,5 @@ def _blocks(people: int) -> list[slice]:
 def _converted(counts: NDArray, maker: Maker, theta: NDArray, log_delta: float) -> NDArray:
     """epsilon at each order: rho + log((alpha - 1) / alpha) - (log delta + log alpha) / (alpha - 1)."""
     k = maker.log_moments(theta)
-    log_c = theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
+    log_c = -np.log1p(theta) - theta * np.log1p(1.0 / theta)
     return (counts.astype(np.float64) @ k - log_delta + log_c) / theta

@@ -67,6 +67,7 @@ def people_bounds(
         some = counts if many.size == people else counts[many]
         shared = shared_moments(some, maker, rows, goals, solve_epsilon=solve_epsilon)
     found = []
+    cap = _addition_cap(counts, maker, rows) if direction == "add" else np.full(people, np.inf)
     for target in targets:
         solution = Solution.empty(people, solve_epsilon)
         _settle(solution, total == 0, *((0.0,) * 3 if solve_epsilon else (-np.inf,) * 3))
@@ -76,9 +77,14 @@ def people_bounds(
         if progress is not None and many.size < people:
             progress(people - many.size)
         job = _Job(counts, maker, target, solve_epsilon, rows, int(total.max(initial=1)), progress)
-        _many_steps(solution, many, job, shared)
-        if solve_epsilon and direction == "add":
-            _cap_addition(solution, counts, maker, rows)
+        if solve_epsilon:
+            _many_steps(solution, many, job, shared)
+            capped = np.flatnonzero(~solution.solved & np.isfinite(cap))
+            _settle(solution, capped, 0.0, cap[capped], cap[capped])
+        else:
+            # no loss reaches epsilon: delta is 0
+            _settle(solution, cap <= target, -np.inf, -np.inf, -np.inf)
+            _many_steps(solution, many[cap[many] > target], job, None if np.any(cap <= target) else shared)
         found.append(_as_bounds(solution, solve_epsilon))
     return found
 
@@ -132,15 +138,21 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
         _merge(solution, left, found)
 
 
-def _cap_addition(solution: Solution, counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> None:
-    """One step's loss under addition is at most -log(1 - q): what is unsolved or wide is capped by the steps' sum."""
+def _addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> NDArray:
+    """The largest loss under addition, inf with full-batch steps: one step's is at most -log(1 - q)."""
     with np.errstate(divide="ignore"):
         most = -np.log1p(-maker.q) * (1.0 + 2.0**-50)
     if rows is not None:
         most = np.where(rows >= 0, most[rows], 0.0)
-    who = np.flatnonzero(~solution.solved) if np.isfinite(most).all() else np.empty(0, dtype=np.int64)
-    cap = counts[who].astype(np.float64) @ most * (1.0 + 1e-12)
-    _settle(solution, who, 0.0, cap, cap)
+    full = np.isinf(most)
+    most = np.where(full, 0.0, most)
+    cap = np.zeros(len(counts))
+    for a in range(0, len(counts), _BLOCK):
+        block = counts[a : a + _BLOCK]
+        cap[a : a + _BLOCK] = block.astype(np.float64) @ most * (1.0 + 1e-12)
+        if full.any():
+            cap[a : a + _BLOCK][block[:, full].any(axis=1)] = np.inf
+    return cap
 
 
 def _surely_zero(
@@ -219,7 +231,14 @@ def _one_step(
 
 
 def _as_bounds(solution: Solution, solve_epsilon: bool) -> Bounds:
-    lower, estimate, upper = solution.lower, solution.estimate, solution.upper
+    solution.solved &= ~np.isnan(solution.upper)
+    lower, upper = np.where(
+        solution.solved, [solution.lower, solution.upper], [[0.0 if solve_epsilon else -np.inf], [np.inf]]
+    )
+    estimate = np.where(solution.solved, np.clip(solution.estimate, lower, upper), np.nan)
+    with np.errstate(invalid="ignore"):
+        middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
+    estimate = np.where(solution.solved & np.isnan(estimate), middle, estimate)
     if not solve_epsilon:
         # exp rounds to nearest, which matters where it underflows: one double down, one double up
         lower = np.nextafter(np.exp(np.minimum(lower, 0.0)), 0.0)

@@ -18,6 +18,7 @@ _TOLERANCE = 1e-19  # of the quadrature, per step: ten million steps still add u
 _RATIO = 2.0**0.5  # spacing of the frequencies at which the envelope is known
 _CELLS = 768
 _NODES_FOR_MOMENTS = 4_000
+_NODES_AT_MOST = 4_000_000
 _WORK = 400_000_000  # nodes x frequencies x buckets of one table
 _CACHE_BYTES = 1 << 29
 
@@ -44,19 +45,22 @@ class SpectralMaker:
     def buckets(self) -> int:
         return self.sigma.size
 
-    def log_moments(self, theta: NDArray) -> NDArray:
-        """K at each tilt, rounded up; where that would need too many nodes, the Gaussian's K, an upper bound."""
+    def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
+        """K at each tilt, rounded up; unless `exact`, the Gaussian's K, an upper bound, where that needs many nodes."""
         from .kernels import spectral
 
         new = np.array([t for t in theta if float(t) not in self._moments], dtype=np.float64)
         if new.size:
             nodes = np.stack([budget.quadrature_nodes(self.sigma, self.sign, t, 0.0, _TOLERANCE) for t in new], axis=1)
-            nodes = np.where(nodes <= _NODES_FOR_MOMENTS, nodes, 0)
+            nodes = np.where(nodes <= (_NODES_AT_MOST if exact else _NODES_FOR_MOMENTS), nodes, 0)
             k = np.empty(nodes.shape)
             units = np.empty(nodes.shape)
             tilts = np.tile(new, (self.buckets, 1))
             spectral.log_moments(self.sigma, self.q, self.sign, tilts, nodes, k, units)
             k += budget.roundoff_k(self.buckets, k, units) + 1e-18
+            if self.sign < 0:
+                with np.errstate(divide="ignore"):
+                    k = np.minimum(k, np.multiply.outer(-np.log1p(-self.q) * (1.0 + 2.0**-50), new))
             for j, t in enumerate(new):
                 self._moments[float(t)] = k[:, j].copy()
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
