@@ -1,0 +1,223 @@
+"""The inner product against a plain convolution, and what must not change the result."""
+
+import numba
+import numpy as np
+import pytest
+
+from pld_accountant.kernels import plancherel as kernel
+from pld_accountant.lattice import LatticeMaker
+from pld_accountant.plancherel import Limits, Solution, solve
+from pld_accountant.spectral import SpectralMaker
+
+SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
+Q = np.full(4, 0.02)
+COUNTS = np.random.default_rng(7).integers(0, 900, (30, 4)) + 1
+GOAL = np.full(30, np.log(1e-5))
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch):
+    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", "")
+
+
+@pytest.fixture(scope="module")
+def maker():
+    return SpectralMaker(SIGMA, Q, "remove")
+
+
+@pytest.fixture(scope="module")
+def solution(maker):
+    return solve(COUNTS, maker, GOAL, solve_epsilon=True)
+
+
+def values(found):
+    return found.lower, found.estimate, found.upper
+
+
+# ------------------------------------------------------------------------------------------------ the inner product
+
+
+def test_the_polynomial_and_its_derivative():
+    rng = np.random.default_rng(1)
+    m = 37
+    a = rng.normal(size=m + 1) + 1j * rng.normal(size=m + 1)
+    for angle in (0.0, 0.3, -2.0, 50.0):
+        turn = np.exp(1j * np.arange(m + 1) * angle)
+        value, slope = kernel._inner_product(a.real.copy(), a.imag.copy(), m, angle)
+        assert value == pytest.approx(np.sum(a * turn).real, abs=1e-12)
+        assert slope == pytest.approx(np.sum(np.arange(m + 1) * a * turn).imag, abs=1e-10)
+
+
+def convolved(maker, table, row, epsilon):
+    """delta by raising the transforms of the untilted masses to the counts and going back: no tilt, no band, no log."""
+    long, step = 1 << 16, table.lattice_step
+    transform, first, mean, beyond = np.ones(long // 2 + 1, dtype=complex), 0.0, 0.0, 0.0
+    for bucket, n in enumerate(row):
+        start, mass, infinite = maker._discretised(bucket, table.theta, step)
+        transform *= np.fft.rfft(np.bincount(np.arange(mass.size) % long, weights=mass, minlength=long)) ** n
+        first += n * start
+        mean += n * np.sum(mass * (start + step * np.arange(mass.size)))
+        beyond += n * infinite
+    loss = first + step * np.arange(long)
+    loss += step * long * np.round((mean - loss) / (step * long))
+    return np.sum(np.fft.irfft(transform, long) * -np.expm1(np.minimum(epsilon - loss, 0.0))) + beyond
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("row", [(12, 30), (40, 1), (1, 2)])
+def test_delta_is_that_of_the_convolved_grid(direction, row):
+    sigma, q, size = np.array([1.0, 2.0]), np.array([0.1, 0.05]), 1 << 12
+    spectral = SpectralMaker(sigma, q, direction)
+    for epsilon in (0.0, 0.0377):
+        for side in ("upper", "lower"):
+            maker = LatticeMaker(spectral, side, size)
+            counts, goal = np.array([row]), np.array([epsilon])
+            found = solve(counts, maker, goal, solve_epsilon=False, limits=Limits(frequencies=size))
+            assert found.solved[0]
+            table = list(maker._tables._values.values())[-1]
+            delta = convolved(maker, table, row, epsilon)
+            assert np.exp(found.estimate[0]) == pytest.approx(delta, rel=1e-8, abs=1e-14)
+            assert np.exp(found.lower[0]) <= delta + 1e-14
+            assert np.exp(found.upper[0]) >= delta - 1e-14
+
+
+def test_delta_and_epsilon_are_inverse(maker, solution):
+    back = solve(COUNTS, maker, solution.estimate, solve_epsilon=False)
+    assert back.solved.all()
+    assert np.abs(back.estimate - GOAL).max() < 1e-8
+    over = solve(COUNTS, maker, solution.upper, solve_epsilon=False)
+    under = solve(COUNTS, maker, solution.lower, solve_epsilon=False)
+    assert np.all(over.lower <= GOAL)
+    assert np.all(under.upper >= GOAL)
+
+
+def test_bounds_are_ordered_and_narrow(solution):
+    assert solution.solved.all()
+    assert np.all(solution.lower <= solution.estimate)
+    assert np.all(solution.estimate <= solution.upper)
+    assert np.all(solution.upper - solution.lower < 1e-8 * solution.estimate)
+
+
+# ------------------------------------------------------------------------------------------------ invariances
+
+
+def test_the_same_question_has_the_same_answer_to_the_last_bit(maker, solution):
+    for a, b in zip(values(solution), values(solve(COUNTS, maker, GOAL, solve_epsilon=True)), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_the_number_of_threads_changes_nothing(solution):
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        alone = solve(COUNTS, SpectralMaker(SIGMA, Q, "remove"), GOAL, solve_epsilon=True)
+    finally:
+        numba.set_num_threads(before)
+    for a, b in zip(values(solution), values(alone), strict=True):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_batch_equals_its_parts(maker, solution, size):
+    """Up to the order in which a matrix product adds up: a few units in the last place, within both bounds."""
+    parts = [solve(COUNTS[i : i + size], maker, GOAL[i : i + size], solve_epsilon=True) for i in range(0, 30, size)]
+    for name in ("lower", "estimate", "upper"):
+        together = np.concatenate([getattr(p, name) for p in parts])
+        np.testing.assert_allclose(together, getattr(solution, name), rtol=1e-9)
+    assert np.all(np.concatenate([p.lower for p in parts]) <= solution.upper)
+    assert np.all(np.concatenate([p.upper for p in parts]) >= solution.lower)
+
+
+def test_the_order_of_people_and_buckets_does_not_matter(maker, solution):
+    people, buckets = np.random.default_rng(2).permutation(30), [2, 0, 3, 1]
+    moved = solve(COUNTS[people], maker, GOAL, solve_epsilon=True)
+    turned = solve(COUNTS[:, buckets], SpectralMaker(SIGMA[buckets], Q, "remove"), GOAL, solve_epsilon=True)
+    for a, b, c in zip(values(solution), values(moved), values(turned), strict=True):
+        np.testing.assert_allclose(b, a[people], rtol=1e-9)
+        np.testing.assert_allclose(c, a, rtol=1e-9)
+
+
+def test_rows_choose_buckets_and_minus_one_costs_nothing(maker, solution):
+    """Columns of counts may stand for any bucket of the maker."""
+    rows = np.array([3, -1, 1, 0, 2])
+    counts = np.stack([COUNTS[:, 3], np.full(30, 10**6), COUNTS[:, 1], COUNTS[:, 0], COUNTS[:, 2]], axis=1)
+    for a, b in zip(values(solution), values(solve(counts, maker, GOAL, solve_epsilon=True, rows=rows)), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-9)
+
+
+def test_splitting_a_bucket_changes_nothing(maker, solution):
+    twice = SpectralMaker(np.concatenate([SIGMA, SIGMA]), np.concatenate([Q, Q]), "remove")
+    half = COUNTS // 3
+    split = solve(np.concatenate([half, COUNTS - half], axis=1), twice, GOAL, solve_epsilon=True)
+    for a, b in zip(values(solution), values(split), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-9)
+
+
+def test_a_hint_changes_the_work_and_not_the_answer(maker, solution):
+    for hint in (solution.estimate, solution.estimate * 1.05):
+        found = solve(COUNTS, maker, GOAL, solve_epsilon=True, hint=hint)
+        keep = found.solved
+        assert keep.any()
+        assert np.all(found.lower[keep] <= solution.upper[keep])
+        assert np.all(found.upper[keep] >= solution.lower[keep])
+
+
+def test_more_noise_and_fewer_steps_never_cost_more(maker, solution):
+    fewer = solve(np.maximum(COUNTS - 5, 0), maker, GOAL, solve_epsilon=True)
+    assert np.all(fewer.lower <= solution.upper)
+    shifted = solve(COUNTS, maker, GOAL, solve_epsilon=True, rows=np.array([-1, 0, 1, 2]))
+    assert np.all(shifted.upper < solution.lower)
+
+
+# ------------------------------------------------------------------------------------------------ corners
+
+
+def test_a_large_delta_needs_no_epsilon(maker):
+    found = solve(np.array([[1, 1, 1, 1]]), maker, np.array([np.log(0.9)]), solve_epsilon=True)
+    assert found.solved[0]
+    assert (found.lower[0], found.estimate[0], found.upper[0]) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("solve_epsilon", [True, False])
+def test_who_needs_too_many_frequencies_stays_unsolved(maker, solve_epsilon):
+    few = np.array([[0, 0, 0, 2], [500, 500, 500, 500]])
+    goal = np.full(2, np.log(1e-5) if solve_epsilon else 1.0)
+    found = solve(few, maker, goal, solve_epsilon=solve_epsilon, limits=Limits(frequencies=100))
+    assert found.solved.tolist() == [False, True]
+    assert found.upper[0] == np.inf
+    assert found.lower[0] == (0.0 if solve_epsilon else -np.inf)
+
+
+def test_empty_is_unsolved():
+    found = Solution.empty(3, True)
+    assert not found.solved.any()
+    assert np.all(found.lower == 0.0)
+    assert np.all(np.isinf(found.upper))
+    assert np.all(np.isneginf(Solution.empty(3, False).lower))
+
+
+def test_progress_counts_everybody_once(maker):
+    done = []
+    counts = np.concatenate([COUNTS, np.ones((2, 4), dtype=COUNTS.dtype)])
+    goal = np.concatenate([GOAL, np.log([0.9, 0.9])])
+    found = solve(counts, maker, goal, solve_epsilon=True, progress=done.append)
+    assert found.solved.all()
+    assert sum(done) == 32
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-12, 1e-30])
+def test_any_delta_is_as_sharp(maker, delta):
+    found = solve(COUNTS[:5], maker, np.full(5, np.log(delta)), solve_epsilon=True)
+    assert found.solved.all()
+    assert np.all(found.upper - found.lower < 1e-6 * found.upper)
+
+
+def test_ten_million_steps_keep_their_digits(maker):
+    """Error terms grow with the number of steps; the width must still say something."""
+    counts = np.array([[0, 0, 0, 10**7]])
+    found = solve(counts, maker, np.array([np.log(1e-5)]), solve_epsilon=True)
+    assert found.solved[0]
+    assert found.upper[0] - found.lower[0] < 1e-6 * found.upper[0]
+    # so many steps are all but Gaussian: 1 / mu^2 = sigma^2 / (n q^2) to first order
+    mu = 0.02 * np.sqrt(1e7 * np.expm1(0.25))
+    assert found.estimate[0] == pytest.approx(mu * mu / 2.0 + 4.265 * mu, rel=0.05)
