@@ -111,7 +111,7 @@ class LatticeMaker:
         with np.errstate(divide="ignore"):
             size = np.log(np.abs(phi))
         # a mass carries the round-off of its exponent and of its knot, weighted by the tilted law
-        exponents = float(tilted @ (np.abs(exponent - top) * positive + theta * np.abs(losses)))
+        exponents = float(tilted[positive] @ np.abs(exponent[positive] - top) + theta * (tilted @ np.abs(losses)))
         error = fourier.roundoff(self.size, norm) + _MASS_ERROR + (64.0 + 4.0 * exponents) * 2.0**-53
         row[0] = top + math.log(total)
         row[1] = mean
