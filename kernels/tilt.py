@@ -82,6 +82,8 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
                 at = j
         need[i, 3] = best
         choice[i, 0] = -1
+        # A hint beyond what Renyi accounting proves came from digits that were lost: it is no hint.
+        known = hint[i] if hint[i] <= best and not (solve_epsilon and hint[i] <= 0.0) else np.nan
         at = min(max(at, 1), theta.size - 2)
         s = spread[at]
         if not s > 0.0:
@@ -91,14 +93,14 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
         if solve_epsilon:
             log_delta = target[i]
             epsilon = (k[i, at] - log_delta + log_expectation) / theta[at]
-            if not math.isnan(hint[i]):
-                epsilon = hint[i]
+            if not math.isnan(known):
+                epsilon = known
             need[i, 2] = epsilon
         else:
             epsilon = target[i]
             log_delta = k[i, at] - theta[at] * epsilon + log_expectation
-            if not math.isnan(hint[i]):
-                log_delta = hint[i]
+            if not math.isnan(known):
+                log_delta = known
             need[i, 2] = log_delta
         log_floor = log_delta + math.log(0.25 * eta)
         for t in range(theta.size):
@@ -111,7 +113,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
                 continue
             narrow = min(narrow, spread[j])
             expectation = log_delta - k[i, j] + theta[j] * epsilon
-            if j > at and math.isnan(hint[i]):
+            if j > at and math.isnan(known):
                 expectation = min(expectation, log_expectation)
             # Where no tilt meets the least expectation the one that comes nearest is tried all the same.
             if expectation < log_least and (cheapest < np.inf or expectation <= largest):
