@@ -1,0 +1,105 @@
+"""From counts to bounds: every person is answered by some attempt, and the answer does not depend on the company."""
+
+import numpy as np
+import pytest
+
+from pld_accountant.bounds import Status
+from pld_accountant.solver import people_bounds
+from pld_accountant.spectral import SpectralMaker
+
+SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
+MAKER = {d: SpectralMaker(SIGMA, np.full(4, 0.02), d) for d in ("remove", "add")}
+COUNTS = np.random.default_rng(7).integers(0, 900, (30, 4)) + 1
+MIXED = np.array([[0, 0, 0, 0], [0, 0, 1, 0], [0, 40, 0, 40], [0, 0, 0, 1000], [0, 0, 0, 100]])
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch):
+    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", "")
+
+
+def epsilon(counts, delta, direction="remove", **more):
+    (found,) = people_bounds(counts, MAKER[direction], [np.log(delta)], direction, solve_epsilon=True, **more)
+    return found
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-30, 1e-100])
+def test_everybody_is_answered_and_narrowly(direction, delta):
+    """At 1e-100 the first attempt loses its digits for some; what it left behind must not mislead the next ones."""
+    found = epsilon(COUNTS, delta, direction)
+    assert np.all(found.status == Status.CERTIFIED)
+    assert np.all(found.lower <= found.estimate)
+    assert np.all(found.estimate <= found.upper)
+    assert np.all(found.upper - found.lower <= 1e-5 * found.upper)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_nobody_is_looser_than_renyi_accounting(direction):
+    theta = 2.0 ** np.linspace(-4, 9, 200)
+    k = COUNTS @ MAKER[direction].log_moments(theta)
+    log_c = theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
+    for delta in (1e-5, 1e-100):
+        assert np.all(epsilon(COUNTS, delta, direction).upper <= ((k - np.log(delta) + log_c) / theta).min(axis=1))
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_no_step_one_step_and_many_in_one_call(direction):
+    found = epsilon(MIXED, 1e-6, direction)
+    assert np.all(found.status == Status.CERTIFIED)
+    assert (found.lower[0], found.estimate[0], found.upper[0]) == (0.0, 0.0, 0.0)
+    assert 0.0 < found.lower[1] < found.upper[2] < found.upper[4] < found.upper[3]
+    alone = [epsilon(row[None], 1e-6, direction) for row in MIXED]
+    for name in ("lower", "upper"):
+        np.testing.assert_allclose([getattr(b, name)[0] for b in alone], getattr(found, name), rtol=1e-5)
+    # the two sets of bounds contain the same number
+    assert np.all([b.lower[0] <= u for b, u in zip(alone, found.upper, strict=True)])
+    assert np.all([b.upper[0] >= v for b, v in zip(alone, found.lower, strict=True)])
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_delta_and_epsilon_agree(direction):
+    found = epsilon(MIXED[1:], 1e-6, direction)
+    for i, row in enumerate(MIXED[1:]):
+        over, under = people_bounds(
+            row[None], MAKER[direction], [found.upper[i], found.lower[i]], direction, solve_epsilon=False
+        )
+        assert over.lower[0] <= 1e-6 * (1.0 + 1e-9)
+        assert under.upper[0] >= 1e-6 * (1.0 - 1e-9)
+
+
+def test_several_targets_equal_one_after_another():
+    targets = [np.log(d) for d in (1e-3, 1e-5, 1e-9)]
+    together = people_bounds(COUNTS, MAKER["remove"], targets, "remove", solve_epsilon=True)
+    for target, found in zip(targets, together, strict=True):
+        alone = epsilon(COUNTS, np.exp(target))
+        np.testing.assert_allclose(found.upper, alone.upper, rtol=1e-8)
+        np.testing.assert_allclose(found.lower, alone.lower, rtol=1e-8)
+
+
+def test_beyond_additions_largest_loss_delta_is_zero():
+    largest = -200.0 * np.log1p(-0.02)
+    counts = np.array([[0, 100, 100, 0]])
+    beyond, within = people_bounds(
+        counts, MAKER["add"], [largest * (1.0 + 1e-9), 0.1 * largest], "add", solve_epsilon=False
+    )
+    assert beyond.upper[0] == 0.0
+    assert within.lower[0] > 0.0
+    assert epsilon(counts, 1e-300, "add").upper[0] <= largest * (1.0 + 1e-11)
+
+
+def test_rows_of_minus_one_cost_nothing():
+    rows = np.array([-1, 0, 1, 2])
+    found = epsilon(MIXED, 1e-6, rows=rows)
+    expected = epsilon(np.roll(MIXED, -1, axis=1) * np.array([1, 1, 1, 0]), 1e-6)
+    np.testing.assert_allclose(found.upper, expected.upper, rtol=1e-6)
+    only_free = epsilon(np.array([[5, 0, 0, 0]]), 1e-6, rows=rows)
+    assert only_free.upper[0] == 0.0
+
+
+def test_progress_counts_people_and_targets():
+    done = []
+    people_bounds(
+        MIXED, MAKER["remove"], [np.log(1e-5), np.log(1e-6)], "remove", solve_epsilon=True, progress=done.append
+    )
+    assert sum(done) >= 2 * len(MIXED) - 2  # whom only a lattice answers is reported once a lattice is done
