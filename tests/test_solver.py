@@ -103,3 +103,15 @@ def test_progress_counts_people_and_targets():
         MIXED, MAKER["remove"], [np.log(1e-5), np.log(1e-6)], "remove", solve_epsilon=True, progress=done.append
     )
     assert sum(done) >= 2 * len(MIXED) - 2  # whom only a lattice answers is reported once a lattice is done
+
+
+@pytest.mark.parametrize("solve_epsilon", [True, False])
+def test_who_is_not_certified_gets_zero_infinity_and_a_status(monkeypatch, solve_epsilon):
+    monkeypatch.setattr("pld_accountant.solver._ATTEMPTS", 0)
+    target = np.log(1e-6) if solve_epsilon else 0.5
+    (found,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
+    assert found.status.tolist() == [0, 0, 1, 1, 1]
+    assert np.all(found.lower[2:] == 0.0)
+    assert np.all(np.isnan(found.estimate[2:]))
+    assert np.all(np.isinf(found.upper[2:]))
+    assert np.isfinite(found.upper[:2]).all()
