@@ -43,6 +43,13 @@ def flint():
     return module
 
 
+def bent(part, steps: Steps, plan: Plan) -> oracle_plan.Bent:
+    """The nodes in the Gaussian's variable for one step of `part`."""
+    accuracy = plan.accuracy + 10.0 + log(part[2])  # for every step's share
+    crowd = 2.0 + 0.1 * (plan.accuracy - ACCURACY)  # another one for each contour
+    return oracle_plan.bent_nodes(part, steps, plan.theta, 6.2832 * plan.count / plan.period, accuracy, crowd)
+
+
 def phi(part, steps: Steps, plan: Plan) -> list:
     """Arb balls of E exp(z_k loss), one step of `part`, at the plan's frequencies.
 
@@ -50,18 +57,24 @@ def phi(part, steps: Steps, plan: Plan) -> list:
     """
     f = flint()
     sigma, q, _ = (f.arb(v) for v in part)
-    omega = 2.0 * 3.1416 * plan.count / plan.period
-    accuracy = plan.accuracy + 20.0 + log(part[2])  # for every step's share
-    step = oracle_plan.quadrature_step(part, steps, plan.theta, omega, accuracy)
-    index, _ = oracle_plan.nodes(part, steps, plan.theta, step, accuracy + 10.0)
+    nodes = bent(part, steps, plan)
+    step, bend = f.arb(nodes.step), f.arb(nodes.bend)
     dw = 2 * f.arb.pi() / f.arb(plan.period)
     power = f.arb(steps.power(plan.theta)) if steps.direction == "add" else 1 + f.arb(plan.theta)
+    scale = step / (2 * f.arb.pi()).sqrt()
     weights, turns = [], []
-    for j in index:
-        y = f.arb(int(j)) * f.arb(step)
-        loss = (1 - q + q * (y / sigma - 1 / (2 * sigma**2)).exp()).log()
-        weight = (power * loss - y * y / 2).exp() * f.arb(step) / (2 * f.arb.pi()).sqrt()
-        weights.append(f.acb(weight))
+    for j, start in zip(nodes.index, nodes.y, strict=True):
+        t, y = f.arb(int(j)) * step, f.arb(start)
+        for _ in range(8):
+            moved = q * (y / sigma - 1 / (2 * sigma**2)).exp()
+            g = 1 - q + moved
+            slope = 1 + bend * moved / (g * sigma)
+            error = ((y + bend * g.log() - t) / slope).mid()
+            y = (y - error).mid()
+            if abs(float(error)) < 1e-40:
+                break
+        loss = (t - y) / bend if nodes.bend > 1e-6 else (1 - q + q * (y / sigma - 1 / (2 * sigma**2)).exp()).log()
+        weights.append(f.acb((power * loss - y * y / 2).exp() * scale / slope))
         turns.append(f.acb(0, steps.sign * dw * loss).exp())
     # Radii are dropped between the factors: rectangles that are turned a hundred times grow a thousandfold for nothing,
     # while the true rounding error is one unit in the 256th bit each.
@@ -118,7 +131,7 @@ class Contour:
     def epsilon(self, delta: float, start: float):
         """The root of delta(epsilon) = delta, from a start above it: an Arb number; 0 where the root is not above 0.
 
-        delta can be flat over long stretches, so a bracket comes first, then bisection, and Newton's method near the root.
+        delta can be flat over long stretches, so a bracket comes first, then bisection, then Newton's method.
         """
         f = flint()
         target, zero = f.arb(delta).log(), f.arb(0)
@@ -150,12 +163,10 @@ class Contour:
 
 def seconds(steps: Steps, plan: Plan) -> float:
     """What one contour takes, roughly: the matrix product, its factors, the powers."""
-    omega = 2.0 * 3.1416 * plan.count / plan.period
     total = 0.0
     for part in steps.parts:
-        step = oracle_plan.quadrature_step(part, steps, plan.theta, omega, plan.accuracy + 20.0)
-        points = 30.0 / step
-        total += 8e-9 * plan.count * points + 1e-6 * plan.count**0.5 * points + 2e-5 * plan.count
+        points = len(bent(part, steps, plan).index)
+        total += 8e-9 * plan.count * points + (1e-6 * plan.count**0.5 + 5e-5) * points + 2e-5 * plan.count
     return total
 
 

@@ -111,6 +111,43 @@ def nodes(
     return index[keep], values[keep]
 
 
+@dataclass(frozen=True)
+class Bent:
+    """Nodes of the trapezoidal rule in t = y + bend * log g(y): uniform in y for small losses, in the loss for large.
+
+    t runs over `index` * `step`; `y` is its inverse in float64, a start for more digits.
+    """
+
+    bend: float
+    step: float
+    index: np.ndarray
+    y: np.ndarray
+
+
+def bent_nodes(
+    part: tuple[float, float, int], steps: Steps, theta: float, omega: float, accuracy: float, crowd: float
+) -> Bent:
+    """Nodes for frequencies up to omega: the spacing of losses is at most pi / (crowd omega).
+
+    log g bends the axis where it oscillates, so that the many nodes that high frequencies need stand only there.  The
+    inverse of t is analytic as far as log g is.  That `crowd` suffices is seen from two values of it agreeing.
+    """
+    sigma, q, _ = part
+    step = 0.9 * quadrature_step(part, steps, theta, 0.0, accuracy)
+    bend = crowd * step * omega / np.pi
+    y, w = coarse_nodes(part, steps, theta, accuracy)
+    y = y[w > w.max() - accuracy - 10.0]
+    runs = np.split(y, np.flatnonzero(np.diff(y) > 1.5 * min(0.3, 0.3 * sigma)) + 1)
+    indices, found = [], []
+    for run in runs:
+        fine = np.linspace(run[0] - 0.3, run[-1] + 0.3, 20 * len(run) + 100)
+        t = fine + bend * log_g(fine, sigma, q)
+        index = np.arange(np.ceil(t[0] / step), np.floor(t[-1] / step) + 1)
+        indices.append(index)
+        found.append(np.interp(index * step, t, fine))
+    return Bent(float(bend), float(step), np.concatenate(indices), np.concatenate(found))
+
+
 def log_mgf(steps: Steps, theta: float) -> float:
     """K(theta) = sum of n log E exp(theta loss), to a few digits."""
     total = 0.0

@@ -112,7 +112,7 @@ def test_a_ledger_from_norms_contains_the_exact_value():
     for person in (0, 1):
         assert check(bounds[person], exact, 1e-9)
         assert bounds.upper[person] <= exact * (1.0 + 1e-3)
-    assert tuple(bounds[2])[0] == 0.0
+    assert bounds.lower[2] == 0.0
     assert bounds.upper[2] == 0.0
 
 
