@@ -17,6 +17,7 @@ from .tables import Maker
 __all__ = ["best_epsilon", "optimal_epsilon", "rdp"]
 
 _ORDERS_PER_OCTAVE = 16
+_REFINED = 4  # and then as many times finer around the best one
 _BLOCK = 16_384
 
 
@@ -74,7 +75,7 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
 
 
 def best_epsilon(counts: NDArray, maker: Maker, delta: float) -> NDArray:
-    """The epsilon that Renyi accounting reports for each person at the best order of a fine geometric grid.
+    """The epsilon that Renyi accounting reports for each person, at the best order of a grid that is refined once.
 
     Parameters
     ----------
@@ -87,7 +88,8 @@ def best_epsilon(counts: NDArray, maker: Maker, delta: float) -> NDArray:
     Returns
     -------
     ndarray, shape (people,)
-        Never below the optimum over all real orders, and within a ten-thousandth of it.
+        Never below the optimum over all real orders.  Within a ten-thousandth of it where the divergence bends gently
+        at that order; where it bends sharply (few steps, small sample rates) within 1.2 percent.
 
     References
     ----------
@@ -106,9 +108,13 @@ def best_epsilon(counts: NDArray, maker: Maker, delta: float) -> NDArray:
     high = min(max(s[1] for s in spans) + 1, coarse.size - 1)
     steps = (high - low) * _ORDERS_PER_OCTAVE // 2
     fine = coarse[low] * 2.0 ** (np.arange(steps + 1) / _ORDERS_PER_OCTAVE)
+    near = 2.0 ** (np.arange(-_REFINED, _REFINED + 1) / (_REFINED * _ORDERS_PER_OCTAVE))
     for block in _blocks(len(counts)):
-        out[block] = np.maximum(_converted(counts[block], maker, fine, log_delta).min(axis=1), 0.0)
-    return out
+        best = np.argmin(_converted(counts[block], maker, fine, log_delta), axis=1)
+        for at in np.unique(best):
+            who = block.start + np.flatnonzero(best == at)
+            out[who] = _converted(counts[who], maker, fine[at] * near, log_delta).min(axis=1)
+    return np.maximum(out, 0.0)
 
 
 def optimal_epsilon(counts: NDArray, maker: Maker, delta: float) -> float:
