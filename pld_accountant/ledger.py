@@ -70,7 +70,7 @@ class Ledger:
     sample_rate : float
         Poisson sampling rate in (0, 1]; `record` can change it.
     max_grad_norm : float
-        Clipping norm, above 0, in the unit of the norms.
+        Clipping norm, in the unit of the norms; between 1e-100 and 1e100.
     buckets : int
         Buckets of noise ratios, 2 to 4096: more are tighter and cost memory (2 bytes each a person).
 
@@ -100,6 +100,9 @@ class Ledger:
         self.noise_multiplier = validate.noise_multiplier(noise_multiplier)
         self.sample_rate = validate.sample_rate(sample_rate)
         self.max_grad_norm = validate.positive(max_grad_norm, "max_grad_norm")
+        if not 1e-100 <= self.max_grad_norm <= 1e100:
+            # a scale of the norms that overflows would count them in the wrong bucket
+            raise ValueError(f"max_grad_norm must lie between 1e-100 and 1e100, got {max_grad_norm!r}")
         self.buckets = validate.count(buckets, "buckets", least=2)
         if self.buckets > 4096:
             raise ValueError(f"buckets must be at most 4096, got {buckets}")
@@ -173,7 +176,7 @@ class Ledger:
         steps = len(norms) * repeat
         self._make_room(steps)
         group, offset = self._group(sigma, rate)
-        scale = group.noise_multiplier / (sigma * self.max_grad_norm)
+        scale = group.noise_multiplier / sigma / self.max_grad_norm
         count.count_down(
             norms, self.max_grad_norm, scale, group.edges, group.first, np.uint32(repeat), self._counts, offset
         )
