@@ -193,16 +193,18 @@ class Ledger:
     def _group(self, sigma: float, rate: float) -> tuple[Buckets, int]:
         """The buckets that can count this noise multiplier at this rate, made if need be, and their first column.
 
-        Buckets count every noise multiplier from their own upwards.  A smaller one gets new buckets, from at most half
-        the old, so that a schedule that falls step by step makes few of them.
+        Buckets count every noise multiplier from their own upwards, but those of much larger ones come to lie in a few
+        of them.  So a group serves up to twice its own, and a smaller one gets new buckets from at most half the old:
+        a schedule that falls or rises step by step makes few groups.
         """
         offset = 0
         lowest = np.inf
         for group in self._groups:
             if group.sample_rate == rate:
-                if group.noise_multiplier <= sigma:
+                if group.noise_multiplier <= sigma <= 2.0 * group.noise_multiplier:
                     return group, offset
-                lowest = min(lowest, group.noise_multiplier)
+                if group.noise_multiplier > sigma:
+                    lowest = min(lowest, group.noise_multiplier)
             offset += group.size
         new = Buckets.make(min(sigma, 0.5 * lowest), rate, self.buckets)
         self._append(new, np.zeros((self.num_examples, new.size), dtype=self._counts.dtype))

@@ -43,7 +43,8 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
     ValueError
         For an order that is not above 1, or a noise multiplier that is not above 0.
 
-    **Error**: rounded up, by at most a relative 1e-12 and 1e-14 / (alpha - 1).  **Cost**: some hundred exponentials an element.
+    **Error**: rounded up, by at most a relative 1e-12 and 1e-14 / (alpha - 1).
+    **Cost**: some hundred exponentials an element.
 
     References
     ----------

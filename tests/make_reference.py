@@ -25,7 +25,7 @@ ABOUT = (
     "epsilon(delta) of compositions of Poisson-sampled Gaussians, by removal and by addition of one record; 0 where "
     "delta(0) <= delta, null where the oracle did not settle (see 'notes').  steps: [noise_multiplier, sample_rate, "
     "count].  Made by tests/make_reference.py.  Methods: 'closed form' (sample_rate 1, 2000 bits), 'contour, Arb' "
-    "(tests/oracle.py, 256 bits, two contours agreeing to 1e-18), 'contour, float64' (tests/oracle_few.py, two "
+    "(tests/oracle.py, 224 bits, two contours agreeing to 1e-16), 'contour, float64' (tests/oracle_few.py, two "
     "contours agreeing to 1e-11), 'nested quadrature' (up to three steps, two orders agreeing to 1e-11).  'agreement' "
     "is that relative difference.  All parameters are the doubles that the decimals mean."
 )
@@ -121,7 +121,7 @@ def settle(parts: list, delta: float, direction: str) -> Value:
     if steps == 2:
         return oracle_few.direct_epsilon(parts, delta, direction)
     # Arb where it is quick, float64 where that keeps the digits, Arb again; three steps by quadrature at last
-    methods = [partial(oracle.epsilon, patience=3.0), oracle_few.epsilon, partial(oracle.epsilon, patience=60.0)]
+    methods = [partial(oracle.epsilon, patience=3.0), oracle_few.epsilon, partial(oracle.epsilon, patience=25.0)]
     if steps <= 30:
         methods = methods[1:2]
     if steps == 3:
@@ -167,7 +167,7 @@ def write(cases: list[dict]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=45, help="of processor time for a value")
+    parser.add_argument("--seconds", type=int, default=70, help="of processor time for a value")
     parser.add_argument("--only", help="cases with this tag alone")
     parser.add_argument("--again", action="store_true", help="try once more what was not settled")
     options = parser.parse_args()

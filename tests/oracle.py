@@ -19,9 +19,9 @@ from math import ceil, isqrt, log
 import oracle_plan
 from oracle_plan import Plan, Steps
 
-ACCURACY = 62.0  # nats for every neglected part: 1e-27
-SLACK = 70.0  # nats that a tilt off the saddle point may lose
-BITS = 256
+ACCURACY = 48.0  # nats for every neglected part: 1e-21
+SLACK = 60.0  # nats that a tilt off the saddle point may lose
+BITS = 224
 MOST_FREQUENCIES = 200_000
 
 
@@ -77,7 +77,7 @@ def phi(part, steps: Steps, plan: Plan) -> list:
         weights.append(f.acb((power * loss - y * y / 2).exp() * scale / slope))
         turns.append(f.acb(0, steps.sign * dw * loss).exp())
     # Radii are dropped between the factors: rectangles that are turned a hundred times grow a thousandfold for nothing,
-    # while the true rounding error is one unit in the 256th bit each.
+    # while the true rounding error is one unit in the last bit each.
     width = isqrt(plan.count) + 1
     height = ceil(plan.count / width)
     total = f.acb_mat(height, width)
@@ -155,7 +155,7 @@ class Contour:
                 high = x
             inside = move is not None and low <= x - move <= high
             following = (x - move if inside else (low + high) / 2).mid()
-            if abs(float(following - x)) < 1e-30 * float(x):
+            if abs(float(following - x)) < 1e-26 * float(x):
                 return following
             x = following
         raise ArithmeticError("the search for epsilon did not settle")
@@ -166,7 +166,7 @@ def seconds(steps: Steps, plan: Plan) -> float:
     total = 0.0
     for part in steps.parts:
         points = len(bent(part, steps, plan).index)
-        total += 8e-9 * plan.count * points + (1e-6 * plan.count**0.5 + 5e-5) * points + 2e-5 * plan.count
+        total += 3e-8 * plan.count * points + (4e-6 * plan.count**0.5 + 1e-4) * points + 4e-5 * plan.count
     return total
 
 
@@ -193,7 +193,7 @@ def gaussian_epsilon(steps: Steps, delta: float) -> Value:
     return Value(float(low), 0.0, low.str(30, radius=False), "closed form")
 
 
-def contours(steps: Steps, epsilon: float, log_delta: float, theta: float, patience: float = 20.0):
+def contours(steps: Steps, epsilon: float, log_delta: float, theta: float, patience: float = 30.0):
     """Two contours for values near (epsilon, log_delta), if each takes less than `patience` seconds."""
     for variant in (0, 1):
         accuracy = ACCURACY + 5.0 * variant
@@ -213,7 +213,7 @@ def delta(parts, epsilon: float, direction: str) -> Value:
     return Value(float(tens), abs(float(first - second)), tens.str(30, radius=False), "contour, Arb")
 
 
-def epsilon(parts, delta: float, direction: str, patience: float = 20.0) -> Value:
+def epsilon(parts, delta: float, direction: str, patience: float = 30.0) -> Value:
     """epsilon(delta), 0 where delta(0) <= delta; `parts` holds (noise_multiplier, sample_rate, count)."""
     steps = Steps(tuple(parts), direction)
     if all(q == 1.0 for _, q, _ in parts):
@@ -225,7 +225,7 @@ def epsilon(parts, delta: float, direction: str, patience: float = 20.0) -> Valu
         if float(first) == 0.0 and float(second) == 0.0:
             return Value(0.0, 0.0, "0", "contour, Arb")
         apart = abs(float((first - second) / first))
-        if apart < 1e-18 and abs(guess / float(first) - 1.0) < 0.2:
+        if apart < 1e-16 and abs(guess / float(first) - 1.0) < 0.2:
             return Value(float(first), apart, first.str(30, radius=False), "contour, Arb")
         guess = float(first) * 1.01  # the contours were laid for a value too far away
     raise ArithmeticError(f"the contours differ by {apart:.1e}")
