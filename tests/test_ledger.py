@@ -1,0 +1,428 @@
+"""The ledger: what is booked, what is refused, and bounds that hold the exact privacy loss of the very norms."""
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.store import StoreError
+
+OPTIONS = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 5.0}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", str(tmp_path / "cache"))
+
+
+def ledger(people, **more):
+    return pa.Ledger(people, **{**OPTIONS, **more})
+
+
+def exact(pairs, **question):
+    """The exact bounds of one person: pairs of (relative norm over noise multiplier = 1 / ratio, rate, steps)."""
+    steps = [(pa.SampledGaussian(1.0 / inverse, q), n) for inverse, q, n in pairs if inverse > 0.0]
+    composed = pa.compose(steps)
+    return composed.epsilon(question["delta"]) if "delta" in question else composed.delta(question["epsilon"])
+
+
+# ------------------------------------------------------------------------------------------------ booking
+
+
+def test_record_counts_every_person_in_one_bucket():
+    book = ledger(4, buckets=16)
+    book.record([0.0, 0.1, 5.0, 70.0])
+    assert book.counts.sum(axis=1).tolist() == [0, 1, 1, 1]
+    assert book.counts[2, -1] == book.counts[3, -1] == 1
+    book.record(np.array([1.0, 1.0, 1.0, 0.0], dtype=np.float32), repeat=9)
+    assert book.counts.sum(axis=1).tolist() == [9, 10, 10, 1]
+    assert book.steps == 10
+    assert book.counts.dtype == np.uint16
+    assert repr(book).startswith(
+        "Ledger(4, noise_multiplier=2.0, sample_rate=0.02, max_grad_norm=5.0, buckets=16; 10 st"
+    )
+
+
+def test_counts_are_a_view_that_cannot_be_written():
+    book = ledger(1)
+    book.record([1.0])
+    with pytest.raises(ValueError, match="read-only"):
+        book.counts[0, 0] = 7
+
+
+def test_a_block_equals_its_steps_and_blocks_of_a_log(monkeypatch):
+    rng = np.random.default_rng(1)
+    log = rng.lognormal(1, 1, (50, 9)) * (rng.random((50, 9)) < 0.9)
+    one = ledger(9)
+    for row in log:
+        one.record(row)
+    block = ledger(9)
+    block.record(log)
+    monkeypatch.setattr("pld_accountant.ledger._BLOCK_BYTES", 8 * 9 * 7)
+    told = []
+    whole = pa.Ledger.from_norms(log, **OPTIONS, progress=lambda done, total: told.append((done, total)))
+    assert np.array_equal(one.counts, block.counts)
+    assert np.array_equal(one.counts, whole.counts)
+    assert one.steps == block.steps == whole.steps == 50
+    assert told == [(7, 50), (14, 50), (21, 50), (28, 50), (35, 50), (42, 50), (49, 50), (50, 50)]
+
+
+@pytest.mark.parametrize("kind", ["list", "float32", "int", "fortran", "read-only", "memmap"])
+def test_logs_of_any_kind(tmp_path, kind):
+    log = np.array([[1.0, 2.0, 7.0], [0.0, 3.0, 4.0]])
+    expected = pa.Ledger.from_norms(log, **OPTIONS).counts
+    if kind == "list":
+        given = log.tolist()
+    elif kind == "memmap":
+        np.save(tmp_path / "log.npy", log)
+        given = np.load(tmp_path / "log.npy", mmap_mode="r")
+    elif kind == "fortran":
+        given = np.asfortranarray(log)
+    else:
+        given = log.astype({"float32": np.float32, "int": np.int32}.get(kind, np.float64))
+    if kind == "read-only":
+        given.flags.writeable = False
+    assert np.array_equal(pa.Ledger.from_norms(given, **OPTIONS).counts, expected)
+    by_step = ledger(3)
+    for row in given:
+        by_step.record(row)
+    assert np.array_equal(by_step.counts, expected)
+    assert np.array_equal(np.asarray(given), log)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1e-9])
+def test_a_bad_norm_books_nothing_and_is_named(bad):
+    book = ledger(3)
+    book.record([1.0, 2.0, 3.0], repeat=4)
+    before = book.counts.copy()
+    with pytest.raises(ValueError, match=rf"norms must be finite and at least 0, got {bad} at step 4, example 2"):
+        book.record([1.0, 1.0, bad])
+    log = np.ones((6, 3))
+    log[5, 1] = bad
+    with pytest.raises(ValueError, match=rf"got {bad} at step 9, example 1"):
+        book.record(log)
+    assert np.array_equal(book.counts, before)
+    assert book.steps == 4
+
+
+def test_a_bad_norm_in_a_later_block_makes_no_ledger(monkeypatch):
+    monkeypatch.setattr("pld_accountant.ledger._BLOCK_BYTES", 8 * 3 * 2)
+    log = np.ones((9, 3))
+    log[7, 2] = -1.0
+    with pytest.raises(ValueError, match=r"got -1\.0 at step 7, example 2"):
+        pa.Ledger.from_norms(log, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda b: b.record(np.ones(4)), r"norms must have shape \(3,\) or \(steps, 3\), got \(4,\)"),
+        (lambda b: b.record(np.ones((3, 4))), "a log with a row per person must be transposed"),
+        (lambda b: b.record(np.ones((1, 1, 3))), "norms must have shape"),
+        (lambda b: b.record(["a", "b", "c"]), "norms must be real numbers"),
+        (lambda b: b.record(np.ones(3, dtype=complex)), "norms must be real numbers"),
+        (lambda b: b.record(np.ones(3), repeat=0), "repeat must be a whole number of at least 1, got 0"),
+        (lambda b: b.record(np.ones(3), repeat=1.5), "repeat must be a whole number of at least 1, got 1.5"),
+        (lambda b: b.record(np.ones(3), noise_multiplier=0.0), "noise_multiplier must be a finite number above 0"),
+        (lambda b: b.record(np.ones(3), sample_rate=np.nan), r"sample_rate must lie in \(0, 1\], got nan"),
+        (lambda b: b.record(np.ones(3), repeat=2**32), "a ledger holds at most 4294967295 steps"),
+        (lambda b: b.epsilon(0.0), r"delta must lie in \(0, 1\), got 0.0"),
+        (lambda b: b.epsilon([1e-5, 1.0]), r"delta must lie in \(0, 1\), got 1.0"),
+        (lambda b: b.epsilon([]), "several values must form a sequence of numbers"),
+        (lambda b: b.epsilon(1e-5, "sideways"), "direction must be 'remove', 'add' or 'both', got 'sideways'"),
+        (lambda b: b.epsilon(1e-5, bounds="lower"), "bounds must be 'all' or 'upper', got 'lower'"),
+        (lambda b: b.delta(-1.0), "epsilon must be a finite number of at least 0, got -1.0"),
+        (lambda b: b.merge(ledger(4)), "other must be a ledger of the same 3 people"),
+        (lambda b: b.merge(None), "other must be a ledger of the same 3 people"),
+    ],
+)
+def test_what_is_refused_books_nothing(call, message):
+    book = ledger(3)
+    book.record(np.ones(3))
+    before = book.counts.copy()
+    with pytest.raises(ValueError, match=message):
+        call(book)
+    assert np.array_equal(book.counts, before)
+    assert book.steps == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"num_examples": 0}, "num_examples must be a whole number of at least 1, got 0"),
+        ({"num_examples": 2.5}, "num_examples must be a whole number"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier must be a finite number above 0"),
+        ({"sample_rate": 1.5}, r"sample_rate must lie in \(0, 1\]"),
+        ({"max_grad_norm": np.inf}, "max_grad_norm must be a finite number above 0"),
+        ({"max_grad_norm": 1.7e308}, "max_grad_norm must lie between 1e-100 and 1e100"),
+        ({"max_grad_norm": 1e-310}, "max_grad_norm must lie between 1e-100 and 1e100"),
+        ({"buckets": 1}, "buckets must be a whole number of at least 2"),
+        ({"buckets": 4097}, "buckets must be at most 4096"),
+    ],
+)
+def test_a_bad_parameter_makes_no_ledger(changed, message):
+    people = changed.pop("num_examples", 3)
+    with pytest.raises(ValueError, match=message):
+        ledger(people, **changed)
+
+
+def test_counters_widen_before_they_overflow():
+    book = ledger(2, buckets=4)
+    book.record([5.0, 0.0], repeat=65_535)
+    assert book.counts.dtype == np.uint16
+    assert book.counts[0, -1] == 65_535
+    book.record([5.0, 1.0])
+    assert book.counts.dtype == np.uint32
+    assert book.counts[0, -1] == 65_536
+    book.record([5.0, 5.0], repeat=2**31)
+    assert book.counts[0, -1] == 2**31 + 65_536
+    with pytest.raises(ValueError, match="at most 4294967295 steps"):
+        book.record([5.0, 5.0], repeat=2**31)
+    assert book.counts[0, -1] == 2**31 + 65_536
+
+
+# ------------------------------------------------------------------------------------------------ bounds
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-30])
+def test_the_exact_loss_of_the_very_norms_lies_between(delta):
+    rng = np.random.default_rng(3)
+    norms = np.minimum(rng.lognormal(0.5, 1.0, (3, 5)), 20.0)
+    norms[0, 0] = 0.0
+    book = ledger(5)
+    for row, repeat in zip(norms, (100, 700, 2000), strict=True):
+        book.record(row, repeat=repeat)
+    found = book.epsilon(delta)
+    assert found.certified.all()
+    for person in range(5):
+        inverse = np.minimum(norms[:, person], 5.0) / 5.0 / 2.0
+        true = exact([(v, 0.02, n) for v, n in zip(inverse, (100, 700, 2000), strict=True)], delta=delta)
+        assert found.lower[person] <= true.upper
+        assert true.lower <= found.upper[person]
+        assert found.upper[person] <= true.upper + 0.02 * book.worst_case().epsilon(delta).upper
+    at = float(np.median(found.upper))
+    found = book.delta(at)
+    for person in range(5):
+        inverse = np.minimum(norms[:, person], 5.0) / 5.0 / 2.0
+        true = exact([(v, 0.02, n) for v, n in zip(inverse, (100, 700, 2000), strict=True)], epsilon=at)
+        assert found.lower[person] <= true.upper
+        assert true.lower <= found.upper[person]
+
+
+@pytest.mark.parametrize("ulps", [-2, 0, 2])
+def test_norms_at_the_edges_lie_between_too(ulps):
+    """Where rounding decides the bucket the bounds must hold on both sides."""
+    from pld_accountant.buckets import Buckets
+
+    edges = Buckets.make(2.0, 0.02, 16).edges[[3, 9, 14]]
+    norms = 5.0 * edges
+    for _ in range(abs(ulps)):
+        norms = np.nextafter(norms, np.inf if ulps > 0 else 0.0)
+    book = ledger(3, buckets=16)
+    book.record(norms, repeat=3000)
+    for delta in (1e-5, 1e-100):
+        found = book.epsilon(delta)
+        for person, norm in enumerate(norms):
+            true = exact([(norm / 5.0 / 2.0, 0.02, 3000)], delta=delta)
+            assert found.lower[person] <= true.upper
+            assert true.lower <= found.upper[person]
+
+
+def test_whoever_is_always_clipped_has_the_worst_case():
+    book = ledger(2)
+    book.record([5.0, 9.0], repeat=1000)
+    worst = book.worst_case().epsilon(1e-5)
+    np.testing.assert_allclose(book.epsilon(1e-5).upper, worst.upper, rtol=1e-8)
+    assert book.worst_case().steps == 1000
+
+
+def test_zero_norms_and_no_steps_cost_nothing():
+    book = ledger(2)
+    for found in (book.epsilon(1e-5), book.delta(0.0)):
+        assert found.upper.tolist() == [0.0, 0.0]
+        assert found.certified.all()
+    assert book.rdp_epsilon(1e-5).tolist() == [0.0, 0.0]
+    book.record([0.0, 1.0], repeat=500)
+    assert book.epsilon(1e-5).upper[0] == 0.0
+    assert book.delta(0.0).upper[0] == 0.0
+    assert book.epsilon(1e-5).upper[1] > 0.0
+    assert book.epsilon(1e-5).lower[0] == 0.0
+
+
+def test_one_step():
+    book = ledger(3)
+    book.record([0.5, 5.0, 0.0])
+    found = book.epsilon(1e-6)
+    for person, inverse in enumerate((0.05, 0.5, 0.0)):
+        true = exact([(inverse, 0.02, 1)], delta=1e-6)
+        assert found.lower[person] <= true.upper
+        assert true.lower <= found.upper[person]
+    beyond = book.delta(3.0, "add")
+    assert beyond.upper.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "schedule", [[(2.0, 0.02), (0.9, 0.02), (0.5, 0.02)], [(0.5, 0.02), (9.0, 0.05), (30.0, 0.05)]]
+)
+def test_a_schedule_that_changes(schedule):
+    """Falling and rising noise, changing rates: every step is counted at its own."""
+    steps = (1500, 30, 4) if schedule[0][0] > 1.0 else (4, 2000, 9000)
+    book = ledger(3)
+    norms = np.array([0.7, 2.5, 6.0])
+    for (sigma, rate), n in zip(schedule, steps, strict=True):
+        book.record(norms, repeat=n, noise_multiplier=sigma, sample_rate=rate)
+    assert book.steps == sum(steps)
+    assert np.all(book.counts.sum(axis=1) == sum(steps))
+    worst = book.worst_case().epsilon(1e-5).upper
+    found = book.epsilon(1e-5)
+    for person, norm in enumerate(norms):
+        s = min(norm, 5.0) / 5.0
+        true = exact([(s / sigma, q, n) for (sigma, q), n in zip(schedule, steps, strict=True)], delta=1e-5)
+        assert found.lower[person] <= true.upper
+        assert true.lower <= found.upper[person]
+        assert found.upper[person] - found.lower[person] <= 0.025 * worst
+
+
+def test_a_slow_schedule_makes_few_groups():
+    book = ledger(1, buckets=8)
+    for sigma in np.concatenate([np.linspace(4.0, 1.0, 40), np.linspace(1.0, 8.0, 40)]):
+        book.record([1.0], noise_multiplier=float(sigma))
+    assert book.counts.shape[1] <= 8 * 8
+    assert book.counts.sum() == 80
+
+
+def test_more_buckets_are_never_much_wider():
+    norms = np.linspace(0.2, 5.0, 12)
+    widths = []
+    for buckets in (8, 32, 128):
+        book = ledger(12, buckets=buckets)
+        book.record(norms, repeat=1000)
+        found = book.epsilon(1e-5)
+        widths.append(np.max(found.upper - found.lower))
+    assert np.all(np.diff(widths) < 0.0)
+    assert widths[-1] < 0.2 * widths[0]
+    # the promise for 256 buckets, at 128: one percent of the worst case
+    assert widths[2] < 0.012 * book.worst_case().epsilon(1e-5).upper
+
+
+def test_several_deltas_and_one():
+    book = ledger(3)
+    book.record([1.0, 2.0, 0.0], repeat=1000)
+    several = book.epsilon([1e-3, 1e-6])
+    assert several.upper.shape == several.lower.shape == several.status.shape == (2, 3)
+    for row, delta in enumerate((1e-3, 1e-6)):
+        one = book.epsilon(delta)
+        np.testing.assert_allclose(several.upper[row], one.upper, rtol=1e-8)
+        np.testing.assert_allclose(several.lower[row], one.lower, rtol=1e-8)
+    assert book.delta([0.1, 0.5]).upper.shape == (2, 3)
+
+
+def test_upper_only_is_the_same_upper():
+    book = ledger(3)
+    book.record([1.0, 2.0, 0.0], repeat=1000)
+    both, upper = book.epsilon(1e-5), book.epsilon(1e-5, bounds="upper")
+    assert np.array_equal(both.upper, upper.upper)
+    assert np.isnan(upper.lower).all()
+    assert np.isnan(upper.estimate).all()
+
+
+def test_directions():
+    book = ledger(3)
+    book.record([1.0, 2.0, 5.0], repeat=1000)
+    remove, add, both = (book.epsilon(1e-5, d) for d in ("remove", "add", "both"))
+    assert np.array_equal(both.upper, np.maximum(remove.upper, add.upper))
+    assert np.all(add.lower <= add.upper)
+    assert np.all(remove.upper >= add.upper)
+
+
+def test_renyi_accounting_is_never_tighter():
+    book = ledger(20)
+    book.record(np.linspace(0.1, 5.0, 20), repeat=3000)
+    assert np.all(book.rdp_epsilon(1e-5) >= book.epsilon(1e-5).upper)
+
+
+def test_progress_reaches_the_end():
+    book = ledger(5)
+    book.record(np.linspace(0.0, 5.0, 5), repeat=1000)
+    told = []
+    book.epsilon(1e-5, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1] == (15, 15)  # five people, two directions and the lower bound
+
+
+# ------------------------------------------------------------------------------------------------ merge and files
+
+
+def test_merging_equals_recording_both():
+    first, second, whole = ledger(3), ledger(3), ledger(3)
+    one, two = np.array([1.0, 2.0, 9.0]), np.array([0.3, 0.0, 4.0])
+    first.record(one, repeat=40_000)
+    second.record(two, repeat=30_000)
+    second.record(two, repeat=100, sample_rate=0.5, noise_multiplier=30.0)
+    for book, repeats in ((whole, (40_000, 30_000)),):
+        book.record(one, repeat=repeats[0])
+        book.record(two, repeat=repeats[1])
+        book.record(two, repeat=100, sample_rate=0.5, noise_multiplier=30.0)
+    first.merge(second)
+    assert first.steps == whole.steps == 70_100
+    assert first.counts.dtype == np.uint32
+    assert np.array_equal(first.counts, whole.counts)
+    np.testing.assert_allclose(first.epsilon(1e-5).upper, whole.epsilon(1e-5).upper, rtol=1e-12)
+    assert first.worst_case().epsilon(1e-5).upper == whole.worst_case().epsilon(1e-5).upper
+    assert second.steps == 30_100
+
+
+def test_merging_with_oneself_and_with_other_buckets():
+    book = ledger(2)
+    book.record([1.0, 5.0], repeat=300)
+    book.merge(book)
+    assert book.steps == 600
+    assert book.counts.sum(axis=1).tolist() == [600, 600]
+    other = ledger(2, buckets=16, max_grad_norm=1.0)
+    other.record([0.2, 1.0], repeat=400)
+    book.merge(other)
+    assert book.steps == 1000
+    assert book.counts.sum(axis=1).tolist() == [1000, 1000]
+    true = exact([(0.2 / 2.0, 0.02, 1000)], delta=1e-5)
+    found = book.epsilon(1e-5)
+    assert found.lower[0] <= true.upper
+    assert true.lower <= found.upper[0]
+
+
+def test_a_ledger_comes_back_as_it_was(tmp_path):
+    book = ledger(3, buckets=32)
+    book.record([0.0, 1.0, 7.0], repeat=66_000)
+    book.record([1.0, 0.1, 0.0], noise_multiplier=0.7, sample_rate=0.1, repeat=300)
+    book.save(tmp_path / "book.npz")
+    back = pa.Ledger.load(tmp_path / "book.npz")
+    assert repr(back) == repr(book)
+    assert np.array_equal(back.counts, book.counts)
+    assert back.counts.dtype == book.counts.dtype
+    assert np.array_equal(back.epsilon(1e-5).upper, book.epsilon(1e-5).upper)
+    assert back.worst_case().epsilon(1e-5) == book.worst_case().epsilon(1e-5)
+    for one in (back, book):  # and goes on counting in the same buckets
+        one.record([2.0, 2.0, 2.0])
+    assert np.array_equal(back.counts, book.counts)
+    empty = ledger(2)
+    empty.save(tmp_path / "empty.npz")
+    assert pa.Ledger.load(tmp_path / "empty.npz").epsilon(1e-5).upper.tolist() == [0.0, 0.0]
+
+
+def test_a_damaged_or_foreign_file_is_refused(tmp_path):
+    book = ledger(3)
+    book.record([0.0, 1.0, 7.0])
+    path = tmp_path / "book.npz"
+    book.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(StoreError):
+        pa.Ledger.load(path)
+    np.savez(path, counts=np.ones(3))
+    with pytest.raises(StoreError, match="is not a whole pld-accountant ledger file"):
+        pa.Ledger.load(path)
+    with pytest.raises(FileNotFoundError):
+        pa.Ledger.load(tmp_path / "absent.npz")
+
+
+def test_the_guarantee_says_what_is_not_promised():
+    assert not ledger(1).guarantee.proven_adaptive
+    assert "diagnostic" in ledger(1).guarantee.sentence
