@@ -45,7 +45,7 @@ def flint():
 
 def bent(part, steps: Steps, plan: Plan) -> oracle_plan.Bent:
     """The nodes in the Gaussian's variable for one step of `part`."""
-    accuracy = plan.accuracy + 10.0 + log(part[2])  # for every step's share
+    accuracy = plan.accuracy + plan.lost + 10.0 + log(part[2])  # for every step's share
     crowd = 2.0 + 0.1 * (plan.accuracy - ACCURACY)  # another one for each contour
     return oracle_plan.bent_nodes(part, steps, plan.theta, 6.2832 * plan.count / plan.period, accuracy, crowd)
 

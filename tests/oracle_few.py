@@ -55,10 +55,10 @@ def log_phi(part: tuple[float, float, int], steps: Steps, plan: Plan) -> tuple[f
     """(K, phi / exp(K)) of one step at the plan's frequencies."""
     sigma, q, _ = part
     omega = 2.0 * np.pi * plan.count / plan.period
-    step = oracle_plan.quadrature_step(part, steps, plan.theta, omega, plan.accuracy + 3.0)
+    step = oracle_plan.quadrature_step(part, steps, plan.theta, omega, plan.accuracy + plan.lost + 3.0)
     if 40.0 / step > MOST_NODES:
         raise ArithmeticError(f"{40.0 / step:.0f} nodes are too many")
-    index, _ = oracle_plan.nodes(part, steps, plan.theta, step, plan.accuracy + 8.0)
+    index, _ = oracle_plan.nodes(part, steps, plan.theta, step, plan.accuracy + plan.lost + 8.0)
     y = index.astype(np.longdouble) * np.longdouble(step)
     s, rate = np.longdouble(sigma), np.longdouble(q)
     u = y / s - 1 / (2 * s * s)

@@ -31,12 +31,16 @@ class Steps:
 
 @dataclass(frozen=True)
 class Plan:
-    """One contour: z_k = theta + 2 pi i k / period for k < count; `accuracy` in nats for every neglected part."""
+    """One contour: z_k = theta + 2 pi i k / period for k < count.
+
+    `accuracy` in nats, relative to delta, for every neglected part; M(theta) exp(-theta epsilon) is `lost` nats more.
+    """
 
     theta: float
     period: float
     count: int
     accuracy: float
+    lost: float = 0.0
 
 
 def log_g(y: np.ndarray, sigma: float, q: float) -> np.ndarray:
@@ -278,7 +282,7 @@ def plan(
             continue
         count = int(np.ceil(w * p / (2.0 * np.pi))) + 2
         if best is None or count < best.count:
-            best = Plan(t, p, count, accuracy)
+            best = Plan(t, p, count, accuracy, max(float(lost), 0.0))
     if best is None:
         raise ArithmeticError(f"no tilt keeps enough digits with {most} frequencies")
     return best
