@@ -26,36 +26,51 @@ __all__ = [
 UNIT = 2.0**-53
 """Unit round-off of double precision."""
 
-_REACH = 10.0  # the nodes reach this many standard deviations beyond the critical points of the integrand
+_REACH = 10.0  # as in `kernels.spectral`
+_RESTART = 32
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
 
 
-def _growth(sigma: NDArray, sign: float, theta: float, width: float) -> NDArray:
-    """log sup over the strip |Im x| <= b of the integrand's growth, for b / sigma^2 in `_ANGLES`: (buckets, angles).
+def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float) -> NDArray:
+    """log sup over the strip |Im x| <= b of the integrand's growth, for angles b / sigma^2 in `_ANGLES`.
 
     On the line Im x = b the normal density grows by exp(b^2 / (2 sigma^2)), |g| <= g(Re x), and |arg g| <= b / sigma^2,
-    so that |exp(i omega log g)| <= exp(omega b / sigma^2).  For addition |g| >= g(Re x) cos(b / (2 sigma^2)), raised to
-    -theta.
+    so that |exp(i omega log g)| <= exp(omega b / sigma^2).  For addition |g| must not be small, in one of two ways, phi
+    the angle: |g| >= g(Re x) cos(phi / 2); or, for phi < pi / 2, |g| >= Re g = c g'(Re x), where g' is g at the smaller
+    rate q cos(phi) / c and c = 1 - q + q cos(phi), and E[g'^-theta] <= E[g^-theta] since fewer records sampled is a
+    post-processing.
+
+    Returns
+    -------
+    ndarray, shape (buckets, angles)
     """
     growth = 0.5 * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
     if sign < 0:
-        growth = growth - theta * np.log(np.cos(0.5 * _ANGLES))
+        acute = _ANGLES < 1.57
+        growth_of_g = np.tile(-np.log(np.cos(0.5 * _ANGLES)), (sigma.size, 1))
+        rate = -np.log1p(np.multiply.outer(q, np.cos(_ANGLES[acute]) - 1.0))
+        growth_of_g[:, acute] = np.minimum(growth_of_g[:, acute], rate)
+        growth += theta * growth_of_g
     return growth
 
 
-def _length(sigma: NDArray, theta: float, sign: float) -> NDArray:
-    return (1.0 + theta if sign > 0 else theta) + 2.0 * _REACH * sigma
+def _length(sigma: NDArray, ends: NDArray) -> NDArray:
+    return ends[:, 1] - ends[:, 0] + 2.0 * _REACH * sigma
 
 
-def quadrature_nodes(sigma: NDArray, sign: float, theta: float, width: float, tolerance: float) -> NDArray:
+def quadrature_nodes(
+    sigma: NDArray, q: NDArray, sign: float, theta: float, ends: NDArray, width: float, tolerance: float
+) -> NDArray:
     """Number of nodes at which `quadrature_error` falls to `tolerance`.
 
     Parameters
     ----------
-    sigma : ndarray, shape (buckets,)
-        Noise multipliers.
+    sigma, q : ndarray, shape (buckets,)
+        Noise multipliers and sample rates.
     sign : float
         +1 for removal, -1 for addition.
+    ends : ndarray, shape (buckets, 2)
+        From `kernels.spectral.middle`.
     theta, width : float
         Tilt, and largest frequency omega at which phi is wanted.
     tolerance : float
@@ -65,13 +80,15 @@ def quadrature_nodes(sigma: NDArray, sign: float, theta: float, width: float, to
     -------
     ndarray of int64, shape (buckets,)
     """
-    growth = _growth(sigma, sign, theta, width)
+    growth = _growth(sigma, q, sign, theta, width)
     log_ratio = np.logaddexp(0.0, growth + np.log(2.0 / tolerance))
     step = np.max(2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / log_ratio, axis=1)
-    return np.minimum(np.ceil(_length(sigma, theta, sign) / step) + 2, 2**40).astype(np.int64)
+    return np.minimum(np.ceil(_length(sigma, ends) / step) + 2, 2**40).astype(np.int64)
 
 
-def quadrature_error(sigma: NDArray, sign: float, theta: float, width: float, nodes: NDArray) -> NDArray:
+def quadrature_error(
+    sigma: NDArray, q: NDArray, sign: float, theta: float, ends: NDArray, width: float, nodes: NDArray
+) -> NDArray:
     """Absolute error of the normalised phi(omega), |omega| <= width, by the trapezoidal rule on `nodes` nodes.
 
     For an integrand analytic in |Im x| < b whose modulus integrates to at most M on every line of the strip, the
@@ -82,40 +99,44 @@ def quadrature_error(sigma: NDArray, sign: float, theta: float, width: float, no
     ----------
     Trefethen and Weideman, "The exponentially convergent trapezoidal rule", SIAM Review 56 (2014), Theorem 5.1.
     """
-    step = _length(sigma, theta, sign) / (nodes - 1)
+    step = _length(sigma, ends) / (nodes - 1)
     rate = 2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / step[:, None]
-    growth = _growth(sigma, sign, theta, width)
+    growth = _growth(sigma, q, sign, theta, width)
     # exp(rate) - 1 >= exp(rate) / 2 for rate >= 1
     log_error = np.where(rate >= 1.0, np.log(4.0) + growth - rate, np.inf)
     return np.exp(np.minimum(log_error.min(axis=1), 0.0))
 
 
-def tail_error(sigma: NDArray, sign: float, theta: float) -> NDArray:
+def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float) -> NDArray:
     """Tilted mass beyond the first and the last node.
 
-    The logarithm of the integrand has slope (a w(x) - x) / sigma^2, 0 <= w <= 1: outside of [min(0, a), max(0, a)]
-    it falls at least as fast as a normal density of standard deviation sigma, from a height psi.  Inside, the slope
-    points away from the end and the curvature is at least -c / sigma^2, c = 1 + max(0, -a) / (4 sigma^2), so the mass
-    inside is at least psi sigma sqrt(pi / (2 c)).  A tail thus holds at most 2 sqrt(c) Phi(-10) of the mass; two tails,
-    and as much again for a sum in place of an integral.
+    The logarithm of the integrand has slope (a w(x) - x) / sigma^2, w growing from 0 to 1, and all its zeros lie within
+    the ends.  Removal, ends [0, a]: outside of them it falls at least as fast as a normal density of standard deviation
+    sigma, from a height psi; inside, the slope points away from the end and the curvature is at least -1 / sigma^2, so
+    the mass inside is at least psi sigma sqrt(pi / 2).  Addition: a w(x) falls, so there is one maximum, left of 0;
+    beyond it the same holds, and left of it, where w <= q, the curvature is at least -c / sigma^2,
+    c = 1 + theta min(q, 1/4) / sigma^2, which leaves a mass of at least psi sigma sqrt(pi / (2 c)) there.
+    A tail thus holds at most 2 sqrt(c) Phi(-10) of the mass; two tails, and as much again for a sum in place of an
+    integral.
     """
-    excess = theta / (4.0 * sigma**2) if sign < 0 else np.zeros_like(sigma)
+    excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
     return 8.0 * np.sqrt(1.0 + excess) * float(np.exp(log_ndtr(-_REACH)))
 
 
-def roundoff_phi(width: float, frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
-    """Round-off of the normalised, centred phi at the kept frequencies, per step.
+def roundoff_phi(frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
+    """Round-off of the normalised, centred phi at a frequency omega, per step and per unit of omega.
 
-    phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), each factor at most omega |d_j|.  The recurrence over
-    f <= m frequencies loses at most 6 f units of that; a weight p_j has the relative error of its exponent (in units,
-    summed by the kernel into `weighted`, with one unit per node added up); the matrix product adds `columns` more.
+    phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), each factor at most omega |d_j|.  The recurrence, begun
+    afresh every 32 frequencies, loses at most 6 units of that at each; a weight p_j has the relative error of its
+    exponent (in units, summed by the kernel into `weighted`, with the units of the additions); the matrix product adds
+    `columns` more.
 
     Parameters
     ----------
     spread, weighted : ndarray, shape (buckets,)
         E_theta|d|, and E_theta[|d| times the units of a weight].
     """
-    return 2.0 * UNIT * width * ((6.0 * frequencies + columns + 16.0) * spread + weighted)
+    return 2.0 * UNIT * ((6.0 * min(frequencies, _RESTART) + columns + 16.0) * spread + weighted)
 
 
 def roundoff_k(columns: int, k: NDArray, units: NDArray) -> NDArray:

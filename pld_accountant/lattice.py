@@ -120,6 +120,7 @@ class LatticeMaker:
         row[4] = _MASS_ERROR + (mass.size + self.buckets + 64.0) * 2.0**-53 * (1.0 + abs(row[0]))
         row[5] = -math.log1p(-beyond)
         row[6] = start
+        row[7] = 0.0
         row[COLUMNS : COLUMNS + m] = np.maximum(size[1 : m + 1], -700.0)
         row[COLUMNS + m :] = np.angle(phi[1 : m + 1] * np.exp(1j * omega * (start - mean)))
         return row

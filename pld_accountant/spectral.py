@@ -51,19 +51,25 @@ class SpectralMaker:
 
         new = np.array([t for t in theta if float(t) not in self._moments], dtype=np.float64)
         if new.size:
-            nodes = np.stack([budget.quadrature_nodes(self.sigma, self.sign, t, 0.0, _TOLERANCE) for t in new], axis=1)
-            nodes = np.where(nodes <= (_NODES_AT_MOST if exact else _NODES_FOR_MOMENTS), nodes, 0)
-            k = np.empty(nodes.shape)
-            units = np.empty(nodes.shape)
-            tilts = np.tile(new, (self.buckets, 1))
-            spectral.log_moments(self.sigma, self.q, self.sign, tilts, nodes, k, units)
-            k += budget.roundoff_k(self.buckets, k, units) + 1e-18
-            if self.sign < 0:
-                with np.errstate(divide="ignore"):
-                    k = np.minimum(k, np.multiply.outer(-np.log1p(-self.q) * (1.0 + 2.0**-50), new))
-            for j, t in enumerate(new):
-                self._moments[float(t)] = k[:, j].copy()
+            with np.errstate(divide="ignore"):
+                largest_loss = -np.log1p(-self.q) * (1.0 + 2.0**-50) if self.sign < 0 else np.full(self.buckets, np.inf)
+            for t in new:
+                ends = self._ends(t)
+                nodes = budget.quadrature_nodes(self.sigma, self.q, self.sign, t, ends, 0.0, _TOLERANCE)
+                nodes = np.where(nodes <= (_NODES_AT_MOST if exact else _NODES_FOR_MOMENTS), nodes, 0)
+                k, units = np.empty((2, self.buckets))
+                spectral.log_moments(self.sigma, self.q, self.sign, t, ends, nodes, k, units)
+                k += budget.roundoff_k(self.buckets, k, units) + 1e-18
+                self._moments[float(t)] = np.minimum(k, largest_loss * t)
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
+
+    def _ends(self, theta: float) -> NDArray:
+        """Where the tilted law of each bucket has its maxima, in the Gaussian's variable: (buckets, 2)."""
+        from .kernels import spectral
+
+        ends = np.empty((self.buckets, 2))
+        spectral.middle(self.sigma, self.q, self.sign, theta, ends)
+        return ends
 
     def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
         """The table at this tilt and period for frequencies up to `width`, a power of sqrt(2)."""
@@ -84,8 +90,8 @@ class SpectralMaker:
     def _fill(self, table: Table, width: float, rows: NDArray) -> bool:
         """Fill these rows of a table; False where that would cost too much."""
         theta, m, reach = table.theta, table.frequencies, 2.0 * np.pi / table.period * table.frequencies
-        sigma, q = self.sigma[rows], self.q[rows]
-        nodes = budget.quadrature_nodes(sigma, self.sign, theta, reach, _TOLERANCE)
+        sigma, q, ends = self.sigma[rows], self.q[rows], self._ends(theta)[rows]
+        nodes = budget.quadrature_nodes(sigma, q, self.sign, theta, ends, reach, _TOLERANCE)
         nodes[q == 1.0] = 2
         if float(nodes.sum()) * m > _WORK:
             return False
@@ -96,19 +102,20 @@ class SpectralMaker:
         moments = np.empty((rows.size, 8))
         re = np.empty((rows.size, m))
         im = np.empty((rows.size, m))
-        spectral.spectrum(sigma, q, self.sign, theta, 2.0 * np.pi / table.period, nodes, moments, re, im)
+        spectral.spectrum(sigma, q, self.sign, theta, ends, 2.0 * np.pi / table.period, nodes, moments, re, im)
         k, mean, units, spread, weighted, left_out = moments[:, :6].T
         truncation = np.where(
             q == 1.0,
             0.0,
-            2.0 * budget.quadrature_error(sigma, self.sign, theta, reach, nodes)
-            + 2.0 * budget.tail_error(sigma, self.sign, theta),
+            2.0 * budget.quadrature_error(sigma, q, self.sign, theta, ends, reach, nodes)
+            + 2.0 * budget.tail_error(sigma, q, self.sign, theta),
         )
         columns = table.columns
         columns[rows, 0] = k
         columns[rows, 1] = mean
         columns[rows, 2] = self._envelope(theta, width, rows, k, moments[:, 6:8])
-        columns[rows, 3] = budget.roundoff_phi(reach, m, self.buckets, spread, weighted) + truncation + 2.0 * left_out
+        columns[rows, 3] = truncation + 2.0 * left_out
+        columns[rows, 7] = budget.roundoff_phi(m, self.buckets, spread, weighted)
         columns[rows, 4] = budget.roundoff_k(self.buckets, k, units) + truncation
         columns[rows, COLUMNS : COLUMNS + m] = re
         columns[rows, COLUMNS + m :] = im

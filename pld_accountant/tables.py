@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 __all__ = ["COLUMNS", "Maker", "MemoryCache", "Table"]
 
-COLUMNS = 7
-"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi, round-off of K, infinity, and
-the offset of the lattice."""
+COLUMNS = 8
+"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi at every frequency, round-off of
+K, infinity, the offset of the lattice, and the error of phi per unit of frequency."""
 
 
 @dataclass(frozen=True)
