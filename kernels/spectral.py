@@ -10,6 +10,10 @@ Legend
     r       psi / (dL/dx): density of the tilted law on the loss axis, up to the same mass
     d       L minus its tilted mean
     ends    interval of x that holds every maximum of psi, see `middle`
+    top     inf, or where the law ends: what lies beyond is left out
+    gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1]
+
+The rule is the trapezoidal one on the whole line, or Gauss-Legendre on equal panels where the law ends at `top`.
 
 All results are normalised: phi(omega) = E_theta[exp(i omega L)].
 """
@@ -86,38 +90,57 @@ def _additions(n):
 
 
 @inline
-def _tilted_nodes(sigma, q, sign, theta, low, step, n, log_g, weight):
-    """Fill log_g and the tilted probabilities at n nodes; return K(theta), the kept range, K's round-off in units.
+def _place(low, high, top, gauss, x, log_h):
+    """Nodes and the logarithms of their weights: a uniform grid on [low, high], or panels on [low, top]."""
+    n = x.size
+    if top == np.inf:
+        step = (high - low) / (n - 1)
+        for j in range(n):
+            x[j] = low + j * step
+            log_h[j] = math.log(step)
+        return
+    points = gauss.shape[1]
+    half = 0.5 * (top - low) / (n // points)
+    for j in range(n):
+        x[j] = low + half * (2 * (j // points) + 1 + gauss[0, j % points])
+        log_h[j] = math.log(half * gauss[1, j % points])
+
+
+@inline
+def _tilted_nodes(sigma, q, sign, theta, beyond, x, log_h, log_g, weight):
+    """Fill log_g and the tilted probabilities at the nodes; return K(theta), the kept range, K's round-off in units.
+
+    beyond = N(0, sigma^2)'s mass beyond the end of the law.
 
     The unit of round-off is 2^-53: each term of a sum carries the error of its exponent, (x/sigma)^2 / 2 + |a log g|,
     and one unit for each addition.
     """
+    n = x.size
     terms = np.empty(n)
     ones = np.ones(n)
     additions = _additions(n)
     a = 1.0 + theta if sign > 0 else -theta
     top = -np.inf
     for j in range(n):
-        x = low + j * step
-        log_g[j] = _log_g(x, sigma, q)
-        weight[j] = -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + math.log(step) + a * log_g[j]
+        log_g[j] = _log_g(x[j], sigma, q)
+        weight[j] = -0.5 * (x[j] / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + log_h[j] + a * log_g[j]
         top = max(top, weight[j])
     units = 0.0
-    # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)]: the exact mass 1 never enters, and the absolute error
-    # shrinks with the step.  Far from 0 the largest exponent is taken out.
+    # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)], less the mass beyond the end: the exact mass 1 never
+    # enters, and the absolute error shrinks with the step.  Far from 0 the largest exponent is taken out.
     if top < 30.0:
         for j in range(n):
             e = a * log_g[j]
             base = math.exp(weight[j] - e)
             terms[j] = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
-            units += abs(terms[j]) * (2.0 * abs(e) + ((low + j * step) / sigma) ** 2 + additions + 40.0)
-        total = _dot(ones, terms)
+            units += abs(terms[j]) * (2.0 * abs(e) + (x[j] / sigma) ** 2 + additions + 40.0)
+        total = _dot(ones, terms) - beyond
         k = math.log1p(total)
         units /= 1.0 + total
     else:
         for j in range(n):
             terms[j] = math.exp(weight[j] - top)
-            units += terms[j] * (2.0 * abs(a * log_g[j]) + ((low + j * step) / sigma) ** 2 + additions + 40.0)
+            units += terms[j] * (2.0 * abs(a * log_g[j]) + (x[j] / sigma) ** 2 + additions + 40.0)
         total = _dot(ones, terms)
         k = top + math.log(total)
         units = units / total + abs(k)
@@ -130,9 +153,14 @@ def _tilted_nodes(sigma, q, sign, theta, low, step, n, log_g, weight):
     return k, first, last, units
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], i8[::1], f8[::1], f8[::1])")
-def log_moments(sigma, q, sign, theta, ends, nodes, k_out, units_out):
-    """K(theta) = log E[exp(theta L)] and its round-off in units for every bucket, by the trapezoidal rule.
+@inline
+def _beyond(sigma, top):
+    return 0.5 * math.erfc(top / sigma * math.sqrt(0.5))
+
+
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
+def log_moments(sigma, q, sign, theta, ends, top, gauss, nodes, k_out, units_out):
+    """K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
     0 nodes ask for the Gaussian bound, K(theta) <= theta (theta + 1) / (2 sigma^2), which holds because sampling is a
     post-processing (MATH, Prop. B).
@@ -143,9 +171,10 @@ def log_moments(sigma, q, sign, theta, ends, nodes, k_out, units_out):
             units_out[k] = 8.0 * abs(k_out[k])
             continue
         n = nodes[k]
-        low = ends[k, 0] - _REACH * sigma[k]
-        step = (ends[k, 1] - ends[k, 0] + 2.0 * _REACH * sigma[k]) / (n - 1)
-        value, _, _, units = _tilted_nodes(sigma[k], q[k], sign, theta, low, step, n, np.empty(n), np.empty(n))
+        x, log_h = np.empty(n), np.empty(n)
+        _place(ends[k, 0] - _REACH * sigma[k], ends[k, 1] + _REACH * sigma[k], top[k], gauss, x, log_h)
+        beyond = _beyond(sigma[k], top[k])
+        value, _, _, units = _tilted_nodes(sigma[k], q[k], sign, theta, beyond, x, log_h, np.empty(n), np.empty(n))
         k_out[k] = value
         units_out[k] = units
 
@@ -186,8 +215,10 @@ def _harmonics(weight, d, sums, spacing, re, im):
         im[j] = math.atan2(s, 1.0 + c)
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])")
-def spectrum(sigma, q, sign, theta, ends, spacing, nodes, moments, re, im):
+@pjit(
+    "void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])"
+)
+def spectrum(sigma, q, sign, theta, ends, top, gauss, spacing, nodes, moments, re, im):
     """Centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
 
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
@@ -208,11 +239,12 @@ def spectrum(sigma, q, sign, theta, ends, spacing, nodes, moments, re, im):
             continue
         n = nodes[k]
         a = 1.0 + theta if sign > 0 else -theta
-        low = ends[k, 0] - _REACH * sigma[k]
-        step = (ends[k, 1] - ends[k, 0] + 2.0 * _REACH * sigma[k]) / (n - 1)
+        x, log_h = np.empty(n), np.empty(n)
+        _place(ends[k, 0] - _REACH * sigma[k], ends[k, 1] + _REACH * sigma[k], top[k], gauss, x, log_h)
         log_g = np.empty(n)
         weight = np.empty(n)
-        value, first, last, units = _tilted_nodes(sigma[k], q[k], sign, theta, low, step, n, log_g, weight)
+        beyond = _beyond(sigma[k], top[k])
+        value, first, last, units = _tilted_nodes(sigma[k], q[k], sign, theta, beyond, x, log_h, log_g, weight)
         w = weight[first : last + 1].copy()
         d = sign * log_g[first : last + 1]
         sums = _dot(np.ones(w.size), w)
@@ -228,7 +260,7 @@ def spectrum(sigma, q, sign, theta, ends, spacing, nodes, moments, re, im):
         for j in range(first, last + 1):
             part = weight[j] * abs(d[j - first])
             spread += part
-            weighted += part * (2.0 * abs(a * log_g[j]) + ((low + j * step) / sigma[k]) ** 2 + _additions(w.size) + 40.0)
+            weighted += part * (2.0 * abs(a * log_g[j]) + (x[j] / sigma[k]) ** 2 + _additions(w.size) + 40.0)
             if weight[j] > 1e-14:
                 inner = min(inner, j)
                 outer = j
@@ -238,5 +270,5 @@ def spectrum(sigma, q, sign, theta, ends, spacing, nodes, moments, re, im):
         moments[k, 3] = spread
         moments[k, 4] = weighted
         moments[k, 5] = max(weight[:first].sum() + weight[last + 1 :].sum(), _TINY)
-        moments[k, 6] = low + (inner - 1) * step
-        moments[k, 7] = low + (outer + 1) * step
+        moments[k, 6] = x[max(inner - 1, 0)]
+        moments[k, 7] = min(x[outer + 1], top[k]) if outer + 1 < n else min(2.0 * x[n - 1] - x[n - 2], top[k])

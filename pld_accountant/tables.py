@@ -69,6 +69,11 @@ class Maker(Protocol):
     @property
     def buckets(self) -> int: ...
 
+    @property
+    def whole(self) -> bool:
+        """Whether `log_moments` bound those of the mechanisms, not only of what the tables hold."""
+        ...
+
     def log_moments(self, theta: NDArray) -> NDArray:
         """K, shape (buckets, tilts), never below the truth."""
         ...

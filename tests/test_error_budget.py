@@ -82,6 +82,34 @@ def test_nodes_meet_the_tolerance(direction, rate):
 
 
 @pytest.mark.parametrize(
+    ("sigma", "q", "theta", "omega"),
+    [(1.0, 0.2, 2.0, 3.0), (0.3, 0.01, 0.5, 8.0), (2.0, 0.005, 60.0, 20.0), (30.0, 1e-4, 1e5, 0.0)],
+)
+def test_too_few_panels_err_by_at_most_the_panel_error(sigma, q, theta, omega):
+    low, top = -10.0 * sigma, 1.0 + 12.0 * sigma
+
+    def rule(panels):
+        half = 0.5 * (top - low) / panels
+        x = (low + half * (2.0 * np.arange(panels) + 1.0))[:, None] + half * budget.GAUSS[0]
+        log_g = np.logaddexp(np.log1p(-q), np.log(q) + (2.0 * x - 1.0) / (2.0 * sigma**2))
+        log_psi = (1.0 + theta) * log_g - 0.5 * (x / sigma) ** 2
+        weight = half * budget.GAUSS[1] * np.exp(log_psi - log_psi.max())
+        height = np.exp(log_psi.max())
+        return np.sum(weight * np.exp(1j * omega * log_g)) * height, np.sum(weight) * height
+
+    exact, mass = rule(400)
+    sharp = []
+    for panels in range(1, 40):
+        bound = budget.panel_error(sigma, q, theta, low, top, omega, panels)
+        error = abs(rule(panels)[0] - exact) / mass
+        assert error <= bound + 1e-12
+        if bound < 1.0 and error > 1e-12:
+            sharp.append(np.log(bound) / np.log(error))
+    assert budget.panel_error(sigma, q, theta, low, top, omega, 400) < 1e-19
+    assert not sharp or max(sharp) > 0.15
+
+
+@pytest.mark.parametrize(
     ("sigma", "q", "direction", "theta"),
     [
         (1.0, 1.0, "remove", 3.0),
@@ -240,12 +268,13 @@ def test_no_alias_is_certified_without_helpers_on_both_sides():
 # ------------------------------------------------------------------------------------------------ envelope
 
 
-def envelope_levels(sigma, q, direction, theta, levels):
+def envelope_levels(sigma, q, direction, theta, levels, sharp=False):
     """The kernel's bounds beyond each of the ascending levels, as `SpectralMaker` asks for them."""
     k, moments = np.empty((1, 1)), np.empty((1, 8))
     ends = ends_of(sigma, q, direction, theta)
     nodes = budget.quadrature_nodes(one(sigma), one(q), SIGN[direction], theta, ends, 0.0, 1e-19)
-    spectral.spectrum(one(sigma), one(q), SIGN[direction], theta, ends, 1.0, nodes, moments, k, k.copy())
+    law = one(sigma), one(q), SIGN[direction], theta, ends, one(np.inf), budget.GAUSS
+    spectral.spectrum(*law, 1.0, nodes, moments, k, k.copy())
     out = np.empty((1, levels.size))
     ratio = levels[1] / levels[0]
     envelope.envelope(
@@ -255,9 +284,11 @@ def envelope_levels(sigma, q, direction, theta, levels):
         theta,
         moments[:, 0].copy(),
         moments[:, 6:8].copy(),
+        one(np.inf),
         768,
         levels,
         ratio,
+        sharp,
         out,
     )
     return out[0]
@@ -284,19 +315,22 @@ def test_the_envelope_lies_above_phi_everywhere_beyond(sigma, q, direction, thet
     weight, loss = hp.double_law(sigma, q, direction, theta, top)
     omega = np.geomspace(levels[0], top, 400)
     size = np.array([abs(np.sum(weight * np.exp(1j * o * loss))) for o in omega])
-    env = envelope_levels(sigma, q, direction, theta, levels)
-    assert np.all(np.diff(env) <= 0.0)
-    shares = []
-    for level, bound in zip(levels, env, strict=True):
-        actual = np.max(size[omega >= level * (1.0 - 1e-12)], initial=0.0) - 1e-12
-        assert actual <= np.exp(bound)
-        if actual > 1e-9:
-            shares.append(bound / np.log(actual))
-    assert max(shares) > 0.3
+    for sharp in (False, True):
+        env = envelope_levels(sigma, q, direction, theta, levels, sharp)
+        assert np.all(np.diff(env) <= 0.0)
+        shares = []
+        for level, bound in zip(levels, env, strict=True):
+            actual = np.max(size[omega >= level * (1.0 - 1e-12)], initial=0.0) - 1e-12
+            assert actual <= np.exp(bound)
+            if actual > 1e-9:
+                shares.append(bound / np.log(actual))
+        assert max(shares) > 0.3
+        assert not sharp or min(shares) > 0.25  # the shift alone proves an exponential decay
 
 
 def test_the_envelope_of_a_gaussian_is_exact():
     out = np.empty((1, 3))
     levels = np.array([1.0, 2.0, 4.0])
-    envelope.envelope(one(2.0), one(1.0), 1.0, 3.0, one(1.0), np.zeros((1, 2)), 16, levels, 2.0, out)
+    law = one(2.0), one(1.0), 1.0, 3.0, one(1.0), np.zeros((1, 2)), one(np.inf)
+    envelope.envelope(*law, 16, levels, 2.0, False, out)
     assert out[0] == pytest.approx(-0.5 * (levels / 2.0) ** 2, rel=1e-15)

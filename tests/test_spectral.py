@@ -127,7 +127,8 @@ def test_where_nodes_run_out_the_gaussian_bounds_the_log_moment():
     assert maker.log_moments(np.array([2.0**30]))[0, 0] >= 2.0**30 * (2.0**30 + 1.0) / (2.0 * sigma**2)
     k = np.empty(1)
     nothing = np.zeros(1, dtype=np.int64)
-    spectral.log_moments(maker.sigma, maker.q, 1.0, theta, np.zeros((1, 2)), nothing, k, k.copy())
+    top, gauss = np.array([np.inf]), np.zeros((2, 1))
+    spectral.log_moments(maker.sigma, maker.q, 1.0, theta, np.zeros((1, 2)), top, gauss, nothing, k, k.copy())
     assert k[0] == theta * (theta + 1.0) / (2.0 * sigma**2)
     assert k[0] >= hp.law(sigma, 0.5, "remove", theta).k
 
@@ -144,7 +145,8 @@ def test_many_frequencies_keep_their_digits():
 
 
 @pytest.mark.parametrize(
-    ("sigma", "q", "theta"), [(0.3, 0.5, 3.0), (2.0, 0.005, 1e3), (100.0, 1e-5, 4e6), (0.2, 1e-6, 1e4), (1.0, 0.999, 7.0)]
+    ("sigma", "q", "theta"),
+    [(0.3, 0.5, 3.0), (2.0, 0.005, 1e3), (100.0, 1e-5, 4e6), (0.2, 1e-6, 1e4), (1.0, 0.999, 7.0)],
 )
 def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
     ends = np.empty((1, 2))
@@ -156,3 +158,38 @@ def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
 
     assert slope(low) > 0.0 > slope(high)
     assert high - low < 0.1 * sigma
+
+
+def test_a_law_that_ends_is_the_whole_one_but_for_what_goes_to_infinity():
+    sigma, q, theta, reach = 1.5, 0.01, 3.0, 6.0
+    whole = SpectralMaker(np.array([sigma]), np.array([q]), "remove")
+    short = whole.variant(reach, False)
+    assert short.variant(np.inf, False).whole
+    assert not short.whole
+    top = 1.0 + reach * sigma
+    beyond = (1.0 - q) * special.ndtr(-top / sigma) + q * special.ndtr((1.0 - top) / sigma)
+    long_row, row = (m.table(theta, 8.0, 16.0, ALL[:1]).columns[0] for m in (whole, short))
+    assert beyond <= -np.expm1(-row[5]) <= beyond * (1.0 + 1e-9)
+    assert long_row[5] == 0.0
+    # E[exp(theta L)] beyond the end, by mpmath
+    with mpmath.workdps(25):
+        tail = mpmath.quad(
+            lambda x: mpmath.npdf(x, 0, sigma)
+            * (1 - mpmath.mpf(q) + q * mpmath.exp((2 * x - 1) / (2 * sigma**2))) ** (1 + theta),
+            [top, top + 3 * sigma, top + 20 * sigma],
+        )
+        kept = mpmath.log(mpmath.exp(hp.law(sigma, q, "remove", theta).k) - tail)
+    assert abs(float(kept - row[0])) <= row[4]
+    assert float(kept) <= short.log_moments(np.array([theta]))[0, 0] <= float(kept) + 1e-13
+    phi, long_phi = (np.exp(r[COLUMNS : COLUMNS + 20] + 1j * r[COLUMNS + 20 : COLUMNS + 40]) for r in (row, long_row))
+    assert 1e-12 < np.abs(phi - long_phi).max() < 1e-3
+
+
+def test_few_steps_of_a_law_that_ends_lie_between_the_same_bounds():
+    """The truncated tables and the lattice share nothing but the mechanism."""
+    import pld_accountant as pa
+
+    composed = pa.compose([(pa.SampledGaussian(2.0, 0.005), 3)])
+    bounds = composed.epsilon(1e-3, "remove")
+    assert bounds.upper - bounds.lower <= 1e-8 * bounds.upper
+    assert 0.0022588202825 <= bounds.lower <= bounds.upper <= 0.0022588203435  # a lattice of 2^20 points
