@@ -24,6 +24,7 @@ from pld_accountant.store import atomic_file
 
 __all__ = [
     "FIGURE_ENDINGS",
+    "PAGE_ENDINGS",
     "TABLE_ENDINGS",
     "OutputError",
     "check",
@@ -35,6 +36,7 @@ __all__ = [
 
 TABLE_ENDINGS = (".parquet", ".csv", ".npz")
 FIGURE_ENDINGS = (".png", ".pdf")
+PAGE_ENDINGS = (".html", ".htm")
 
 Writer = Callable[[BinaryIO], None]
 

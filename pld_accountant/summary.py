@@ -11,7 +11,7 @@ from typing import Any
 from pld_accountant.bounds import Status
 from pld_accountant.histogram import Group, Quantiles, Share, groups, quantiles, share_under
 from pld_accountant.individuals import Individuals
-from pld_accountant.numerals import rounded_up
+from pld_accountant.numerals import quantile_name, rounded_up
 
 __all__ = ["Summary", "summarise"]
 
@@ -81,7 +81,7 @@ class Summary:
         blocks = [self._heading(), self._quantile_table()]
         if self.under_half is not None:
             share = self.under_half
-            people_in = f"{share.count:,} of {share.total:,} people ({_percent(share)})"
+            people_in = f"{share.count:,} of {share.total:,} people ({share.percent})"
             blocks.append(f"{people_in} have less than half the worst case.")
         if self.groups:
             blocks.append(self._group_table())
@@ -104,7 +104,7 @@ class Summary:
     def _quantile_table(self) -> str:
         people = self.individuals
         rows = [
-            (_quantile_name(p), rounded_up(a), rounded_up(b))
+            (quantile_name(p), rounded_up(a), rounded_up(b))
             for p, a, b in zip(self.by_pld.probabilities, self.by_pld.values, self.by_renyi.values, strict=True)
         ]
         worst = ("worst case: clipped at every step", people.worst_case.upper, people.worst_case_rdp)
@@ -113,11 +113,11 @@ class Summary:
         return _table([heading, *rows])
 
     def _group_table(self) -> str:
-        names = [_quantile_name(p) for p in self.groups[0].quantiles.probabilities]
+        names = [quantile_name(p) for p in self.groups[0].quantiles.probabilities]
         rows = [("group", "people", *names, "under half")]
         for group in self.groups[:_GROUPS_SHOWN]:
             values = [rounded_up(v) for v in group.quantiles.values]
-            half = _percent(group.under_half) if self.under_half else "-"
+            half = group.under_half.percent if self.under_half else "-"
             rows.append((str(group.label), f"{group.people:,}", *values, half))
         more = len(self.groups) - _GROUPS_SHOWN
         return _table(rows) + (f"\n({more} more groups are in the JSON summary)" if more > 0 else "")
@@ -149,15 +149,6 @@ def _finite(value: float) -> float | None:
 
 def _share(share: Share | None) -> dict[str, Any] | None:
     return None if share is None else {**asdict(share), "fraction": share.fraction}
-
-
-def _percent(share: Share) -> str:
-    return f"{100 * share.fraction:.1f} %"
-
-
-def _quantile_name(probability: float) -> str:
-    names = {0.0: "smallest", 0.5: "median", 1.0: "largest"}
-    return names.get(float(probability), f"{100 * probability:.4g} %")
 
 
 def _wrapped(text: str) -> str:
