@@ -450,7 +450,8 @@ class Ledger:
         delta = validate.delta(delta)
         if not self._groups:
             return np.zeros(self.num_examples)
-        return renyi.best_epsilon(self._counts, self._maker("remove"), delta)
+        # nobody's divergence exceeds the worst case's at any order; everybody's orders are on a grid, its own is not
+        return np.minimum(renyi.best_epsilon(self._counts, self._maker("remove"), delta), self.worst_case().rdp_epsilon(delta))
 
     def worst_case(self) -> Composition:
         """The hypothetical person whose every step is clipped: what accounting without individuals reports for all."""

@@ -37,8 +37,9 @@ def page(report: Report, title: str) -> str:
     return Template(template).substitute(
         title=escaped(title),
         lead=Markup(
-            f"{people.num_examples:,} people, {people.steps:,} steps of training, &delta; = {_power(people.delta)}."
+            f"{people.num_examples:,} people, {people.steps:,} steps of training, &delta;&nbsp;=&nbsp;{_power(people.delta)}."
         ),
+        caution=_caution(people),
         headline=_headline(report),
         uncertified=_uncertified(people),
         histogram=_histogram(report),
@@ -88,6 +89,15 @@ def _headline(report: Report) -> Markup:
             f"<div><dt>{escaped(name)}</dt><dd><strong>{escaped(value)}</strong> <span>{escaped(words)}</span></dd></div>"
         )
         for name, value, words in cards
+    )
+
+
+def _caution(people: Individuals) -> Markup:
+    if people.guarantee.proven_adaptive:
+        return Markup("")
+    return Markup(
+        "Everything but the worst case is a diagnostic, not a guarantee, unless the gradient norms were fixed or capped "
+        "beforehand."
     )
 
 
@@ -179,7 +189,7 @@ def _groups(report: Report) -> Markup:
         )
         for group in groups[:_ROWS]
     ]
-    told = table("by-group", "Epsilon by group: upper bounds, rounded up", ["Group", "People", *names, "Under half the worst case"], rows)
+    told = table("by-group", "Epsilon by group: upper bounds, rounded up; and how many have less than half the worst case", ["Group", "People", *names, "Under half"], rows)
     left_out = [
         f"{len(groups) - shown:,} more groups are not in the {what}."
         for shown, what in ((_CHARTS, "charts"), (_ROWS, "table"))
@@ -196,7 +206,7 @@ def _groups(report: Report) -> Markup:
 
 def _extremes(report: Report) -> Markup:
     people, ends = report.summary.individuals, report.extremes
-    head = ["Index", *(["Group"] if people.labels is not None else []), "At least", "At most", "By Renyi", "Of the worst case"]
+    head = ["Index", *(["Group"] if people.labels is not None else []), "At least", "At most", "Renyi", "Of worst"]
     if not len(ends.smallest):
         return _people(people, ends.largest, "everybody", "Everybody, from the largest epsilon to the smallest", head)
     words = {

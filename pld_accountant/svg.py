@@ -10,6 +10,7 @@ import numpy as np
 
 from pld_accountant.histogram import Histogram
 from pld_accountant.markup import Markup, escaped
+from pld_accountant.numerals import rounded_up
 
 __all__ = ["Mark", "histogram_chart", "small_chart"]
 
@@ -75,8 +76,8 @@ def histogram_chart(
     parts = [
         *_axes(frame, width),
         f'<path class="pld" d="{_bars(frame, filled)}"/>',
-        f'<path class="renyi" d="{_outline(frame, outlined)}"/>',
-        *(_hover(frame, filled)),
+        *(f'<path class="{kind}" d="{_outline(frame, outlined)}"/>' for kind in ("halo", "renyi")),
+        *_hover(frame, filled),
     ]
     for row, mark in enumerate(marks):
         parts += _mark(frame, mark, 8 + _ROW * row + 10)
@@ -96,7 +97,7 @@ def small_chart(counted: Histogram, median: float, most: float, *, name: str, ti
         f'<path class="pld" d="{_bars(frame, counted)}"/>',
         f'<path class="axis" d="M{frame.x(0)} {frame.bottom}H{frame.x(most)}"/>',
         f'<text x="{frame.x(0)}" y="{height - 4}">0</text>',
-        f'<text class="end" x="{frame.x(most)}" y="{height - 4}">{_plain(most)}</text>',
+        f'<text class="end" x="{frame.x(most)}" y="{height - 4}">{rounded_up(most)}</text>',
     ]
     if math.isfinite(median):
         parts.append(f'<path class="median" d="M{frame.x(median)} {frame.top}V{frame.bottom}"/>')
