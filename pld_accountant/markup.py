@@ -50,6 +50,6 @@ def table(name: str, caption: Any, head: Sequence[Any], rows: Iterable[Sequence[
     )
     return Markup(
         f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">\n<table>\n'
-        f'<caption id="{name}">{escaped(caption)}</caption>\n'
+        f'<caption id="{name}"><span>{escaped(caption)}</span></caption>\n'
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>\n</div>"
     )
