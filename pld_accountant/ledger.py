@@ -451,7 +451,8 @@ class Ledger:
         if not self._groups:
             return np.zeros(self.num_examples)
         # nobody's divergence exceeds the worst case's at any order; everybody's orders are on a grid, its own is not
-        return np.minimum(renyi.best_epsilon(self._counts, self._maker("remove"), delta), self.worst_case().rdp_epsilon(delta))
+        worst = self.worst_case().rdp_epsilon(delta)
+        return np.minimum(renyi.best_epsilon(self._counts, self._maker("remove"), delta), worst)
 
     def worst_case(self) -> Composition:
         """The hypothetical person whose every step is clipped: what accounting without individuals reports for all."""

@@ -105,7 +105,11 @@ def numbers(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.
     one = checked(check)
 
     def callback(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
-        return None if value is None else tuple(one(context, parameter, part) for part in value.split(","))
+        try:
+            parts = None if value is None else [float(part) for part in value.split(",")]
+        except ValueError as error:
+            raise click.BadParameter(f"must be numbers and commas, got {value!r}", context, parameter) from error
+        return None if parts is None else tuple(one(context, parameter, part) for part in parts)
 
     return callback
 

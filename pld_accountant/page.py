@@ -36,9 +36,7 @@ def page(report: Report, title: str) -> str:
     template = resources.files("pld_accountant").joinpath("report.html").read_text(encoding="utf-8")
     return Template(template).substitute(
         title=escaped(title),
-        lead=Markup(
-            f"{people.num_examples:,} people, {people.steps:,} steps of training, &delta;&nbsp;=&nbsp;{_power(people.delta)}."
-        ),
+        lead=_lead(people),
         caution=_caution(people),
         headline=_headline(report),
         uncertified=_uncertified(people),
@@ -50,6 +48,11 @@ def page(report: Report, title: str) -> str:
         parameters=_parameters(report),
         version=escaped(__version__),
     )
+
+
+def _lead(people: Individuals) -> Markup:
+    sizes = f"{people.num_examples:,} people, {people.steps:,} steps of training"
+    return Markup(f"{sizes}, &delta;&nbsp;=&nbsp;{_power(people.delta)}.")
 
 
 def _upper(value: float, digits: int = 4) -> str:
@@ -81,12 +84,11 @@ def _headline(report: Report) -> Markup:
         ("Median", _upper(median), "Half of the people have at most this epsilon."),
     ]
     if share is not None:
-        cards.append(
-            ("Under half the worst case", share.percent, f"{share.count:,} of {share.total:,} people.")
-        )
+        cards.append(("Under half the worst case", share.percent, f"{share.count:,} of {share.total:,} people."))
     return joined(
         Markup(
-            f"<div><dt>{escaped(name)}</dt><dd><strong>{escaped(value)}</strong> <span>{escaped(words)}</span></dd></div>"
+            f"<div><dt>{escaped(name)}</dt>"
+            f"<dd><strong>{escaped(value)}</strong> <span>{escaped(words)}</span></dd></div>"
         )
         for name, value, words in cards
     )
@@ -96,15 +98,15 @@ def _caution(people: Individuals) -> Markup:
     if people.guarantee.proven_adaptive:
         return Markup("")
     return Markup(
-        "Everything but the worst case is a diagnostic, not a guarantee, unless the gradient norms were fixed or capped "
-        "beforehand."
+        "Everything but the worst case is a diagnostic, not a guarantee, unless the gradient norms were fixed or "
+        "capped beforehand."
     )
 
 
 def _uncertified(people: Individuals) -> Markup:
     if not people.not_certified:
         return Markup("")
-    words = f"Not certified: {people.not_certified:,} people. {Status.NOT_CERTIFIED.sentence}"
+    words = f"Not certified: {people.not_certified:,} of {people.num_examples:,} people. {Status.NOT_CERTIFIED.sentence}"
     return Markup(f'<p class="note">{escaped(words)}</p>')
 
 
@@ -139,9 +141,7 @@ def _histogram(report: Report) -> Markup:
     title = "Histogram of individual epsilons, by PLD and by Renyi accounting"
     charts = []
     for name, size in (("wide", _WIDE), ("narrow", _NARROW)):
-        chart = histogram_chart(
-            pld, renyi, marks, half, size=size, name=name, title=title, description=description
-        )
+        chart = histogram_chart(pld, renyi, marks, half, size=size, name=name, title=title, description=description)
         charts.append(Markup(f'<div class="{name}">{chart}</div>'))
     tables = joined([_counts("counts-pld", "PLD", pld), _counts("counts-renyi", "Renyi accounting", renyi)])
     return joined([*charts, Markup(f"<details><summary>The numbers in the chart</summary>\n{tables}\n</details>")])
@@ -155,7 +155,12 @@ def _counts(name: str, kind: str, counted: Histogram) -> Markup:
     ]
     if counted.outside:
         rows.append(("without a certified bound", f"{counted.outside:,}"))
-    return table(name, f"Number of people by epsilon, by {kind}; ranges without anybody are left out", ["Epsilon", "People"], rows)
+    return table(
+        name,
+        f"Number of people by epsilon, by {kind}; ranges without anybody are left out",
+        ["Epsilon", "People"],
+        rows,
+    )
 
 
 def _groups(report: Report) -> Markup:
@@ -189,7 +194,12 @@ def _groups(report: Report) -> Markup:
         )
         for group in groups[:_ROWS]
     ]
-    told = table("by-group", "Epsilon by group: upper bounds, rounded up; and how many have less than half the worst case", ["Group", "People", *names, "Under half"], rows)
+    told = table(
+        "by-group",
+        "Epsilon by group: upper bounds, rounded up; and how many have less than half the worst case",
+        ["Group", "People", *names, "Under half"],
+        rows,
+    )
     left_out = [
         f"{len(groups) - shown:,} more groups are not in the {what}."
         for shown, what in ((_CHARTS, "charts"), (_ROWS, "table"))
@@ -235,10 +245,20 @@ def _people(people: Individuals, who: np.ndarray, name: str, caption: str, head:
 
 def _deltas(report: Report) -> Markup:
     rows = [
-        (_power(at.delta), _upper(at.worst_case), *(_upper(v) for v in at.quantiles.values[::-1]), _upper(at.worst_case_rdp))
+        (
+            _power(at.delta),
+            _upper(at.worst_case),
+            *(_upper(v) for v in at.quantiles.values[::-1]),
+            _upper(at.worst_case_rdp),
+        )
         for at in report.at_deltas
     ]
-    head = [Markup("&delta;"), "Worst case", *(quantile_name(p).capitalize() for p in (0.95, 0.5, 0.05)), "Worst case by Renyi"]
+    head = [
+        Markup("&delta;"),
+        "Worst case",
+        *(quantile_name(p).capitalize() for p in (0.95, 0.5, 0.05)),
+        "Worst case by Renyi",
+    ]
     return table("at-deltas", "Epsilon at several deltas: upper bounds, rounded up", head, rows)
 
 

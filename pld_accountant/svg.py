@@ -117,9 +117,7 @@ def _bars(frame: _Frame, counted: Histogram) -> str:
     """One closed shape for every run of bins that hold somebody."""
     path = ""
     for start, stop in _runs(counted.counts):
-        steps = "".join(
-            f"V{frame.y(counted.counts[i])}H{frame.x(counted.edges[i + 1])}" for i in range(start, stop)
-        )
+        steps = "".join(f"V{frame.y(counted.counts[i])}H{frame.x(counted.edges[i + 1])}" for i in range(start, stop))
         path += f"M{frame.x(counted.edges[start])} {frame.y(0)}{steps}V{frame.y(0)}Z"
     return path
 

@@ -200,7 +200,8 @@ def test_demo_writes_all_its_files(tmp_path):
     result = run("demo", "--out", tmp_path / "new" / "folder", "--steps", 5)
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir(tmp_path / "new" / "folder")) == [
-        "epsilon.parquet", "histogram.pdf", "histogram.png", "labels.npy", "norms.npy", "summary.json",
+        "epsilon.parquet", "histogram.pdf", "histogram.png", "labels.npy", "ledger.npz", "norms.npy", "report.html",
+        "summary.json",
     ]  # fmt: skip
 
 
