@@ -201,3 +201,44 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
     else:
         answer, lower = f"epsilon at delta = {delta:g}: {bounds.status.sentence}", "not certified"
     click.echo(f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})")
+
+
+@main.command(short_help="The noise, the steps or the sample rate that keep an epsilon.")
+@options.number("--target-epsilon")
+@options.delta
+@options.number("--noise-multiplier", required=False)
+@options.number("--sample-rate", required=False)
+@options.number("--steps", required=False)
+@options.direction
+def calibrate(
+    target_epsilon: float,
+    delta: float,
+    noise_multiplier: float | None,
+    sample_rate: float | None,
+    steps: float | None,
+    direction: str,
+) -> None:
+    """The smallest noise multiplier, the most steps or the largest sample rate that keep an epsilon, in one line.
+
+    Give two of --noise-multiplier, --sample-rate and --steps; the third is the answer.  It is the worst case's, rounded
+    to the safe side.
+    """
+    from pld_accountant import calibration
+    from pld_accountant.composition import compose
+    from pld_accountant.mechanisms import SampledGaussian
+    from pld_accountant.numerals import rounded_down, rounded_up
+
+    given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        raise click.UsageError("give two of --noise-multiplier, --sample-rate and --steps; the third is the answer")
+    (asked,) = missing
+    known = {name: value for name, value in given.items() if value is not None}
+    function = getattr(calibration, f"calibrate_{asked}")
+    with mistakes_of_the_user():
+        found = function(target_epsilon, delta, **known, direction=direction)
+    text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(asked, lambda n, _: str(n))(found, 7)
+    sigma, rate, number = ({**known, asked: float(text)}[name] for name in given)
+    upper = compose([(SampledGaussian(sigma, rate), number)]).epsilon(delta, direction).upper
+    words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[asked]
+    click.echo(f"{words} {text}: epsilon <= {rounded_up(upper, 7)} at delta = {delta:g} (certified)")
