@@ -47,8 +47,8 @@ def calibrate_noise_multiplier(
     Returns
     -------
     float
-        `Composition.epsilon` has an upper bound of at most the target there, and one above it at a noise multiplier that
-        is smaller by a millionth.
+        `Composition.epsilon` has an upper bound of at most the target there, and one above it at a noise multiplier
+        that is smaller by a millionth.
 
     Raises
     ------

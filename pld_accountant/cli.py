@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -76,7 +76,7 @@ def epsilon(
 
     wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()), (ledger_file, ()))
     _check_files(wanted, (norms, log["groups"]))
-    ledger, labels, facts = _read(norms, **log)
+    ledger, labels, _, facts = _read(norms, **log)
     with progress_bar("Accounting", "examples") as tell:
         found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=tell)
     summary = summarise(found, quantiles)
@@ -105,19 +105,33 @@ def _echo_written(files: Iterable[Path]) -> None:
 
 
 def _read(
-    norms: Path, *, orientation: str | None, dataset: str | None, groups: Path | None, **parameters: Any
-) -> tuple[Any, Any, dict[str, Any]]:
-    """The ledger of a log, the labels, and what to tell about both."""
+    norms: Path,
+    *,
+    orientation: str | None,
+    dataset: str | None,
+    groups: Path | None,
+    people: int | None = None,
+    **parameters: Any,
+) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """The ledger of a log, the labels, the index of the people, and what to tell about them."""
+    import numpy as np
+
     from pld_accountant.labels import read_labels
     from pld_accountant.ledger import Ledger
     from pld_accountant.progress import progress_bar
-    from pld_accountant.readers import open_norms
+    from pld_accountant.readers import SomePeople, open_norms
 
     with mistakes_of_the_user(), open_norms(norms, orientation=orientation, dataset=dataset) as log:
-        labels = None if groups is None else read_labels(groups, log.shape[1])
+        everybody = log.shape[1]
+        labels = None if groups is None else read_labels(groups, everybody)
+        facts = {**parameters, "norms": norms.name, "orientation": log.orientation}
+        index, source = np.arange(everybody), cast(Any, log)
+        if people is not None and people < everybody:
+            index = np.sort(np.random.default_rng(0).choice(everybody, people, replace=False))
+            labels, source = None if labels is None else labels[index], SomePeople(log, index)
+            facts["sample"] = f"{people} of {everybody} people"
         with progress_bar("Reading", "steps") as tell:
-            ledger = Ledger.from_norms(log, **parameters, progress=tell)
-        return ledger, labels, {**parameters, "norms": norms.name, "orientation": log.orientation}
+            return Ledger.from_norms(source, **parameters, progress=tell), labels, index, facts
 
 
 def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Path | None) -> dict[Path, Any]:
@@ -203,6 +217,62 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
     click.echo(f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})")
 
 
+@main.command(short_help="PLD, Gaussian and Renyi accounting of every example side by side.")
+@options.of_a_log
+@click.option(
+    "--people", type=click.IntRange(min=1), help="Take only so many people, drawn at random.  [default: all]"
+)
+@click.option(
+    "--min-delta",
+    type=float,
+    callback=options.checked(lambda validate, value: None if value is None else validate.delta(value, "min_delta")),
+    help="Down to where the Gaussian curve must lie above a person's.  [default: 1e-10, or --delta if that is less]",
+)
+@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=FILE, help="The three accountings, as .png or .pdf.")
+@click.option("--json", "json_file", type=FILE, help="The comparison as JSON.")
+def compare(
+    norms: Path,
+    delta: float,
+    direction: str,
+    min_delta: float | None,
+    quantiles: Sequence[float],
+    out: Path | None,
+    figure: Path | None,
+    json_file: Path | None,
+    **log: Any,
+) -> None:
+    """PLD, Gaussian and Renyi accounting of every example side by side; NORMS as in `epsilon`."""
+    from pld_accountant import comparison, outputs
+    from pld_accountant.progress import progress_bar
+
+    wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()))
+    _check_files(wanted, (norms, log["groups"]))
+    with mistakes_of_the_user():
+        comparison.check_min_delta(min_delta, delta)
+    ledger, labels, index, facts = _read(norms, **log)
+    with progress_bar("Comparing", "examples") as tell:
+        found = comparison.compare(
+            ledger, delta, min_delta=min_delta, direction=direction, labels=labels, index=index, parameters=facts,
+            progress=tell,
+        )  # fmt: skip
+    writers: dict[Path, Any] = {}
+    if out is not None:
+        writers[out] = comparison.comparison_writer(found, out.suffix.lower(), found.as_dict(quantiles))
+    if figure is not None:
+        from pld_accountant.comparison_figure import draw_comparison
+        from pld_accountant.pictures import write_figure
+
+        drawn, ending = draw_comparison(found), figure.suffix.lower()
+        writers[figure] = lambda file: write_figure(drawn, file, ending)
+    if json_file is not None:
+        writers[json_file] = outputs.json_writer(found.as_dict(quantiles))
+    with mistakes_of_the_user():
+        outputs.write_all(writers)
+    click.echo(found.text(quantiles))
+    _echo_written(writers)
+
+
 @main.command(short_help="The noise, the steps or the sample rate that keep an epsilon.")
 @options.number("--target-epsilon")
 @options.delta
@@ -239,6 +309,6 @@ def calibrate(
         found = function(target_epsilon, delta, **known, direction=direction)
     text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(asked, lambda n, _: str(n))(found, 7)
     sigma, rate, number = ({**known, asked: float(text)}[name] for name in given)
-    upper = compose([(SampledGaussian(sigma, rate), number)]).epsilon(delta, direction).upper
+    upper = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction).upper
     words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[asked]
     click.echo(f"{words} {text}: epsilon <= {rounded_up(upper, 7)} at delta = {delta:g} (certified)")

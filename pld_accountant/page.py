@@ -106,8 +106,8 @@ def _caution(people: Individuals) -> Markup:
 def _uncertified(people: Individuals) -> Markup:
     if not people.not_certified:
         return Markup("")
-    words = f"Not certified: {people.not_certified:,} of {people.num_examples:,} people. {Status.NOT_CERTIFIED.sentence}"
-    return Markup(f'<p class="note">{escaped(words)}</p>')
+    sizes = f"{people.not_certified:,} of {people.num_examples:,} people"
+    return Markup(f'<p class="note">Not certified: {sizes}. {escaped(Status.NOT_CERTIFIED.sentence)}</p>')
 
 
 def _top(people: Individuals) -> float:
