@@ -60,7 +60,7 @@ class Comparison:
         """What the Gaussian numbers are, and are not."""
         if self.full_batch:
             return (
-                "The Gaussian epsilon is that of mu, the root of the steps' summed squares up to the buckets' rounding: "
+                "The Gaussian epsilon is that of mu, the root of the steps' summed squares up to rounding by buckets: "
                 "full-batch steps are mu-GDP. No central limit theorem is used."
             )
         return (

@@ -74,11 +74,13 @@ def test_full_batches_are_gaussian():
     found = compare(ledger, DELTA)
     assert "are mu-GDP" in found.gaussian_sentence and "descriptive" not in found.gaussian_sentence
     assert found.worst_case_mu == pytest.approx(0.5, rel=1e-9)
-    # half a percent is what the buckets may cost
-    assert np.all((found.mu.upper >= [0.25, 0.5]) & (found.mu.upper <= np.array([0.25, 0.5]) * 1.005))
+    # the buckets may cost half a percent of the worst case
+    assert np.all((found.mu.upper >= [0.25, 0.5]) & (found.mu.upper <= np.array([0.25, 0.5]) + 0.0025))
 
 
-@pytest.mark.parametrize(("given", "delta", "expected"), [(None, 1e-5, 1e-10), (None, 1e-20, 1e-20), (1e-5, 1e-5, 1e-5)])
+@pytest.mark.parametrize(
+    ("given", "delta", "expected"), [(None, 1e-5, 1e-10), (None, 1e-20, 1e-20), (1e-5, 1e-5, 1e-5)]
+)
 def test_min_delta(given, delta, expected):
     assert check_min_delta(given, delta) == expected
 
