@@ -15,6 +15,7 @@ from .ledger import Ledger
 from .mechanisms import Gaussian, SampledGaussian
 
 if TYPE_CHECKING:
+    from .calibration import calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
     from .descent import descend
     from .filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
     from .odometers import GaussianOdometer, RenyiOdometer
@@ -37,11 +38,14 @@ __all__ = [
     "SampledGaussian",
     "Status",
     "ZCDPFilter",
+    "calibrate_noise_multiplier",
+    "calibrate_sample_rate",
+    "calibrate_steps",
     "compose",
     "descend",
 ]
 
-# Made available when first used: their kernels need numba, whose import alone takes most of a second.
+# Made available when first used: the kernels of most need numba, whose import alone takes most of a second.
 _LATER = {
     "ApproximateDPFilter": "filters",
     "GaussianFilter": "filters",
@@ -50,6 +54,9 @@ _LATER = {
     "GaussianOdometer": "odometers",
     "RenyiOdometer": "odometers",
     "LinearQueries": "queries",
+    "calibrate_noise_multiplier": "calibration",
+    "calibrate_sample_rate": "calibration",
+    "calibrate_steps": "calibration",
     "descend": "descent",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +121,11 @@ class Ledger:
     def steps(self) -> int:
         """Number of steps recorded."""
         return sum(self._schedule.values())
+
+    @property
+    def schedule(self) -> tuple[tuple[float, float, int], ...]:
+        """(noise multiplier, sample rate, steps), in the order in which they were first recorded."""
+        return tuple((sigma, rate, steps) for (sigma, rate), steps in self._schedule.items())
 
     @property
     def guarantee(self) -> Guarantee:
@@ -445,7 +450,9 @@ class Ledger:
         delta = validate.delta(delta)
         if not self._groups:
             return np.zeros(self.num_examples)
-        return renyi.best_epsilon(self._counts, self._maker("remove"), delta)
+        # nobody's divergence exceeds the worst case's at any order; everybody's orders are on a grid, its own is not
+        worst = self.worst_case().rdp_epsilon(delta)
+        return np.minimum(renyi.best_epsilon(self._counts, self._maker("remove"), delta), worst)
 
     def worst_case(self) -> Composition:
         """The hypothetical person whose every step is clipped: what accounting without individuals reports for all."""
@@ -453,8 +460,8 @@ class Ledger:
 
     # ------------------------------------------------------------------ files
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the ledger to one file, whole or not at all."""
+    def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
+        """Write the ledger to one file, whole or not at all; or to a file that is open for writing bytes."""
         header = {
             "num_examples": self.num_examples,
             "noise_multiplier": self.noise_multiplier,
@@ -462,7 +469,7 @@ class Ledger:
             "max_grad_norm": self.max_grad_norm,
             "buckets": self.buckets,
             "groups": [[g.noise_multiplier, g.sample_rate] for g in self._groups],
-            "schedule": [[s, q, n] for (s, q), n in self._schedule.items()],
+            "schedule": [list(part) for part in self.schedule],
         }
         arrays = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
         store.save(path, _KIND, _VERSION, header, {**arrays, "counts": self._counts})
