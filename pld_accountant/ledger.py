@@ -419,16 +419,18 @@ class Ledger:
         -----
         A description of the curve, not mu-GDP; see `Composition.mu`.
 
-        **Cost**: about ten milliseconds a person.
+        **Cost**: about 0.15 milliseconds a person and core.
         """
         min_delta = validate.delta(min_delta, "min_delta")
         wanted = directions(direction)
         if not self._groups:
             zero = np.zeros(self.num_examples)
             return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
-        upper = np.maximum.reduce([range_mu.mu_bounds(self._counts, self._maker(d), d, min_delta)[1] for d in wanted])
+        upper = np.zeros(self.num_examples)
+        for d in wanted:
+            upper = range_mu.mu_upper(self._counts, self._maker(d), d, min_delta, floor=upper)
         rows = self._lower_rows()
-        below = range_mu.mu_bounds(self._counts, self._maker(wanted[0]), wanted[0], min_delta, rows)[0]
+        below = range_mu.mu_lower(self._counts, self._maker(wanted[0]), wanted[0], min_delta, rows=rows)
         lower = np.where(np.isfinite(upper), below * _LOWER, 0.0)
         middle = np.where(np.isfinite(upper), 0.5 * (lower + upper), np.nan)
         return Bounds(lower, middle, upper, status=np.isinf(upper).astype(np.uint8))
