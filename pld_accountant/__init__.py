@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .descent import descend
     from .filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
     from .odometers import GaussianOdometer, RenyiOdometer
+    from .pld_filter import PLDFilter
     from .queries import LinearQueries
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ __all__ = [
     "Guarantee",
     "Ledger",
     "LinearQueries",
+    "PLDFilter",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
@@ -50,6 +52,7 @@ _LATER = {
     "GaussianOdometer": "odometers",
     "RenyiOdometer": "odometers",
     "LinearQueries": "queries",
+    "PLDFilter": "pld_filter",
     "descend": "descent",
 }
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from . import plancherel
+from . import one_step, plancherel
 from .solver import people_bounds
 from .spectral import SpectralMaker
 
-__all__ = ["LOSS", "mu_lower", "mu_upper"]
+__all__ = ["LOSS", "mu_lower", "mu_upper", "unsampled_mu"]
 
 LOSS = 5e-5
 """What the chords may add to the upper bound of mu, relative."""
@@ -57,14 +57,13 @@ def mu_upper(
     Returns
     -------
     ndarray, shape (people,)
-        inf where the curve could not be bounded; 0, or floor, where delta(0) is at most min_delta.
+        0, or floor, where delta(0) is at most min_delta; `unsampled_mu` where the curve could not be bounded.
 
     Notes
     -----
     Cost: about 40 microseconds a person, less with a good floor.
     """
-    people = len(counts)
-    upper = np.zeros(people) if floor is None else floor.astype(np.float64)
+    upper = np.zeros(len(counts)) if floor is None else floor.astype(np.float64)
     far = people_bounds(counts, maker, [float(np.log(min_delta))], direction, solve_epsilon=True)[0].upper
     upper[np.isinf(far)] = np.inf
     todo = np.flatnonzero((far > 0.0) & np.isfinite(far))
@@ -74,12 +73,19 @@ def mu_upper(
         found, grid, again = _look(counts, who, maker, grid, upper[who], ceiling, min_delta)
         upper[who] = found[:, 1]
         for _ in range(_ROUNDS):
-            who, floor = who[again], found[again, 0]
+            who, known = who[again], found[again, 0]
             if not who.size:
                 break
-            found, grid, again = _look(counts, who, maker, grid, floor, ceiling, min_delta)
+            found, grid, again = _look(counts, who, maker, grid, known, ceiling, min_delta)
             upper[who] = np.minimum(upper[who], found[:, 1])
+    lost = np.flatnonzero(np.isinf(upper))
+    upper[lost] = unsampled_mu(counts[lost], maker.sigma)
     return upper
+
+
+def unsampled_mu(counts: NDArray, sigma: NDArray) -> NDArray:
+    """sqrt(sum of counts / sigma^2), rounded up: every step is a post-processing of the same step without sampling."""
+    return np.sqrt(counts.astype(np.float64) @ (1.0 / sigma**2)) * (1.0 + (sigma.size + 8) * 2.0**-52)
 
 
 def _look(
@@ -156,7 +162,7 @@ def _intervals(min_delta: float) -> int:
 def _curve(
     counts: NDArray, maker: SpectralMaker, epsilon: NDArray, min_delta: float, *, rows: NDArray | None = None
 ) -> NDArray:
-    """`plancherel.curves` in as many parts as one tilt needs each."""
+    """Bounds of log delta, (people, points, 2), in as many parts as one tilt needs each."""
     count = int(np.ceil(-2.0 * np.log(min_delta) / _SPAN))
     parts = [epsilon[:, c] for c in np.array_split(np.arange(epsilon.shape[1]), count) if c.size]
     return np.concatenate([_part_of_curve(counts, maker, np.ascontiguousarray(p), rows) for p in parts], axis=1)
@@ -171,4 +177,21 @@ def _part_of_curve(counts: NDArray, maker: SpectralMaker, epsilon: NDArray, rows
         near = epsilon[lost, :1] * np.linspace(0.0, 1.0, 3 * points, endpoint=False)
         wider = np.concatenate([near, epsilon[lost]], axis=1)
         curve[lost] = plancherel.curves(counts[lost], maker, wider, rows=rows)[:, 3 * points :]
+    costly = counts if rows is None else counts * (rows >= 0)
+    once = np.flatnonzero(costly.sum(axis=1) == 1)
+    if once.size:
+        bucket = np.argmax(costly[once] > 0, axis=1)
+        curve[once] = _one_step(epsilon[once], maker, bucket if rows is None else rows[bucket])
     return curve
+
+
+def _one_step(epsilon: NDArray, maker: SpectralMaker, bucket: NDArray) -> NDArray:
+    """The curves of people with a single step, as `plancherel.curves` gives them."""
+    direction = "remove" if maker.sign > 0 else "add"
+    sigma, q = (np.broadcast_to(v[bucket, None], epsilon.shape) for v in (maker.sigma, maker.q))
+    ends = []
+    for side in (-1.0, 1.0):
+        with np.errstate(invalid="ignore"):
+            value = one_step.log_delta(epsilon * (1.0 - side * 2.0**-49), sigma, q, direction)
+            ends.append(np.where(np.isneginf(value), value, value + side * one_step.SLACK * (1.0 - value)))
+    return np.stack([ends[0], np.minimum(ends[1], 0.0)], axis=2)
