@@ -16,7 +16,13 @@ from .store import StoreError
 
 __all__ = ["PLDFilter"]
 
-_SHARES = (0.8, 0.5, 0.2)  # of what seems to be left, asked for at once
+# Shares of what seems to be left, or of the whole budget, that are asked for at once; 0: the coming step alone.
+# A few steps can be harder to bound than many, so whoever has few is asked about many before they are refused.
+_QUESTIONS = (
+    *(("rest", share) for share in (0.8, 0.5, 0.2, 0.0)),
+    *(("all", share) for share in (0.9, 0.75, 0.6, 0.45, 0.3, 0.15)),
+)
+_FEW = 40
 _NONE = np.iinfo(np.int16).max
 _BLOCK = 16_384
 
@@ -194,13 +200,15 @@ class PLDFilter(Filter):
         now = counts.astype(np.float64) @ weight
         inside = self._offset(g) + ends.astype(np.int64)
         fits, plan = np.zeros(who.size, dtype=bool), np.zeros(history.shape, dtype=np.int32)
+        few = counts.sum(axis=1) < _FEW
         low, high = self._range[:, who]
         left = np.arange(who.size)
-        for share in (*_SHARES, 0.0):
-            room = share * (high[left] - now[left])
+        for part, share in _QUESTIONS:
+            room = share * ((high[left] if part == "rest" else 1.0) - now[left])
             steps = plan_steps(history[left], weight[inside], room)
-            # the last question is about the coming step alone
-            asks = (steps.sum(axis=1) > 1) if share else np.ones(left.size, dtype=bool)
+            # nothing beyond the coming step, or a plan that holds at least two more
+            asks = (steps.sum(axis=1) > 1) | (share == 0.0)
+            asks &= few[left] | (part == "rest")
             some, steps = left[asks], steps[asks]
             trial = counts[some]
             trial[:, inside] += steps
@@ -358,15 +366,17 @@ class PLDFilter(Filter):
         groups = [*self._groups, group]
         budget = RangeBudget(self._mu, self._min_delta, groups)
         ends = [class_buckets(g) for g in groups]
-        wide = [np.zeros((people, n), dtype=np.int32) for n in (group.size, ends[-1].size)]
-        self._counts = np.concatenate([self._counts, wide[0]], axis=1)
-        self._credit = np.concatenate([self._credit, wide[1]], axis=1)
-        self._refused = np.concatenate([self._refused, np.full((1, people), _NONE, dtype=np.int16)])
-        self._sure = np.concatenate([self._sure, np.full((1, people), -1, dtype=np.int16)])
-        self._cover = [
-            np.searchsorted(e, np.arange(g.size)).astype(np.int16) for e, g in zip(ends, groups, strict=True)
-        ]
-        self._ends, self._groups, self._budget = ends, groups, budget
+        cover = [np.searchsorted(e, np.arange(g.size)).astype(np.int16) for e, g in zip(ends, groups, strict=True)]
+        counts, credit = (
+            np.concatenate([old, np.zeros((people, n), dtype=np.int32)], axis=1)
+            for old, n in ((self._counts, group.size), (self._credit, ends[-1].size))
+        )
+        refused, sure = (
+            np.concatenate([old, np.full((1, people), value, dtype=np.int16)])
+            for old, value in ((self._refused, _NONE), (self._sure, -1))
+        )
+        self._counts, self._credit, self._refused, self._sure = counts, credit, refused, sure
+        self._cover, self._ends, self._groups, self._budget = cover, ends, groups, budget
 
     def _state(self) -> dict[str, np.ndarray]:
         groups = np.array([[g.noise_multiplier, g.sample_rate] for g in self._groups])

@@ -44,7 +44,7 @@ class RangeBudget:
             return whole
         upper = np.zeros(len(counts))
         for direction, maker in self._makers.items():
-            upper = mu_upper(counts, maker, direction, self.min_delta, floor=upper)
+            upper = mu_upper(counts, maker, direction, self.min_delta, floor=upper, patient=False)
         return np.minimum(upper, whole)
 
     def holds(self, counts: NDArray) -> NDArray:
@@ -56,9 +56,13 @@ class RangeBudget:
         fits = np.ones(left.size, dtype=bool)
         for direction, maker in self._makers.items():
             ask = np.flatnonzero(fits)
-            floor = np.full(ask.size, self.mu)
-            some = counts[left[ask]]
-            fits[ask] = mu_upper(some, maker, direction, self.min_delta, floor=floor, ceiling=self.mu) <= self.mu
+            if not ask.size:
+                break
+            upper = mu_upper(
+                counts[left[ask]], maker, direction, self.min_delta,
+                floor=np.full(ask.size, self.mu), ceiling=self.mu, patient=False,
+            )  # fmt: skip
+            fits[ask] = upper <= self.mu
         within[left] = fits
         return within
 

