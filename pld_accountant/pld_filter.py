@@ -8,23 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import conversions, validate
-from .buckets import Buckets, choose_group
 from .filter_base import Filter
 from .guarantee import Guarantee
-from .range_budget import RangeBudget, class_buckets, plan_steps
-from .store import StoreError
+from .range_books import RangeBooks
 
 __all__ = ["PLDFilter"]
-
-# Shares of what seems to be left, or of the whole budget, that are asked for at once; 0: the coming step alone.
-# A few steps can be harder to bound than many, so whoever has few is asked about many before they are refused.
-_QUESTIONS = (
-    *(("rest", share) for share in (0.8, 0.5, 0.2, 0.0)),
-    *(("all", share) for share in (0.9, 0.75, 0.6, 0.45, 0.3, 0.15)),
-)
-_FEW = 40
-_NONE = np.iinfo(np.int16).max
-_BLOCK = 16_384
 
 
 class PLDFilter(Filter):
@@ -59,10 +47,10 @@ class PLDFilter(Filter):
 
     Examples
     --------
-    >>> f = PLDFilter(0.02, 1e-5, num_examples=2, noise_multiplier=2.0, sample_rate=0.005, max_grad_norm=1.0)
-    >>> masks = np.array([f.admit([1.0, 0.5]) for step in range(100)])
+    >>> f = PLDFilter(0.05, 1e-5, num_examples=2, noise_multiplier=2.0, sample_rate=0.005, max_grad_norm=1.0)
+    >>> masks = np.array([f.admit([1.0, 0.5]) for step in range(1000)])
     >>> masks.sum(axis=0), f.spent().round(4)
-    (array([ 52, 100]), array([0.0199, 0.0125]))
+    (array([ 317, 1000]), array([0.0499, 0.0408]))
     """
 
     def __init__(
@@ -88,14 +76,9 @@ class PLDFilter(Filter):
         parameters |= {"sample_rate": self._sample_rate, "max_grad_norm": self._clip, "buckets": self._buckets}
         super().__init__(num_examples, individual, parameters)
         people = self._num_examples if self._individual else 1
-        self._groups: list[Buckets] = []
-        self._counts = np.zeros((people, 0), dtype=np.int32)
-        self._credit = np.zeros((people, 0), dtype=np.int32)
-        self._refused = np.zeros((0, people), dtype=np.int16)
-        self._sure = np.zeros((0, people), dtype=np.int16)
-        # guessed shares of the budget: the most that was proven to fit, the least that was not
-        self._range = np.tile([[0.0], [1.02]], people)
-        self._append(Buckets.make(self._noise_multiplier, self._sample_rate, self._buckets))
+        self._books = RangeBooks(
+            self._mu, self._min_delta, people, self._noise_multiplier, self._sample_rate, self._buckets
+        )  # fmt: skip
 
     @property
     def mu(self) -> float:
@@ -162,66 +145,7 @@ class PLDFilter(Filter):
         return self._admit(norms, **step)
 
     def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
-        from .kernels import count, credit
-
-        if not count.all_norms(norms[None]):
-            raise validate.norm_error(norms)
-        noise, clip, rate = self._step(**step)
-        g = self._group(noise, rate)
-        group, classes = self._groups[g], self._credit[:, self._class_columns(g)]
-        bucket, status = np.empty(norms.size, dtype=np.int16), np.empty(norms.size, dtype=np.int8)
-        count.place_down(norms, clip, group.scale(noise, clip), group.edges, group.first, bucket)
-        credit.sort_out(bucket, self._cover[g], classes, self._sure[g], self._refused[g], status)
-        unknown = np.flatnonzero(status == credit.UNKNOWN)
-        found = [self._evaluate(unknown[a : a + _BLOCK], bucket, g) for a in range(0, unknown.size, _BLOCK)]
-        # from here on nothing fails
-        for who, fits, plan in found:
-            status[who] = np.where(fits, credit.UNKNOWN, credit.REFUSED)
-            self._refused[g, who[~fits]] = np.minimum(self._refused[g, who[~fits]], bucket[who[~fits]])
-            self._credit[who[fits]] = 0
-            classes[who[fits]] = plan[fits]
-        # what was proven of several steps together says nothing once another one was taken
-        self._credit[status == credit.SURE] = 0
-        credit.book(bucket, self._cover[g], status, classes, self._counts, self._offset(g))
-        self._sure[:, (status != credit.REFUSED) & (bucket >= 0)] = -1
-        return status != credit.REFUSED
-
-    def _evaluate(self, who: NDArray, bucket: NDArray, g: int) -> tuple[NDArray, NDArray, NDArray]:
-        """Who fits, and steps that fit on top, for as many as seem to: who, (people,) bool, (people, classes)."""
-        counts, ends = self._counts[who], self._ends[g]
-        column = self._offset(g) + bucket[who].astype(np.int64)
-        history = np.add.reduceat(
-            counts[:, self._offset(g) : self._offset(g) + self._groups[g].size],
-            np.concatenate([[0], ends[:-1] + 1]), axis=1,
-        )  # fmt: skip
-        history[np.arange(who.size), self._cover[g][bucket[who]]] += 1
-        counts[np.arange(who.size), column] += 1
-        weight = self._budget.weight
-        now = counts.astype(np.float64) @ weight
-        inside = self._offset(g) + ends.astype(np.int64)
-        fits, plan = np.zeros(who.size, dtype=bool), np.zeros(history.shape, dtype=np.int32)
-        few = counts.sum(axis=1) < _FEW
-        low, high = self._range[:, who]
-        left = np.arange(who.size)
-        for part, share in _QUESTIONS:
-            room = share * ((high[left] if part == "rest" else 1.0) - now[left])
-            steps = plan_steps(history[left], weight[inside], room)
-            # nothing beyond the coming step, or a plan that holds at least two more
-            asks = (steps.sum(axis=1) > 1) | (share == 0.0)
-            asks &= few[left] | (part == "rest")
-            some, steps = left[asks], steps[asks]
-            trial = counts[some]
-            trial[:, inside] += steps
-            held = self._budget.holds(trial)
-            total = trial.astype(np.float64) @ weight
-            low[some] = np.where(held, np.maximum(low[some], total), low[some])
-            high[some] = np.where(held, np.maximum(high[some], 1.01 * total), np.minimum(high[some], total))
-            fits[some], plan[some[held]] = held, steps[held]
-            left = left[~fits[left]]
-            if not left.size:
-                break
-        self._range[:, who] = low, high
-        return who, fits, plan
+        return self._books.admit(norms, *self._step(**step))
 
     def headroom(
         self,
@@ -241,53 +165,22 @@ class PLDFilter(Filter):
 
         **Cost**: about 0.1 milliseconds a person far from their budget, ten times as much near it.
         """
-        from .kernels import count
-
-        noise, clip, rate = self._step(noise_multiplier, max_grad_norm, sample_rate)
-        g = self._group(noise, rate)
-        group = self._groups[g]
-        scale = group.scale(noise, clip)
-        top = np.empty(1, dtype=np.int16)
-        count.place_down(np.array([clip]), clip, scale, group.edges, group.first, top)
-        if not self._halted:
-            self._search(g, int(top[0]))
-        sure = np.minimum(self._sure[g], top[0])
-        norm = np.where(sure >= 0, group.edges[np.maximum(sure, 0)] / scale * (1.0 - 2.0**-46), 0.0)
-        norm = np.where(sure >= top[0], clip, np.minimum(norm, clip))
-        return self._each(np.where(self._halted, 0.0, norm))
-
-    def _search(self, g: int, top: int) -> None:
-        """Raise `sure` and lower `refused` until they meet below `top`; what is on credit is known."""
-        sure, refused = self._sure[g], self._refused[g]
-        on_credit = self._credit[:, self._class_columns(g)] > 0
-        highest = self._ends[g][on_credit.shape[1] - 1 - np.argmax(on_credit[:, ::-1], axis=1)]
-        np.maximum(sure, np.where(on_credit.any(axis=1), highest, -1), out=sure)
-        probe = np.full(sure.size, top)  # most people can still take any step
-        while True:
-            left = np.flatnonzero((sure < top) & (refused > sure + 1))
-            if not left.size:
-                return
-            for who in np.array_split(left, -(-left.size // _BLOCK)):
-                trial = self._counts[who]
-                asked = np.minimum(probe[who], refused[who] - 1)
-                trial[np.arange(who.size), self._offset(g) + asked] += 1
-                held = self._budget.holds(trial)
-                sure[who[held]] = asked[held]
-                refused[who[~held]] = asked[~held]
-            probe = (sure.astype(np.int64) + np.minimum(refused, top + 1)) // 2
+        step = self._step(noise_multiplier, max_grad_norm, sample_rate)
+        if self._halted:
+            return np.zeros(self._num_examples)
+        return self._each(self._books.largest_norm(*step))
 
     def spent(self) -> np.ndarray:
         """An upper bound of each person's range-mu, at most the budget: (num_examples,).  Sensitive.
 
         **Cost**: about 0.15 milliseconds a person.
         """
-        parts = [self._budget.spent(self._counts[a : a + _BLOCK]) for a in range(0, len(self._counts), _BLOCK)]
-        return self._each(np.minimum(np.concatenate(parts), self._mu))
+        return self._each(np.minimum(self._books.spent(), self._mu))
 
     @property
     def active(self) -> np.ndarray:
         """Who has not been refused the smallest of steps: (num_examples,) bool.  Sensitive."""
-        return self._each((self._refused[0] > 0) & (not self._halted))
+        return self._each(self._books.open & (not self._halted))
 
     # ------------------------------------------------------------------ promises
 
@@ -346,60 +239,12 @@ class PLDFilter(Filter):
             raise ValueError("a filter made with sample_rate=1 takes full-batch steps only")
         return noise, clip, rate
 
-    def _offset(self, g: int) -> int:
-        return sum(group.size for group in self._groups[:g])
-
-    def _class_columns(self, g: int) -> slice:
-        start = sum(ends.size for ends in self._ends[:g])
-        return slice(start, start + self._ends[g].size)
-
-    def _group(self, noise: float, rate: float) -> int:
-        """The number of the buckets that can count this step, made if need be."""
-        number, lowest = choose_group(self._groups, noise, rate)
-        if number < 0:
-            self._append(Buckets.make(lowest, rate, self._buckets))
-        return number if number >= 0 else len(self._groups) - 1
-
-    def _append(self, group: Buckets) -> None:
-        """Room for the steps of another group."""
-        people = len(self._counts)
-        groups = [*self._groups, group]
-        budget = RangeBudget(self._mu, self._min_delta, groups)
-        ends = [class_buckets(g) for g in groups]
-        cover = [np.searchsorted(e, np.arange(g.size)).astype(np.int16) for e, g in zip(ends, groups, strict=True)]
-        counts, credit = (
-            np.concatenate([old, np.zeros((people, n), dtype=np.int32)], axis=1)
-            for old, n in ((self._counts, group.size), (self._credit, ends[-1].size))
-        )
-        refused, sure = (
-            np.concatenate([old, np.full((1, people), value, dtype=np.int16)])
-            for old, value in ((self._refused, _NONE), (self._sure, -1))
-        )
-        self._counts, self._credit, self._refused, self._sure = counts, credit, refused, sure
-        self._cover, self._ends, self._groups, self._budget = cover, ends, groups, budget
-
     def _state(self) -> dict[str, np.ndarray]:
-        groups = np.array([[g.noise_multiplier, g.sample_rate] for g in self._groups])
-        edges = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
-        whole = {"counts": self._counts, "credit": self._credit, "refused": self._refused, "sure": self._sure}
-        return {**edges, **whole, "groups": groups, "range": self._range, "halted": np.array(self._halted)}
+        return {**self._books.state(), "halted": np.array(self._halted)}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        names = ("_counts", "_credit", "_refused", "_sure")
-        first = self._groups[0]
-        pairs = arrays["groups"].tolist()
-        if pairs[0] != [first.noise_multiplier, first.sample_rate]:
-            raise StoreError("the buckets in the file do not belong to a filter with these parameters")
-        self._groups, self._counts, self._credit = [], self._counts[:, :0], self._credit[:, :0]
-        self._refused, self._sure = self._refused[:0], self._sure[:0]
-        for i, (noise, rate) in enumerate(pairs):
-            self._append(Buckets(rate, noise, arrays[f"edges{i}"]))
-        for name in names:
-            own, saved = getattr(self, name), arrays[name[1:]]
-            if saved.shape != own.shape or saved.dtype != own.dtype:
-                raise StoreError("the counts in the file do not belong to a filter with these parameters")
-            setattr(self, name, np.ascontiguousarray(saved).copy())
-        self._range, self._halted = arrays["range"].copy(), bool(arrays["halted"])
+        self._halted = bool(arrays.pop("halted"))
+        self._books.restore(arrays)
 
 
 def _clip(value: float) -> float:
