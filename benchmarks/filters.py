@@ -158,7 +158,8 @@ def main() -> None:
     path = Path(__file__).parent / "results" / "filters.json"
     path.parent.mkdir(exist_ok=True)
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__}
-    path.write_text(json.dumps({"unit": "ms", "machine": machine, "rows": rows, "steps_admitted": compared}, indent=1) + "\n")
+    whole = {"unit": "ms", "machine": machine, "rows": rows, "steps_admitted": compared}
+    path.write_text(json.dumps(whole, indent=1) + "\n")
 
 
 if __name__ == "__main__":

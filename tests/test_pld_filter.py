@@ -76,6 +76,28 @@ def test_credits_change_no_decision(monkeypatch):
     assert few < many / 4
 
 
+def test_whatever_is_on_credit_fits_together_with_what_was_taken():
+    """After every step, also those admitted from the headroom, and those of another rate."""
+    f = make(0.2, 1e-3, num_examples=4, sample_rate=0.05)
+    rng = np.random.default_rng(8)
+    by_headroom = 0
+    for t in range(150):
+        norms = np.array([2.0, 1.0, 0.6, 0.3]) * np.exp(rng.normal(0, 0.4, 4))
+        if t % 6 == 0:
+            room = f.headroom()
+            norms = np.where((room > 0) & (room < 2), room, norms)
+        f.admit(norms, sample_rate=0.03 if t % 25 == 24 else None)
+        books = f._books
+        total = books._counts.copy()
+        for g, ends in enumerate(books._ends):
+            total[:, books._offset(g) + ends.astype(int)] += books._credit[:, books._class_columns(g)]
+        some = books._credit.any(axis=1)
+        by_headroom += int(np.sum(~some))
+        # asked again the chords' rounding may differ
+        assert np.all(books._budget.spent(total[some]) <= f.mu * (1 + 1e-4))
+    assert by_headroom > 10 and len(books._groups) == 2
+
+
 def test_on_credit_nobody_takes_more_than_was_proven():
     """The kernel alone: a step uses the lowest class that covers it, and no class twice."""
     cover = np.array([0, 0, 1, 1, 2], dtype=np.int16)

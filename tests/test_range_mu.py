@@ -76,6 +76,29 @@ def test_the_result_lies_above_every_chord():
     assert tight >= people
 
 
+def test_a_chord_is_accepted_only_where_the_gaussian_lies_above_all_of_it():
+    """Of the smallest mu that is accepted, to the last digits; it is close to the smallest there is."""
+    rng = np.random.default_rng(4)
+    share = np.linspace(0, 1, 1001)
+    for _ in range(60):
+        mu = rng.uniform(0.05, 2)
+        left = mu * rng.uniform(0, 6)
+        right = left + mu * rng.uniform(0.02, 1.5)
+        d = gaussian.delta(np.array([left, right]), mu)
+        low, high = mu * (1 - 1e-6), 2 * mu
+        for _ in range(45):
+            middle = (low + high) / 2
+            good = kernel._above_chord(left, right, d[0], d[1], middle, 0.0)
+            low, high = (low, middle) if good else (middle, high)
+        between = np.exp(left) + share * (np.exp(right) - np.exp(left))
+        chord = (1 - share) * d[0] + share * d[1]
+        above = gaussian.delta(np.log(between), high) / chord
+        assert above.min() >= 1 - 1e-11
+        # eight tangents miss a sixty-fourth of the chord's own distance from the curve
+        short = gaussian.delta(np.log(between), mu + (high - mu) * 0.9) / chord
+        assert short.min() < 1
+
+
 def test_known_values():
     c = pa.compose(SAMPLED)
     for min_delta, low, high in ((1e-5, 0.269025, 0.269091), (1e-10, 0.27055, 0.27110)):
