@@ -142,48 +142,60 @@ def _raise(epsilon, goal, mu, shift):
 
 
 @inline
-def _between(left, right, d_left, d_right, e0, e1, mu, shift):
-    """Whether the chord from (left, d_left) to (right, d_right) lies below G's two tangents over [e0, e1], part of it.
+def _chord(left, right, d_left, d_right, epsilon):
+    """The chord from (left, d_left) to (right, d_right) at epsilon, rounded up."""
+    if epsilon <= left:
+        return d_left
+    if epsilon >= right:
+        return d_right
+    share = math.expm1(epsilon - left) / math.expm1(right - left)
+    # where the share is nearly 1 what is left of d_left has lost digits
+    return ((1.0 - share) * d_left + share * d_right) * (1.0 + 2.0**-48) + 2.0**-49 * d_left
 
-    The place where the tangents meet is rounded: both must reach the chord there.
+
+@inline
+def _below_tangents(e0, g0, tau0, c0, e1, g1, tau1, c1):
+    """Whether the line from (e0, c0) to (e1, c1) lies below the tangents at e0 and e1.
+
+    g0, g1, tau1: lower ends; tau0: an upper end.  The place where the tangents meet is rounded: both must reach the
+    line there.
     """
-    g0, _, _, tau0, _ = _gauss(e0, mu, shift)
-    g1, _, tau1, _, _ = _gauss(e1, mu, shift)
-    whole = math.expm1(right - left)
-    share0 = math.expm1(e0 - left) / whole if e0 > left else 0.0
-    share1 = math.expm1(e1 - left) / whole if e1 < right else 1.0
-    rounding = 1.0 + 2.0**-48
-    # where a share is nearly 1 what is left of d_left has lost digits
-    c0 = ((1.0 - share0) * d_left + share0 * d_right) * rounding + 2.0**-49 * d_left * (share0 > 0.0)
-    c1 = ((1.0 - share1) * d_left + share1 * d_right) * rounding + 2.0**-49 * d_left * (share1 < 1.0)
     if g0 < c0 or g1 < c1:
         return False
+    rounding = 1.0 + 2.0**-48
     fall0 = tau0 * math.expm1(e1 - e0) * rounding
     fall1 = -tau1 * math.expm1(e0 - e1) / rounding
-    # from e0, in shares of the way to e1
+    # in shares of the way from e0 to e1
     meet = (g0 - g1 - fall1) / (fall0 - fall1) if fall0 > fall1 else 0.0
     meet = min(max(meet, 0.0), 1.0)
-    chord = ((1.0 - meet) * c0 + meet * c1) * rounding
-    from0 = g0 - meet * fall0
-    from1 = g1 + (1.0 - meet) * fall1
-    return min(from0 - 2.0**-50 * g0, from1 - 2.0**-50 * g1) >= chord
+    line = ((1.0 - meet) * c0 + meet * c1) * rounding
+    from0 = g0 - meet * fall0 - 2.0**-50 * g0
+    from1 = g1 + (1.0 - meet) * fall1 - 2.0**-50 * g1
+    return min(from0, from1) >= line
 
 
 @inline
 def _above_chord(left, right, d_left, d_right, mu, shift):
     """Whether G surely lies above the chord: by two tangents, or by some more."""
-    if _between(left, right, d_left, d_right, left, right, mu, shift):
+    g0, _, _, tau0, _ = _gauss(left, mu, shift)
+    if g0 < d_left:
+        return False
+    g1, _, tau1, _, _ = _gauss(right, mu, shift)
+    if _below_tangents(left, g0, tau0, d_left, right, g1, tau1, d_right):
         return True
     # the middle is where it fails first
     width = (right - left) / _PIECES
-    share = math.expm1(_PIECES // 2 * width) / math.expm1(right - left)
-    if _gauss(left + _PIECES // 2 * width, mu, shift)[0] < (1.0 - share) * d_left + share * d_right:
+    middle = left + _PIECES // 2 * width
+    if g1 < d_right or _gauss(middle, mu, shift)[0] < _chord(left, right, d_left, d_right, middle):
         return False
+    e0, c0 = left, d_left
     for k in range(_PIECES):
-        e0 = left + k * width
         e1 = left + (k + 1) * width if k < _PIECES - 1 else right
-        if not _between(left, right, d_left, d_right, e0, e1, mu, shift):
+        c1 = _chord(left, right, d_left, d_right, e1)
+        g1, _, tau1, above1, _ = _gauss(e1, mu, shift)
+        if not _below_tangents(e0, g0, tau0, c0, e1, g1, tau1, c1):
             return False
+        e0, g0, tau0, c0 = e1, g1, above1, c1
     return True
 
 
