@@ -135,6 +135,7 @@ def _look(
     for one in np.unique(intervals):
         some = np.flatnonzero(intervals == one)
         epsilon = left[some, None] + step[some, None] * np.arange(int(one) + 1)
+        epsilon[:, -1] = right[some]  # to the very end, whatever the rounding
         curve = np.ascontiguousarray(_curve(counts[who[some]], maker, epsilon, min_delta)[:, :, 1])
         out, ends = np.empty((some.size, 2)), np.empty((some.size, 2), dtype=np.int64)
         mu.least_mu_up(epsilon, curve, floor[some], np.full(some.size, ceiling), LOSS, out, ends)

@@ -97,6 +97,15 @@ def test_whatever_is_on_credit_fits_together_with_what_was_taken():
     assert by_headroom > 10 and len(books._groups) == 2
 
 
+def test_a_step_from_the_headroom_ends_what_was_proven_without_it():
+    f = make()
+    f.admit(np.full(3, 0.2))
+    assert f._books._credit.any(axis=1).all()
+    assert np.all(f.headroom() == 2.0)
+    assert f.admit(np.full(3, 2.0)).all()
+    assert not f._books._credit.any()
+
+
 def test_on_credit_nobody_takes_more_than_was_proven():
     """The kernel alone: a step uses the lowest class that covers it, and no class twice."""
     cover = np.array([0, 0, 1, 1, 2], dtype=np.int16)
