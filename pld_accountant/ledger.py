@@ -409,7 +409,7 @@ class Ledger:
         -----
         A description of the curve, not mu-GDP; see `Composition.mu`.
 
-        **Cost**: about 0.15 milliseconds a person and core.
+        **Cost**: about 0.2 milliseconds a person on one core.
         """
         min_delta = validate.delta(min_delta, "min_delta")
         wanted = directions(direction)
