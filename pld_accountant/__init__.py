@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .descent import descend
     from .filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
     from .odometers import GaussianOdometer, RenyiOdometer
+    from .pld_filter import PLDFilter
     from .queries import LinearQueries
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ __all__ = [
     "Guarantee",
     "Ledger",
     "LinearQueries",
+    "PLDFilter",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
@@ -57,6 +59,7 @@ _LATER = {
     "calibrate_noise_multiplier": "calibration",
     "calibrate_sample_rate": "calibration",
     "calibrate_steps": "calibration",
+    "PLDFilter": "pld_filter",
     "descend": "descent",
 }
 
