@@ -71,6 +71,7 @@ class Page(HTMLParser):
 def ledger():
     norms = np.random.default_rng(3).gamma(2.0, 2.0, PEOPLE)
     norms[:3] = 50.0  # clipped, as some others are
+    norms[10:12] = 0.0
     made = pa.Ledger(PEOPLE, **SETTINGS)
     made.record(norms, repeat=STEPS)
     return made
@@ -150,6 +151,7 @@ def test_who_has_the_largest_and_the_smallest(read, found):
     assert [int(row[0]) for row in read.tables["least"]] == order[:10].tolist()
     assert [int(row[0]) for row in read.tables["most"]][:3] == [0, 1, 2]
     assert f"{np.sum(found.epsilon.upper == found.epsilon.upper.max())} people share the first value" in read.text()
+    assert "2 people share the first value" in read.text()
     for index, group, low, high, renyi, _ in (read.tables["most"] + read.tables["least"]):
         assert group == found.labels[int(index)]
         assert float(low) <= found.epsilon.lower[int(index)] <= found.epsilon.upper[int(index)] <= float(high)
@@ -223,6 +225,7 @@ def test_long_labels_and_many_groups_are_cut(make_individuals):
     assert "476 more groups are not in the charts." in read.text()
     assert "300 more groups are not in the table." in read.text()
     assert len(text) < 200_000
+    assert "x" * 75 in text and "x" * 80 not in text
 
 
 def test_the_page_does_not_grow_with_the_people(make_individuals):
