@@ -120,7 +120,8 @@ def test_the_bracket_closes_whatever_the_curve(root, curve, falling):
 
 
 @pytest.mark.parametrize(
-    ("root", "good", "bad"), [(1, 1, 1000), (2, 1, 1000), (500, 1, 1000), (999, 1, 1000), (6, 5, 7), (5, 5, 7), (5, 5, 6)]
+    ("root", "good", "bad"),
+    [(1, 1, 1000), (2, 1, 1000), (500, 1, 1000), (999, 1, 1000), (6, 5, 7), (5, 5, 7), (5, 5, 6)],
 )
 def test_whole_numbers(root, good, bad):
     def at(number):
