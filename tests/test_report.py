@@ -132,6 +132,25 @@ def test_bars_are_as_high_as_their_counts(ledger, found):
     assert np.abs(drawn - counts[counts > 0]).max() < 0.1 / max(tops) * counts.max()  # places have one decimal
 
 
+def test_large_counts_have_room_beside_the_axis(make_individuals):
+    text = page(made_up(make_individuals(np.full(1_000_000, 0.5))), "")
+    ends = {float(x): words for x, words in re.findall(r'<text class="end" x="([\d.]+)" y="[^"]+">([\d,]{7,})<', text)}
+    assert "1,000,000" in ends.values()
+    assert all(x - 7 * len(words) > 16 for x, words in ends.items())  # digits are 7 wide, the label ends at 16
+
+
+@pytest.mark.parametrize("worst_rdp", [4.1, 6.0, 7.5, 8.0, 12.0, 50.0])
+def test_the_words_at_the_worst_cases_lie_inside_the_chart(make_individuals, worst_rdp):
+    text = page(made_up(replace(make_individuals([0.5, 1.0]), worst_case_rdp=worst_rdp)), "")
+    for width, chart in ((760, "wide"), (360, "narrow")):
+        inside = text[text.index(f'id="{chart}-desc"') :].split("</svg>")[0]
+        marks = re.findall(r'<text class="(end strong|strong)" x="([\d.]+)" y="[^"]+">([^<]+)<', inside)
+        assert len(marks) == 2
+        for kind, x, words in marks:
+            room = float(x) if kind == "end strong" else width - float(x)
+            assert room > 6.8 * len(words)  # what a bold letter is wide on average
+
+
 def test_nobody_s_bar_reaches_beyond_the_worst_case(found):
     assert found.rdp_epsilon.max() <= found.worst_case_rdp
     assert found.epsilon.upper.max() <= found.worst_case.upper * (1 + 1e-6)
