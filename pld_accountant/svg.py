@@ -15,6 +15,7 @@ from pld_accountant.numerals import rounded_up
 __all__ = ["Mark", "histogram_chart", "small_chart"]
 
 _ROW = 17  # a line of words above the bars
+_STRONG = 7.5  # width of a bold letter, at most
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def histogram_chart(
     most_x = max([float(filled.edges[-1]), float(outlined.edges[-1]), *(mark.place for mark in marks)]) or 1.0
     most_y = float(max(filled.counts.max(), outlined.counts.max(), 1))
     above = _ROW * len(marks) + (_ROW + 8 if half else 6)
-    frame = _Frame(54, width - 12, 8 + above, height - 46, most_x, most_y)
+    left = 26 + 7 * len(f"{most_y:,.0f}")  # the label of the axis, and the widest number beside it
+    frame = _Frame(left, width - 12, 8 + above, height - 46, most_x, most_y)
     parts = [
         *_axes(frame, width),
         f'<path class="pld" d="{_bars(frame, filled)}"/>',
@@ -145,7 +147,7 @@ def _hover(frame: _Frame, counted: Histogram) -> list[str]:
 
 def _mark(frame: _Frame, mark: Mark, baseline: float) -> list[str]:
     x = float(frame.x(mark.place))
-    left = x > (frame.left + frame.right) / 2
+    left = x > min(5 + _STRONG * len(mark.words), (frame.right + 12) / 2)  # on the side with room for the words
     return [
         f'<path class="{mark.kind}" d="M{_short(x)} {_short(baseline - 9)}V{_short(frame.bottom)}"/>',
         f'<text class="{"end strong" if left else "strong"}" x="{_short(x + (-5 if left else 5))}" '

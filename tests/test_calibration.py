@@ -119,12 +119,15 @@ def test_the_bracket_closes_whatever_the_curve(root, curve, falling):
     assert at(found).value <= 0 < at(found / BEYOND if falling else found * BEYOND).value
 
 
-@pytest.mark.parametrize("root", [1, 2, 3, 500, 999])
-def test_whole_numbers(root):
-    found = calibration._last_good(lambda n: calibration._End(n, math.log(n / (root + 0.5))),
-                                   calibration._End(1, math.log(1 / (root + 0.5))),
-                                   calibration._End(1000, math.log(1000 / (root + 0.5))), whole=True)  # fmt: skip
-    assert found == root
+@pytest.mark.parametrize(
+    ("root", "good", "bad"),
+    [(1, 1, 1000), (2, 1, 1000), (500, 1, 1000), (999, 1, 1000), (6, 5, 7), (5, 5, 7), (5, 5, 6)],
+)
+def test_whole_numbers(root, good, bad):
+    def at(number):
+        return calibration._End(number, math.log(number / (root + 0.5)))
+
+    assert calibration._last_good(at, at(good), at(bad), whole=True) == root
 
 
 def run(*words):

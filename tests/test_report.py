@@ -71,6 +71,7 @@ class Page(HTMLParser):
 def ledger():
     norms = np.random.default_rng(3).gamma(2.0, 2.0, PEOPLE)
     norms[:3] = 50.0  # clipped, as some others are
+    norms[10:12] = 0.0
     made = pa.Ledger(PEOPLE, **SETTINGS)
     made.record(norms, repeat=STEPS)
     return made
@@ -131,6 +132,25 @@ def test_bars_are_as_high_as_their_counts(ledger, found):
     assert np.abs(drawn - counts[counts > 0]).max() < 0.1 / max(tops) * counts.max()  # places have one decimal
 
 
+def test_large_counts_have_room_beside_the_axis(make_individuals):
+    text = page(made_up(make_individuals(np.full(1_000_000, 0.5))), "")
+    ends = {float(x): words for x, words in re.findall(r'<text class="end" x="([\d.]+)" y="[^"]+">([\d,]{7,})<', text)}
+    assert "1,000,000" in ends.values()
+    assert all(x - 7 * len(words) > 16 for x, words in ends.items())  # digits are 7 wide, the label ends at 16
+
+
+@pytest.mark.parametrize("worst_rdp", [4.1, 6.0, 7.5, 8.0, 12.0, 50.0])
+def test_the_words_at_the_worst_cases_lie_inside_the_chart(make_individuals, worst_rdp):
+    text = page(made_up(replace(make_individuals([0.5, 1.0]), worst_case_rdp=worst_rdp)), "")
+    for width, chart in ((760, "wide"), (360, "narrow")):
+        inside = text[text.index(f'id="{chart}-desc"') :].split("</svg>")[0]
+        marks = re.findall(r'<text class="(end strong|strong)" x="([\d.]+)" y="[^"]+">([^<]+)<', inside)
+        assert len(marks) == 2
+        for kind, x, words in marks:
+            room = float(x) if kind == "end strong" else width - float(x)
+            assert room > 6.8 * len(words)  # what a bold letter is wide on average
+
+
 def test_nobody_s_bar_reaches_beyond_the_worst_case(found):
     assert found.rdp_epsilon.max() <= found.worst_case_rdp
     assert found.epsilon.upper.max() <= found.worst_case.upper * (1 + 1e-6)
@@ -150,6 +170,7 @@ def test_who_has_the_largest_and_the_smallest(read, found):
     assert [int(row[0]) for row in read.tables["least"]] == order[:10].tolist()
     assert [int(row[0]) for row in read.tables["most"]][:3] == [0, 1, 2]
     assert f"{np.sum(found.epsilon.upper == found.epsilon.upper.max())} people share the first value" in read.text()
+    assert "2 people share the first value" in read.text()
     for index, group, low, high, renyi, _ in (read.tables["most"] + read.tables["least"]):
         assert group == found.labels[int(index)]
         assert float(low) <= found.epsilon.lower[int(index)] <= found.epsilon.upper[int(index)] <= float(high)
@@ -223,6 +244,7 @@ def test_long_labels_and_many_groups_are_cut(make_individuals):
     assert "476 more groups are not in the charts." in read.text()
     assert "300 more groups are not in the table." in read.text()
     assert len(text) < 200_000
+    assert "x" * 75 in text and "x" * 80 not in text
 
 
 def test_the_page_does_not_grow_with_the_people(make_individuals):
