@@ -76,6 +76,49 @@ def middle(sigma, q, sign, theta, ends):
 
 
 @inline
+def _log_psi(x, sigma, q, a):
+    return -0.5 * (x / sigma) ** 2 + a * _log_g(x, sigma, q)
+
+
+@jit("f8(f8, f8, f8, f8, f8, f8, i8, i8, f8[::1])")
+def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
+    """See `error_budget.panel_error`."""
+    a = 1.0 + theta
+    r = 0.5 * (top - low) / panels
+    log_mass = -np.inf
+    for p in range(panels):
+        log_mass = max(log_mass, _log_psi(low + r * (2 * p + 1), sigma, q, a))
+    log_mass += math.log(2.0 * r) - 0.5 * (r / sigma) ** 2
+    best = 0.0
+    for rho in ellipses:
+        along, off = 0.5 * r * (rho + 1.0 / rho), 0.5 * r * (rho - 1.0 / rho)
+        if off >= 3.1 * sigma * sigma:
+            break
+        largest = -np.inf
+        for p in range(panels):
+            centre = low + r * (2 * p + 1)
+            largest = max(largest, _log_psi(centre - along, sigma, q, a), _log_psi(centre + along, sigma, q, a))
+        growth = 0.5 * ((along / sigma) ** 2 + (off / sigma) ** 2) + width * off / (sigma * sigma)
+        rate = math.log(64.0 / 15.0 * r / (1.0 - 1.0 / rho**2)) - (2.0 * points - 2.0) * math.log(rho)
+        best = min(best, math.log(panels) + largest + growth + rate - log_mass)
+    return math.exp(best)
+
+
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
+def choose_panels(sigma, q, theta, reach, top, width, points, limit, ellipses, tolerance, panels, error):
+    """The number of panels of [-reach sigma, top] at which the error falls to the tolerance; limit + 1 if none does."""
+    for k in prange(sigma.size):
+        n = 2
+        error[k] = 1.0
+        while n <= limit and q[k] < 1.0:
+            error[k] = panel_error(sigma[k], q[k], theta, -reach * sigma[k], top[k], width, points, n, ellipses)
+            if error[k] <= tolerance:
+                break
+            n = n * 5 // 4 + 1
+        panels[k] = n if error[k] <= tolerance else limit + 1
+
+
+@inline
 def _dot(weight, values):
     """Sum of products, in blocks: the round-off is that of `_additions` additions, not of one for each term."""
     total = 0.0

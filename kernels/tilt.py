@@ -81,8 +81,10 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             if value < best:
                 best = value
                 at = j
-        if not solve_epsilon:
-            # what the additions above may have lost
+        # what the additions above may have lost
+        if solve_epsilon:
+            best += 2.0**-50 * ((abs(k[i, at]) + abs(target[i]) + abs(log_c[at])) / theta[at] + abs(best))
+        else:
             best += 2.0**-50 * (abs(k[i, at]) + theta[at] * abs(target[i]) + abs(log_c[at]))
         need[i, 3] = best
         choice[i, 0] = -1

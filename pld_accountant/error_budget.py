@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 __all__ = [
+    "ELLIPSES",
     "GAUSS",
     "UNIT",
     "band_coefficient",
@@ -32,7 +33,8 @@ UNIT = 2.0**-53
 GAUSS = np.array(leggauss(40))
 """Abscissas and weights of the Gauss-Legendre rule on one panel."""
 
-_ELLIPSES = np.geomspace(1.15, 6.0, 12)  # candidate sums of the half-axes
+ELLIPSES = np.geomspace(1.15, 6.0, 12)
+"""Candidate sums of the half-axes of the ellipses in which a panel's integrand is bounded."""
 _REACH = 10.0  # as in `kernels.spectral`
 _RESTART = 32
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
@@ -127,24 +129,9 @@ def panel_error(sigma: float, q: float, theta: float, low: float, top: float, wi
     ----------
     Trefethen, "Approximation Theory and Approximation Practice", Theorem 19.3.
     """
-    r = 0.5 * (top - low) / panels
-    centre = low + r * (2.0 * np.arange(panels) + 1.0)
+    from .kernels import spectral
 
-    def log_psi(x: NDArray) -> NDArray:
-        t = (2.0 * x - 1.0) / (2.0 * sigma**2)
-        log_g = np.logaddexp(np.log1p(-q), np.log(q) + t)
-        return -0.5 * (x / sigma) ** 2 + (1.0 + theta) * log_g
-
-    log_mass = log_psi(centre).max() + np.log(2.0 * r) - 0.5 * (r / sigma) ** 2
-    rho = _ELLIPSES[0.5 * r * (_ELLIPSES - 1.0 / _ELLIPSES) < 3.1 * sigma**2]
-    a, b = 0.5 * r * (rho + 1.0 / rho), 0.5 * r * (rho - 1.0 / rho)
-    largest = np.maximum(log_psi(np.subtract.outer(centre, a)), log_psi(np.add.outer(centre, a))).max(
-        axis=0, initial=-np.inf
-    )
-    growth = 0.5 * ((a / sigma) ** 2 + (b / sigma) ** 2) + width * b / sigma**2
-    rate = np.log(64.0 / 15.0 * r / (1.0 - rho**-2)) - (2.0 * GAUSS.shape[1] - 2.0) * np.log(rho)
-    log_error = np.log(panels) + largest + growth + rate - log_mass
-    return float(np.exp(log_error.min(initial=0.0)))
+    return float(spectral.panel_error(sigma, q, theta, low, top, width, GAUSS.shape[1], panels, ELLIPSES))
 
 
 def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float) -> NDArray:

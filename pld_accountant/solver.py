@@ -24,6 +24,9 @@ __all__ = ["people_bounds"]
 _MANY = 64  # fewer people than this may each cost a table of their own
 _BLOCK = 65_536
 _ATTEMPTS = 6
+_FEW_ONLY = (2, 3)
+_SPECTRAL = 3
+_NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
 _TINY = -300.0  # log delta (1e-130) below which Renyi accounting's upper bound will do, for many people
 
 
@@ -81,7 +84,7 @@ def people_bounds(
         job = _Job(counts, maker, target, solve_epsilon, rows, int(total.max(initial=1)), progress)
         if solve_epsilon:
             _many_steps(solution, many, job, shared)
-            capped = np.flatnonzero(~solution.solved & np.isfinite(cap))
+            capped = np.flatnonzero(~(solution.solved & (solution.lower > 0.0)) & (cap < solution.upper))
             least = _addition_least(counts, capped, maker, rows, target)
             _settle(solution, capped, least, cap[capped], cap[capped])
         else:
@@ -122,8 +125,14 @@ class _Job:
 
 
 def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | None) -> None:
-    """Everybody with more than one step: attempt after attempt on those who are left."""
+    """Everybody with more than one step: attempt after attempt on those who are left.
+
+    Whom none serves is bounded by Renyi accounting (from the first attempt's log-moments, of the whole laws) and by 0.
+    """
+    everybody = left
     for number in range(_ATTEMPTS):
+        if (left.size > _MANY and number in _FEW_ONLY) or (left.size > _NOT_ON_A_LATTICE and number > _SPECTRAL):
+            continue
         width, limits, size = _attempt(number, left.size)
         left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
         if number == 1 and job.solve_epsilon:
@@ -132,7 +141,7 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             _settle(solution, left[zero], 0.0, 0.0, 0.0)
             left = left[~zero]
         if not left.size:
-            return
+            break
         for who, maker, log_negligible in _makers(job, number, solution, left):
             ask = partial(
                 solve,
@@ -151,6 +160,13 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
                 below = ask(LatticeMaker(maker, "lower", size, log_negligible))
                 found.lower, found.solved = below.lower, found.solved & below.solved
             _merge(solution, who, found)
+            if number == 0:
+                solution.renyi[who] = found.renyi
+    rest = everybody[~solution.solved[everybody] & np.isfinite(solution.renyi[everybody])]
+    bound = np.maximum(solution.renyi[rest], 0.0) if job.solve_epsilon else np.minimum(solution.renyi[rest], 0.0)
+    _settle(solution, rest, 0.0 if job.solve_epsilon else -np.inf, bound, bound)
+    if job.progress is not None and rest.size:
+        job.progress(int(rest.size))
 
 
 def _makers(
@@ -158,17 +174,17 @@ def _makers(
 ) -> Iterator[tuple[NDArray, SpectralMaker, float]]:
     """Who of those left is to be asked of which maker, and the mass that a lattice may lose.
 
-    After the first attempt the laws of removal end where next to nothing is left of delta: their far tails would keep
-    larger tilts from being used.  The lattice's end sooner still, so that the log-moments bound theirs.
+    After the first attempt the laws of removal end, for few people, where next to nothing is left of delta: their far
+    tails would keep larger tilts from being used.  The lattice's end sooner still, so that the log-moments bound theirs.
     """
     sharp = number > 0 and left.size <= _MANY
-    if number == 0 or job.maker.sign < 0:
-        maker = job.maker.variant(np.inf, sharp) if sharp else job.maker
+    if not sharp or job.maker.sign < 0:
+        maker = job.maker.variant(np.inf, True) if sharp else job.maker
         yield left, maker, job.log_negligible(job.target) if job.solve_epsilon else -700.0
         return
     reach = job.reach(solution, left)
     for r in np.unique(reach):
-        yield left[reach == r], job.maker.variant(float(r) + 2.0, sharp), -0.5 * float(r) ** 2
+        yield left[reach == r], job.maker.variant(float(r) + 2.0, True), -0.5 * float(r) ** 2
 
 
 def _addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> NDArray:
@@ -239,9 +255,9 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
         return 0.0, Limits() if few else Limits(least_expectation=1e-6, least_log_delta=tiny), 0
     if number < 4:
         limits = Limits(
-            tilts=16,
+            tilts=16 if few else 8,
             frequencies=1 << 17 if few else 4096,
-            least_expectation=(1e-2, 1e-4, 1e-7)[number - 1],
+            least_expectation=(1e-2, 1e-4, 1e-7)[number - 1] if few else 1e-7,
             least_log_delta=tiny,
         )
         return 1e-7 if few else 1e-5, limits, 0

@@ -101,24 +101,17 @@ class SpectralMaker:
             error = 2.0 * budget.quadrature_error(sigma, q, self.sign, theta, ends, width, nodes)
             error += 2.0 * budget.tail_error(sigma, q, self.sign, theta)
         else:
-            panels, error = np.array([self._panels(int(b), theta, width, most) for b in rows]).reshape(-1, 2).T
-            nodes = panels.astype(np.int64) * budget.GAUSS.shape[1]
+            points = budget.GAUSS.shape[1]
+            panels, error = np.empty(rows.size, dtype=np.int64), np.empty(rows.size)
+            spectral.choose_panels(
+                sigma, q, theta, _LEFT, self.top[rows], width, points, most // points, budget.ELLIPSES, _TOLERANCE,
+                panels, error,
+            )  # fmt: skip
+            nodes = panels * points
             error += budget.tail_error(sigma, q, self.sign, theta)
         error[q == 1.0] = 0.0
         nodes[q == 1.0] = 2
         return ends, np.where(nodes <= most, nodes, 0), error
-
-    def _panels(self, bucket: int, theta: float, width: float, most: int) -> tuple[int, float]:
-        """How many panels one bucket needs, and their error; one too many for `most` nodes if these do not do."""
-        sigma, q, top = float(self.sigma[bucket]), float(self.q[bucket]), float(self.top[bucket])
-        limit = most // budget.GAUSS.shape[1]
-        panels = 2
-        while q < 1.0 and panels <= limit:
-            error = budget.panel_error(sigma, q, theta, -_LEFT * sigma, top, width, panels)
-            if error <= _TOLERANCE:
-                return panels, error
-            panels = int(1.25 * panels) + 1
-        return limit + 1, 1.0
 
     def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
         """The table at this tilt and period for frequencies up to `width`, a power of sqrt(2)."""

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from pld_accountant.bounds import Status
-from pld_accountant.solver import people_bounds
+from pld_accountant.one_step import epsilon_bounds
+from pld_accountant.plancherel import Limits
+from pld_accountant.solver import _addition_least, people_bounds
 from pld_accountant.spectral import SpectralMaker
 
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
@@ -115,3 +117,35 @@ def test_who_is_not_certified_gets_zero_infinity_and_a_status(monkeypatch, solve
     assert np.all(np.isnan(found.estimate[2:]))
     assert np.all(np.isinf(found.upper[2:]))
     assert np.isfinite(found.upper[:2]).all()
+
+
+@pytest.mark.parametrize("solve_epsilon", [True, False])
+def test_whom_no_table_serves_is_bounded_by_renyi_accounting(monkeypatch, solve_epsilon):
+    """One attempt without a single frequency: what is left is Chernoff's bound from the log-moments, and 0."""
+    target = np.log(1e-6) if solve_epsilon else 0.5
+    (exact,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
+    monkeypatch.setattr("pld_accountant.solver._ATTEMPTS", 1)
+    monkeypatch.setattr("pld_accountant.solver._attempt", lambda number, people: (0.0, Limits(frequencies=0), 0))
+    (found,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
+    assert found.status.tolist() == [0, 0, 0, 0, 0]
+    assert np.all(found.lower[2:] == 0.0)
+    assert np.all(found.upper[2:] > exact.upper[2:])
+    theta = np.geomspace(0.01, 3e3, 4000)
+    k = MIXED @ MAKER["remove"].log_moments(theta)
+    log_c = theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
+    if solve_epsilon:
+        best = ((k - target + log_c) / theta).min(axis=1)
+    else:
+        best = np.exp((k - theta * target + log_c).min(axis=1))
+    assert np.all(best[2:] * (1.0 - 1e-9) <= found.upper[2:])
+    assert np.all(found.upper[2:] <= best[2:] * 1.2)
+
+
+def test_addition_near_its_largest_loss_is_bounded_from_below_too():
+    """delta(epsilon) >= P(no loss below l)^steps (1 - exp(epsilon - l)), against the closed form of one step."""
+    maker = SpectralMaker(np.array([0.5]), np.array([0.01]), "add")
+    counts = np.array([[1]])
+    delta = 1e-12
+    least = _addition_least(counts, np.array([0]), maker, None, np.log(delta))[0]
+    exact = epsilon_bounds(delta, np.array([0.5]), np.array([0.01]), "add")[1][0]
+    assert 0.999 * exact < least <= exact
