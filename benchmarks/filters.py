@@ -41,9 +41,7 @@ MAKERS: dict[str, Callable[[int], Any]] = {
     "ZCDPFilter": lambda n: pa.ZCDPFilter(0.021, num_examples=n, **STEP),
     "RenyiFilter, one order": lambda n: pa.RenyiFilter(0.44, 21, num_examples=n, **STEP),
     "RenyiFilter, orders 2 to 32": lambda n: pa.RenyiFilter.for_mu(0.2, ORDERS, num_examples=n, **STEP),
-    "RenyiFilter, one order, sampled": lambda n: pa.RenyiFilter.for_epsilon(
-        0.2, 1e-5, num_examples=n, **SAMPLED
-    ),
+    "RenyiFilter, one order, sampled": lambda n: pa.RenyiFilter.for_epsilon(0.2, 1e-5, num_examples=n, **SAMPLED),
     "RenyiFilter, 8 orders, sampled": lambda n: pa.RenyiFilter.for_mu(
         0.05, np.arange(2, 18, 2), num_examples=n, **SAMPLED
     ),
@@ -123,8 +121,7 @@ def comparison(mu: float, min_delta: float, delta: float = 1e-5) -> list[dict[st
     both = [admitted_steps(f, norms) for f in (approximate, proven)]
     held = {"mu": mu, "min_delta": min_delta, "epsilon": epsilon, "delta": delta}
     return [
-        {"norm": float(n), "pld_filter": a, "renyi_filter": b, **held}
-        for n, a, b in zip(norms, *both, strict=True)
+        {"norm": float(n), "pld_filter": a, "renyi_filter": b, **held} for n, a, b in zip(norms, *both, strict=True)
     ]
 
 

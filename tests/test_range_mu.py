@@ -150,6 +150,18 @@ def test_one_step_has_a_closed_form(direction):
         assert upper[i] == pytest.approx(needed, rel=1e-4)
 
 
+def test_with_fewer_rounds_the_upper_end_is_larger_never_smaller(monkeypatch):
+    """Whatever was not looked at again counts with its coarse chords."""
+    maker = SpectralMaker(np.array([2.0, 5.0]), np.array([0.005, 0.01]), "remove")
+    counts = np.array([[3000, 0], [2000, 5000], [0, 9000]])
+    found = []
+    for rounds in (0, 1, 2, 4):
+        monkeypatch.setattr(range_mu, "_ROUNDS", rounds)
+        found.append(range_mu.mu_upper(counts, maker, "remove", 1e-8))
+    assert np.all(np.diff(found, axis=0) <= 0)
+    assert np.all(found[0] > found[1]) and np.all(found[1] > found[3] * (1 + 1e-4))
+
+
 def test_where_nothing_else_serves_the_steps_count_without_sampling(monkeypatch):
     monkeypatch.setattr(range_mu, "_curve", lambda *a, **k: np.zeros((*a[2].shape, 2)))
     maker = SpectralMaker(np.array([2.0, 4.0]), np.array([0.01, 0.02]), "remove")
