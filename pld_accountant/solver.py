@@ -175,7 +175,7 @@ def _makers(
     """Who of those left is to be asked of which maker, and the mass that a lattice may lose.
 
     After the first attempt the laws of removal end, for few people, where next to nothing is left of delta: their far
-    tails would keep larger tilts from being used.  The lattice's end sooner still, so that the log-moments bound theirs.
+    tails would keep larger tilts from being used.  The lattice's end sooner still, so that the log-moments bound it.
     """
     sharp = number > 0 and left.size <= _MANY
     if not sharp or job.maker.sign < 0:
