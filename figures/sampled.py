@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import common
 import numpy as np
 from datasets import Data
 
 import pld_accountant as pa
 from pld_accountant import store
 from pld_accountant.networks import Network
-from pld_accountant.training import train
+from pld_accountant.training import train, train_watched
 
-__all__ = ["MNIST", "Run", "Settings", "run"]
+__all__ = ["ADULT", "FASHION", "MNIST", "Run", "Settings", "run", "watch"]
 
 _CHUNK = 250  # steps between two checkpoints
 
@@ -46,6 +47,8 @@ class Settings:
 
 # Koskela et al., Figure 1: noise 2, clipping norm 5, rate 300 / 60,000.
 MNIST = Settings("mnist", (64,), learning_rate=0.05)
+FASHION = Settings("fashion-mnist", (64,), learning_rate=0.05)
+ADULT = Settings("adult", (16,), learning_rate=0.2, max_grad_norm=2.0)
 
 
 @dataclass(frozen=True)
@@ -75,16 +78,12 @@ def run(settings: Settings, data: Data, work: Path) -> Run:
     Each step computes the gradient norm of *every* training example.  They are of single precision, with an
     error of about 1e-6 relative that the bounds do not cover.
     """
-    network = Network((data.x.shape[1], *settings.hidden, len(data.classes)))
-    seeds = np.random.SeedSequence(settings.seed).spawn(3)
-    start, choice, rng = (np.random.default_rng(s) for s in seeds)
-    people = len(data.y)
+    network, start, watched, rng = _begin(settings, data)
     state = _State(
-        theta=network.initial(start).astype(np.float32),
-        ledger=pa.Ledger(people, **settings.accounting),
+        theta=start,
+        ledger=pa.Ledger(len(data.y), **settings.accounting),
         log=np.zeros((settings.steps, settings.watched), dtype=np.float32),
     )
-    watched = np.sort(choice.choice(people, settings.watched, replace=False))
     folder = work / f"{settings.data}-sampled"
     folder.mkdir(exist_ok=True)
     state.restore(folder, settings, rng)
@@ -108,6 +107,38 @@ def run(settings: Settings, data: Data, work: Path) -> Run:
         state.keep(folder, settings, rng)
         print(f"{settings.data}: {state.step:,} of {settings.steps:,} steps", flush=True)
     return Run(state.ledger, watched, state.log, network.accuracy(state.theta, data.x_test, data.y_test))
+
+
+def watch(settings: Settings, data: Data, work: Path) -> tuple[np.ndarray, np.ndarray, float]:
+    """The watched examples, their log of norms and the accuracy, of a run that computes no other norms but those
+    of the sampled: a minute instead of half an hour, and the same training but for the rounding of sums."""
+    network, start, watched, rng = _begin(settings, data)
+
+    def make() -> dict[str, Any]:
+        log = np.zeros((settings.steps, settings.watched), dtype=np.float32)
+        theta = train_watched(
+            lambda theta, rows: network.example_gradients(theta, data.x[rows], data.y[rows]),
+            start,
+            watched,
+            num_examples=len(data.y),
+            steps=settings.steps,
+            learning_rate=settings.learning_rate,
+            rng=rng,
+            on_step=log.__setitem__,
+            **settings.accounting,
+        )
+        return {"log": log, "accuracy": network.accuracy(theta, data.x_test, data.y_test)}
+
+    done = common.stage(work / f"{settings.data}-watched.npz", asdict(settings), make)
+    return watched, done["log"], float(done["accuracy"])
+
+
+def _begin(settings: Settings, data: Data) -> tuple[Network, np.ndarray, np.ndarray, np.random.Generator]:
+    """Network, parameters, watched examples and the generator of the training."""
+    network = Network((data.x.shape[1], *settings.hidden, len(data.classes)))
+    start, choice, rng = (np.random.default_rng(s) for s in np.random.SeedSequence(settings.seed).spawn(3))
+    watched = np.sort(choice.choice(len(data.y), settings.watched, replace=False))
+    return network, network.initial(start).astype(np.float32), watched, rng
 
 
 @dataclass
