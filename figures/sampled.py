@@ -48,7 +48,7 @@ class Settings:
 # Koskela et al., Figure 1: noise 2, clipping norm 5, rate 300 / 60,000.
 MNIST = Settings("mnist", (64,), learning_rate=0.05)
 FASHION = Settings("fashion-mnist", (64,), learning_rate=0.05)
-ADULT = Settings("adult", (16,), learning_rate=0.2, max_grad_norm=2.0)
+ADULT = Settings("adult", (16,), learning_rate=0.05, max_grad_norm=2.0)
 
 
 @dataclass(frozen=True)
