@@ -11,7 +11,7 @@ A relative norm is raised by four units of round-off before it is compared, so n
 
 import numpy as np
 
-from ._jit import jit, pjit, prange
+from ._jit import inline, jit, pjit, prange
 
 _RAISE = 1.0 + 2.0**-50
 _TILE = 128
@@ -27,6 +27,17 @@ def all_norms(norms):
     return good
 
 
+@inline
+def _bucket(norm, clip, scale, edges, first):
+    """The bucket of a norm above 0."""
+    cells = first.size - 1
+    s = min(norm, clip) * scale * _RAISE
+    k = np.int64(first[min(np.int64(s * cells), cells)])
+    while k < edges.size - 1 and edges[k] < s:
+        k += 1
+    return k
+
+
 @pjit(
     "void(f8[:, ::1], f8, f8, f8[::1], i2[::1], u4, u2[:, ::1], i8)",
     "void(f8[:, ::1], f8, f8, f8[::1], i2[::1], u4, u4[:, ::1], i8)",
@@ -34,16 +45,17 @@ def all_norms(norms):
 def count_down(norms, clip, scale, edges, first, repeat, counts, offset):
     """counts[i, offset + k] += repeat for every norm above 0; the noise ratio goes down to its bucket's edge."""
     steps, people = norms.shape
-    cells = first.size - 1
-    last = edges.size - 1
     for tile in prange((people + _TILE - 1) // _TILE):
         stop = min(people, (tile + 1) * _TILE)
         for t in range(steps):
             for i in range(tile * _TILE, stop):
                 norm = norms[t, i]
                 if norm > 0.0:
-                    s = min(norm, clip) * scale * _RAISE
-                    k = np.int64(first[min(np.int64(s * cells), cells)])
-                    while k < last and edges[k] < s:
-                        k += 1
-                    counts[i, offset + k] += repeat
+                    counts[i, offset + _bucket(norm, clip, scale, edges, first)] += repeat
+
+
+@pjit("void(f8[::1], f8, f8, f8[::1], i2[::1], i2[::1])")
+def place_down(norms, clip, scale, edges, first, bucket):
+    """bucket (people,): each norm's bucket as `count_down` counts it; -1 for a norm of 0."""
+    for i in prange(norms.size):
+        bucket[i] = _bucket(norms[i], clip, scale, edges, first) if norms[i] > 0.0 else -1

@@ -5,12 +5,15 @@ Legend: as in `spectral`; in addition
     W       frequency;  level = index into an ascending array of frequencies
     env     log of an upper bound of sup |phi(omega)| over omega >= W
 
-Two bounds, the smaller one counts.
+Three bounds, the smallest one counts.
 Pairs: with y = omega |L - L'| of two independent losses, for omega in [W, rho W],
     1 - |phi|^2 = E[1 - cos y] >= 0.4596 E[min(1, (W |L - L'|)^2); |L - L'| <= (2 pi - 1) / (rho W)]
     since 1 - cos y >= 0.4596 min(1, y^2) for 0 <= y <= 2 pi - 1.
 Cut: with T the tilted probability beyond a cut and f the density of the loss there (integration by parts),
     |phi| <= 1 - T + TV(f beyond the cut, jump included) / omega.
+Shift, where asked for: the integral may run along Im x = b, |b| < pi sigma^2, up to the law's end and back to the line,
+    |phi| <= exp(b^2 / (2 sigma^2)) (E[(|g(x + ib)| / g)^a exp(-omega |arg g(x + ib)|)] + |b| psi(end)),
+    the sign of b such that this falls with omega, which it does exponentially where the sampled part of g is large.
 """
 
 import math
@@ -21,6 +24,8 @@ from ._jit import inline, jit, pjit, prange
 
 _LOG_SQRT_2PI = 0.9189385332046727
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
+_ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.0])
+_OUTSIDE = 1e-10  # mass of the nodes outside of the cells, each below 1e-14
 _KEEP = 0.999999999  # the grid quantities are exact to about 1e-13; this absorbs their round-off
 
 
@@ -122,6 +127,58 @@ def _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound):
                 bound[level] = min(bound[level], 1.0 - tail + total / levels[level])
 
 
+@jit("void(f8, f8, f8, f8, f8, f8, i8, f8, f8[::1], f8[::1])")
+def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
+    """bound[level] = the better of itself and of all shifts by phi = b / sigma^2 in `_ANGLES`.
+
+    In a cell psi is at most its log-linear chord times exp(step^2 / (8 sigma^2) (1 + max(0, -a) / (4 sigma^2))); arg g
+    grows with x; and |g(x + ib)|^2 = g^2 (1 - 2 w (1 - w) (1 - cos phi)) with w (1 - w), which has one maximum, 1/4,
+    taken where it makes the bound larger.  What lies outside of the cells is less than `_OUTSIDE` of the law.
+    """
+    bulge = step * step / (8.0 * sigma * sigma) * (1.0 + max(0.0, -a) / (4.0 * sigma * sigma))
+    mass = np.empty(n)
+    argument = np.empty(n)
+    previous = 0.0
+    for j in range(n + 1):
+        x = low + j * step
+        psi = math.exp(-0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + a * _log_g(x, sigma, q) - k)
+        if j > 0:
+            mass[j - 1] = 0.5 * step * (previous + psi) * math.exp(bulge) / _KEEP
+        previous = psi
+    end = 0.0
+    if top < np.inf:
+        end = math.exp(-0.5 * (top / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + a * _log_g(top, sigma, q) - k)
+    for phi in _ANGLES:
+        b = phi * sigma * sigma
+        log_growth = 0.5 * (b / sigma) ** 2
+        # |g(x + ib)| / g is at least cos(phi / 2)
+        log_outside = math.log(_OUTSIDE) + max(0.0, -a) * -math.log(math.cos(0.5 * phi))
+        if log_growth + log_outside > 0.0:
+            break
+        tilted = mass.copy()
+        share = 0.0
+        for j in range(n + 1):
+            t = (2.0 * (low + j * step) - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
+            w = 1.0 / (1.0 + math.exp(-t)) if t > 0.0 else math.exp(t) / (1.0 + math.exp(t))
+            if j < n:
+                e = math.exp(min(-t, 700.0))
+                argument[j] = math.atan2(math.sin(phi), e + math.cos(phi)) * _KEEP
+            if j > 0:
+                left, right = share * (1.0 - share), w * (1.0 - w)
+                v = min(left, right) if a > 0.0 else 0.25 if share < 0.5 < w else max(left, right)
+                tilted[j - 1] *= (1.0 - 2.0 * v * (1.0 - math.cos(phi))) ** (0.5 * a) / _KEEP
+            share = w
+        for level in range(levels.size):
+            total = math.exp(log_outside) + b * end
+            for j in range(n):
+                y = levels[level] * argument[j]
+                if y < 60.0:
+                    total += tilted[j] * math.exp(-y)
+                else:
+                    total += tilted[j] * 1e-26
+            bound[level] = min(bound[level], total * math.exp(log_growth) / _KEEP)
+
+
 @inline
 def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     """log of sup r on [start, stop] from n cells; (log r)'' >= -dip bounds what lies between the edges."""
@@ -137,12 +194,13 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     return top + dip * step * step / 8.0
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[:, ::1], i8, f8[::1], f8, f8[:, ::1])")
-def envelope(sigma, q, sign, theta, k, span, cells, levels, ratio, env):
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[:, ::1], f8[::1], i8, f8[::1], f8, b1, f8[:, ::1])")
+def envelope(sigma, q, sign, theta, k, span, top, cells, levels, ratio, sharp, env):
     """env[bucket, level] for every bucket.
 
-    k = K(theta) of each bucket, span[bucket] = the interval of x that holds all but 1e-12 of the tilted law; levels
-    ascend by `ratio`.  Beyond the last level the cut bound alone serves: it falls with the frequency.
+    k = K(theta) of each bucket; span[bucket] = the interval of x that holds the tilted law but for nodes of 1e-14;
+    top[bucket] = inf or where the law ends (r jumps to 0 there, as the cut bound allows for at the end of the grid);
+    levels ascend by `ratio`.  Beyond the last level the cut bound alone serves: it falls with the frequency.
     """
     for b in prange(sigma.size):
         if q[b] == 1.0:
@@ -158,7 +216,7 @@ def envelope(sigma, q, sign, theta, k, span, cells, levels, ratio, env):
         _cells(s, q[b], sign, theta, k[b], low, high, cells, mass, loss, log_r)
         # r has its critical points in [min(-1, a), max(-1, a)]: outside of that it falls.
         far_low = min(-1.0, a)
-        far_high = max(-1.0, a)
+        far_high = min(max(-1.0, a), top[b])
         outside_low = log_r[0]
         outside_high = log_r[cells]
         if far_low < low:
@@ -172,6 +230,8 @@ def envelope(sigma, q, sign, theta, k, span, cells, levels, ratio, env):
         wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
         bound = np.empty(levels.size)
         _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound)
+        if sharp:
+            _shifts(s, q[b], a, k[b], low, step, cells, top[b], levels, bound)
         prefix = np.zeros((cells + 1, 3))
         for j in range(cells):
             u = loss[j] - loss[0]

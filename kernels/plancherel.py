@@ -2,11 +2,13 @@
 
 Legend
     i            person;  f = frequency index 0..m, omega_f = f * spacing
-    exponents    (people, 7 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
-                 round-off of K, -log1p(-mass at +infinity), offset of the lattice; then Re log phi and
-                 Im log phi at f = 1..m, centred at the mean
+    exponents    (people, 8 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
+                 round-off of K, -log1p(-mass at +infinity), offset of the lattice, error of phi per unit of
+                 frequency; then Re log phi and Im log phi at f = 1..m, centred at the mean
     weight       (m + 1,) complex: transform of the tilted hockey-stick weight at theta + i omega_f, over the period,
                  doubled for f > 0
+    weights      sum_f |weight_f|, sum_f omega_f |weight_f|
+    sizes        sum_f |a_f|, sum_f f |a_f|, a_f = weight_f exp(log phi_f)
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
     setting      theta, spacing, period, remainder coefficient, lattice step (0: none), round-off of the matrix product
     helper       (people, 4): theta and K of the tilts that bound the aliasing from above and from below
@@ -23,6 +25,7 @@ from ._jit import inline, jit, pjit, prange
 
 _U = 2.0**-52
 _CHUNK = 64
+_HEAD = 8
 
 
 @inline
@@ -40,18 +43,30 @@ def _inner_product(a_re, a_im, m, angle):
 
 @inline
 def _amplitudes(row, weight_re, weight_im, m, a_re, a_im):
-    """a_f = weight_f exp(log phi_f); returns sum |a_f|."""
+    """a_f = weight_f exp(log phi_f); returns sum |a_f| and sum f |a_f|."""
     a_re[0] = weight_re[0]
     a_im[0] = 0.0
     total = abs(weight_re[0])
+    turning = 0.0
     for f in range(1, m + 1):
-        size = math.exp(row[6 + f])
-        phase = row[6 + m + f]
+        size = math.exp(row[_HEAD - 1 + f])
+        phase = row[_HEAD - 1 + m + f]
         c, s = size * math.cos(phase), size * math.sin(phase)
         a_re[f] = weight_re[f] * c - weight_im[f] * s
         a_im[f] = weight_re[f] * s + weight_im[f] * c
-        total += abs(a_re[f]) + abs(a_im[f])
-    return total
+        size = abs(a_re[f]) + abs(a_im[f])
+        total += size
+        turning += f * size
+    return total, turning
+
+
+@inline
+def _weights(weight, spacing):
+    sums = np.zeros(2)
+    for f in range(weight.size):
+        sums[0] += abs(weight[f])
+        sums[1] += f * spacing * abs(weight[f])
+    return sums
 
 
 @inline
@@ -115,19 +130,24 @@ def _root(a_re, a_im, m, setting, k, mean, log_delta, start):
 
 
 @inline
-def _budget(row, a_sum, m, setting, weights_sum, epsilon):
-    """The error budget at one epsilon: absolute error of Q without aliasing, and kappa."""
+def _budget(row, sizes, m, setting, weights, epsilon):
+    """The error budget at one epsilon: absolute error of Q without aliasing, and kappa.
+
+    phi: the product of the steps' phi, each at most 1 and known to (c + d omega), differs from the product of the known
+    ones by at most expm1 of the sum of the errors, and expm1(x) <= x exp(largest x).
+    sums: the term f has been turned by f times an angle that is known to `gemm`, and multiplied f times (Horner).
+    """
     theta, spacing, gemm = setting[0], setting[1], setting[5]
     band = setting[3] * math.exp(row[2])
-    phi = weights_sum * math.expm1(row[3])
-    turn = gemm * m * spacing * (abs(row[1]) + abs(epsilon) + abs(row[6])) + 8.0 * _U * (m + 8)
-    sums = a_sum * math.expm1(turn) + 8.0 * _U * (m + 8) * a_sum
+    phi = (row[3] * weights[0] + row[7] * weights[1]) * math.exp(min(row[3] + row[7] * m * spacing, 700.0))
+    turn = gemm * spacing * (abs(row[1]) + abs(epsilon) + abs(row[6])) + 16.0 * _U
+    sums = (turn * sizes[1] + 80.0 * _U * sizes[0]) * math.exp(min(turn * m, 700.0))
     kappa = row[4] + gemm * (abs(row[0]) + theta * abs(epsilon)) + 32.0 * _U
     return 1.001 * (band + phi + sums) + 1e-300, kappa
 
 
-@jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8, f8[::1], f8, f8, f8, f8[::1])")
-def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log_delta, start, out):
+@jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8, f8, f8[::1])")
+def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_delta, start, out):
     """out = lower, estimate, upper, relative band error, relative alias; False if no root was found.
 
     The ends are first guessed from the slope and then verified with the budget at that very epsilon; a guess that
@@ -140,7 +160,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log
     slope = theta - spacing * dq / q
     if not (q > 0.0 and slope > 0.0):
         return False
-    error, kappa = _budget(row, a_sum, m, setting, weights_sum, x)
+    error, kappa = _budget(row, sizes, m, setting, weights, x)
     alias = _alias(helper, theta, setting[2], k, x)
     out[3] = setting[3] * math.exp(row[2]) / q
     out[4] = alias / q
@@ -156,7 +176,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log
     out[2] = np.inf
     for _ in range(40):
         e = x + move
-        error, kappa = _budget(row, a_sum, m, setting, weights_sum, e)
+        error, kappa = _budget(row, sizes, m, setting, weights, e)
         value = _chord(a_re, a_im, m, setting, row, e) + error
         if value > 0.0 and k + kappa - theta * e + math.log(value) <= log_delta + math.log1p(-share):
             out[2] = e
@@ -167,7 +187,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log
         move = (kappa - math.log1p(-(error + alias) / q)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
         for _ in range(40):
             e = x - move
-            error, kappa = _budget(row, a_sum, m, setting, weights_sum, e)
+            error, kappa = _budget(row, sizes, m, setting, weights, e)
             value = _chord(a_re, a_im, m, setting, row, e) - error - _alias(helper, theta, setting[2], k, e)
             if value > 0.0 and k - kappa - theta * e + math.log(value) >= log_delta:
                 out[0] = e
@@ -176,12 +196,12 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, log
     return True
 
 
-@jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8, f8[::1], f8, f8, f8[::1])")
-def _delta_bounds(a_re, a_im, m, setting, row, a_sum, helper, weights_sum, epsilon, out):
+@jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8, f8[::1])")
+def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, out):
     """out = log of lower, estimate and upper delta, relative band error, relative alias."""
     theta = setting[0]
     q = _chord(a_re, a_im, m, setting, row, epsilon)
-    error, kappa = _budget(row, a_sum, m, setting, weights_sum, epsilon)
+    error, kappa = _budget(row, sizes, m, setting, weights, epsilon)
     alias = _alias(helper, theta, setting[2], row[0], epsilon)
     scale = row[0] - theta * epsilon
     if not q > 0.0:
@@ -208,21 +228,20 @@ def bound_people(exponents, weight, setting, helper, target, solve_epsilon, star
     m = weight.size - 1
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
-    weights_sum = 0.0
-    for f in range(m + 1):
-        weights_sum += abs(weight[f])
+    weights = _weights(weight, setting[1])
     for chunk in prange((n + _CHUNK - 1) // _CHUNK):
         a_re = np.empty(m + 1)
         a_im = np.empty(m + 1)
+        sizes = np.empty(2)
         for i in range(chunk * _CHUNK, min(n, (chunk + 1) * _CHUNK)):
             row = exponents[i]
-            a_sum = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
+            sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
             if solve_epsilon:
                 found = _epsilon_bounds(
-                    a_re, a_im, m, setting, row, a_sum, helper[i], weights_sum, target[i], start[i], out[i]
+                    a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i]
                 )
             else:
-                found = _delta_bounds(a_re, a_im, m, setting, row, a_sum, helper[i], weights_sum, target[i], out[i])
+                found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], out[i])
             if not found:
                 for c in range(5):
                     out[i, c] = np.nan
@@ -235,17 +254,16 @@ def bound_curves(exponents, weight, setting, helper, target, out):
     m = weight.size - 1
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
-    weights_sum = 0.0
-    for f in range(m + 1):
-        weights_sum += abs(weight[f])
+    weights = _weights(weight, setting[1])
     for chunk in prange((n + _CHUNK - 1) // _CHUNK):
         a_re = np.empty(m + 1)
         a_im = np.empty(m + 1)
+        sizes = np.empty(2)
         one = np.empty(5)
         for i in range(chunk * _CHUNK, min(n, (chunk + 1) * _CHUNK)):
             row = exponents[i]
-            a_sum = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
+            sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
             for j in range(target.shape[1]):
-                found = _delta_bounds(a_re, a_im, m, setting, row, a_sum, helper[i], weights_sum, target[i, j], one)
+                found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i, j], one)
                 out[i, j, 0] = one[0] if found else -np.inf
                 out[i, j, 1] = min(one[2], 0.0) if found and one[2] == one[2] else 0.0

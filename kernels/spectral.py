@@ -6,8 +6,14 @@ Legend
     loss    L = +log g (remove) or -log g (add);  sign = +1 or -1
     a       exponent of g in the tilted integrand: 1 + theta (remove), -theta (add)
     psi     N(x; 0, sigma^2) g(x)^a, the tilted law up to its mass exp(K(theta))
+    w       q e^t / g, the share of the sampled part in g;  (log psi)' = (a w(x) - x) / sigma^2
     r       psi / (dL/dx): density of the tilted law on the loss axis, up to the same mass
     d       L minus its tilted mean
+    ends    interval of x that holds every maximum of psi, see `middle`
+    top     inf, or where the law ends: what lies beyond is left out
+    gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1]
+
+The rule is the trapezoidal one on the whole line, or Gauss-Legendre on equal panels where the law ends at `top`.
 
 All results are normalised: phi(omega) = E_theta[exp(i omega L)].
 """
@@ -20,6 +26,9 @@ from ._jit import inline, jit, pjit, prange
 
 _LOG_SQRT_2PI = 0.9189385332046727
 _TINY = 1e-300
+_REACH = 10.0  # the nodes reach this many standard deviations beyond the maxima of psi
+_SUM = 128  # terms that are added up plainly
+_RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
 
 
 @inline
@@ -36,38 +45,103 @@ def _log_g(x, sigma, q):
 
 
 @inline
-def _tilted_nodes(sigma, q, sign, theta, low, step, n, log_g, weight):
-    """Fill log_g and the tilted probabilities at n nodes; return K(theta), the kept range, K's round-off in units.
+def _share(x, sigma, q):
+    """w(x), which grows from 0 to 1."""
+    if q == 1.0:
+        return 1.0
+    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
+    return 1.0 / (1.0 + math.exp(-t)) if t > 0.0 else math.exp(t) / (1.0 + math.exp(t))
+
+
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1])")
+def middle(sigma, q, sign, theta, ends):
+    """ends[k] = an interval of x that holds every critical point x = a w(x) of psi.
+
+    Removal: [0, a].  Addition, where a w falls: one critical point, at which bisection closes in from both sides.
+    """
+    for k in prange(sigma.size):
+        if sign > 0.0:
+            ends[k, 0], ends[k, 1] = 0.0, 1.0 + theta
+            continue
+        low, high = -theta * _share(0.0, sigma[k], q[k]) * (1.0 + 1e-12), 0.0
+        for _ in range(60):
+            x = 0.5 * (low + high)
+            if x < -theta * _share(x, sigma[k], q[k]):
+                low = x
+            else:
+                high = x
+            if high - low <= 0.01 * sigma[k]:
+                break
+        ends[k, 0], ends[k, 1] = low - 1e-9 * sigma[k], high + 1e-9 * sigma[k]
+
+
+@inline
+def _dot(weight, values):
+    """Sum of products, in blocks: the round-off is that of `_additions` additions, not of one for each term."""
+    total = 0.0
+    for start in range(0, values.size, _SUM):
+        total += np.dot(weight[start : start + _SUM], values[start : start + _SUM])
+    return total
+
+
+@inline
+def _additions(n):
+    return min(n, _SUM + n // _SUM + 1.0)
+
+
+@inline
+def _place(low, high, top, gauss, x, log_h):
+    """Nodes and the logarithms of their weights: a uniform grid on [low, high], or panels on [low, top]."""
+    n = x.size
+    if top == np.inf:
+        step = (high - low) / (n - 1)
+        for j in range(n):
+            x[j] = low + j * step
+            log_h[j] = math.log(step)
+        return
+    points = gauss.shape[1]
+    half = 0.5 * (top - low) / (n // points)
+    for j in range(n):
+        x[j] = low + half * (2 * (j // points) + 1 + gauss[0, j % points])
+        log_h[j] = math.log(half * gauss[1, j % points])
+
+
+@inline
+def _tilted_nodes(sigma, q, sign, theta, beyond, x, log_h, log_g, weight):
+    """Fill log_g and the tilted probabilities at the nodes; return K(theta), the kept range, K's round-off in units.
+
+    beyond = N(0, sigma^2)'s mass beyond the end of the law.
 
     The unit of round-off is 2^-53: each term of a sum carries the error of its exponent, (x/sigma)^2 / 2 + |a log g|,
-    and one unit for each of the n additions.
+    and one unit for each addition.
     """
+    n = x.size
+    terms = np.empty(n)
+    ones = np.ones(n)
+    additions = _additions(n)
     a = 1.0 + theta if sign > 0 else -theta
     top = -np.inf
     for j in range(n):
-        x = low + j * step
-        log_g[j] = _log_g(x, sigma, q)
-        weight[j] = -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + math.log(step) + a * log_g[j]
+        log_g[j] = _log_g(x[j], sigma, q)
+        weight[j] = -0.5 * (x[j] / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + log_h[j] + a * log_g[j]
         top = max(top, weight[j])
     units = 0.0
-    # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)]: the exact mass 1 never enters, and the absolute error
-    # shrinks with the step.  Far from 0 the largest exponent is taken out.
+    # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)], less the mass beyond the end: the exact mass 1 never
+    # enters, and the absolute error shrinks with the step.  Far from 0 the largest exponent is taken out.
     if top < 30.0:
-        total = 0.0
         for j in range(n):
             e = a * log_g[j]
             base = math.exp(weight[j] - e)
-            term = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
-            total += term
-            units += abs(term) * (2.0 * abs(e) + ((low + j * step) / sigma) ** 2 + n + 40.0)
+            terms[j] = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
+            units += abs(terms[j]) * (2.0 * abs(e) + (x[j] / sigma) ** 2 + additions + 40.0)
+        total = _dot(ones, terms) - beyond
         k = math.log1p(total)
         units /= 1.0 + total
     else:
-        total = 0.0
         for j in range(n):
-            term = math.exp(weight[j] - top)
-            total += term
-            units += term * (2.0 * abs(a * log_g[j]) + ((low + j * step) / sigma) ** 2 + n + 40.0)
+            terms[j] = math.exp(weight[j] - top)
+            units += terms[j] * (2.0 * abs(a * log_g[j]) + (x[j] / sigma) ** 2 + additions + 40.0)
+        total = _dot(ones, terms)
         k = top + math.log(total)
         units = units / total + abs(k)
     first, last = n, -1
@@ -79,39 +153,30 @@ def _tilted_nodes(sigma, q, sign, theta, low, step, n, log_g, weight):
     return k, first, last, units
 
 
-@jit("Tuple((f8, f8))(f8, f8, f8, f8, f8, i8)")
-def log_moment(sigma, q, sign, theta, low, n):
-    """K(theta) = log E[exp(theta L)] by the trapezoidal rule on n nodes from `low` to its mirror at `low + (n-1) h`.
-
-    `low` is the left end of [min(0,a) - 10 sigma, max(0,a) + 10 sigma].  Returns K and its round-off in units.
-    """
-    a = 1.0 + theta if sign > 0 else -theta
-    step = (abs(a) + 20.0 * sigma) / (n - 1)
-    log_g = np.empty(n)
-    weight = np.empty(n)
-    k, _, _, units = _tilted_nodes(sigma, q, sign, theta, low, step, n, log_g, weight)
-    return k, units
+@inline
+def _beyond(sigma, top):
+    return 0.5 * math.erfc(top / sigma * math.sqrt(0.5))
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8[:, ::1], i8[:, ::1], f8[:, ::1], f8[:, ::1])")
-def log_moments(sigma, q, sign, theta, nodes, k_out, units_out):
-    """K[k, j] and its round-off in units for every bucket k and tilt theta[k, j], on nodes[k, j] nodes.
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
+def log_moments(sigma, q, sign, theta, ends, top, gauss, nodes, k_out, units_out):
+    """K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
-    0 nodes ask for the Gaussian bound.
-
-    The bound K(theta) <= theta (theta + 1) / (2 sigma^2) holds because sampling is a post-processing (MATH, Prop. B).
+    0 nodes ask for the Gaussian bound, K(theta) <= theta (theta + 1) / (2 sigma^2), which holds because sampling is a
+    post-processing (MATH, Prop. B).
     """
     for k in prange(sigma.size):
-        for j in range(theta.shape[1]):
-            t = theta[k, j]
-            if q[k] == 1.0 or nodes[k, j] == 0:
-                k_out[k, j] = t * (t + 1.0) / (2.0 * sigma[k] ** 2)
-                units_out[k, j] = 8.0 * abs(k_out[k, j])
-                continue
-            a = 1.0 + t if sign > 0 else -t
-            value, units = log_moment(sigma[k], q[k], sign, t, min(0.0, a) - 10.0 * sigma[k], nodes[k, j])
-            k_out[k, j] = value
-            units_out[k, j] = units
+        if q[k] == 1.0 or nodes[k] == 0:
+            k_out[k] = theta * (theta + 1.0) / (2.0 * sigma[k] ** 2)
+            units_out[k] = 8.0 * abs(k_out[k])
+            continue
+        n = nodes[k]
+        x, log_h = np.empty(n), np.empty(n)
+        _place(ends[k, 0] - _REACH * sigma[k], ends[k, 1] + _REACH * sigma[k], top[k], gauss, x, log_h)
+        beyond = _beyond(sigma[k], top[k])
+        value, _, _, units = _tilted_nodes(sigma[k], q[k], sign, theta, beyond, x, log_h, np.empty(n), np.empty(n))
+        k_out[k] = value
+        units_out[k] = units
 
 
 @jit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[::1])")
@@ -119,7 +184,8 @@ def _harmonics(weight, d, sums, spacing, re, im):
     """log E[exp(i omega d)] at omega = j spacing, j = 1..m, d centred; sums = sum of the weights.
 
     exp(i y) - 1 is carried from one frequency to the next, never exp(i y): its error is relative to |y|, so that the
-    error of the logarithm shrinks with the step and ten million steps keep their digits.
+    error of the logarithm shrinks with the step and ten million steps keep their digits.  It is evaluated afresh every
+    so often, before the errors of the recurrence add up.
     """
     n = d.size
     cos_d = np.empty(n)
@@ -131,19 +197,28 @@ def _harmonics(weight, d, sums, spacing, re, im):
         cos_d[i] = -2.0 * half * half
         sin_d[i] = math.sin(spacing * d[i])
     for j in range(re.size):
-        for i in range(n):
-            c, s, cd, sd = cos_y[i], sin_y[i], cos_d[i], sin_d[i]
-            cos_y[i] = c * cd - s * sd + c + cd
-            sin_y[i] = s * cd + c * sd + s + sd
-        c = np.dot(weight, cos_y) / sums
-        s = np.dot(weight, sin_y) / sums
+        if j % _RESTART == 0:
+            omega = (j + 1) * spacing
+            for i in range(n):
+                half = math.sin(0.5 * omega * d[i])
+                cos_y[i] = -2.0 * half * half
+                sin_y[i] = math.sin(omega * d[i])
+        else:
+            for i in range(n):
+                c, s, cd, sd = cos_y[i], sin_y[i], cos_d[i], sin_d[i]
+                cos_y[i] = c * cd - s * sd + c + cd
+                sin_y[i] = s * cd + c * sd + s + sd
+        c = _dot(weight, cos_y) / sums
+        s = _dot(weight, sin_y) / sums
         excess = 2.0 * c + c * c + s * s
         re[j] = 0.5 * (math.log1p(excess) if excess > -0.5 else math.log(max((1.0 + c) ** 2 + s * s, _TINY)))
         im[j] = math.atan2(s, 1.0 + c)
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8, i8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])")
-def spectrum(sigma, q, sign, theta, spacing, nodes, moments, re, im):
+@pjit(
+    "void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])"
+)
+def spectrum(sigma, q, sign, theta, ends, top, gauss, spacing, nodes, moments, re, im):
     """Centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
 
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
@@ -164,17 +239,18 @@ def spectrum(sigma, q, sign, theta, spacing, nodes, moments, re, im):
             continue
         n = nodes[k]
         a = 1.0 + theta if sign > 0 else -theta
-        low = min(0.0, a) - 10.0 * sigma[k]
-        step = (abs(a) + 20.0 * sigma[k]) / (n - 1)
+        x, log_h = np.empty(n), np.empty(n)
+        _place(ends[k, 0] - _REACH * sigma[k], ends[k, 1] + _REACH * sigma[k], top[k], gauss, x, log_h)
         log_g = np.empty(n)
         weight = np.empty(n)
-        value, first, last, units = _tilted_nodes(sigma[k], q[k], sign, theta, low, step, n, log_g, weight)
+        beyond = _beyond(sigma[k], top[k])
+        value, first, last, units = _tilted_nodes(sigma[k], q[k], sign, theta, beyond, x, log_h, log_g, weight)
         w = weight[first : last + 1].copy()
         d = sign * log_g[first : last + 1]
-        sums = w.sum()
-        mean = np.dot(w, d) / sums
+        sums = _dot(np.ones(w.size), w)
+        mean = _dot(w, d) / sums
         d = d - mean
-        residual = np.dot(w, d) / sums
+        residual = _dot(w, d) / sums
         d = d - residual
         mean += residual
         _harmonics(w, d, sums, spacing, re[k], im[k])
@@ -184,7 +260,7 @@ def spectrum(sigma, q, sign, theta, spacing, nodes, moments, re, im):
         for j in range(first, last + 1):
             part = weight[j] * abs(d[j - first])
             spread += part
-            weighted += part * (2.0 * abs(a * log_g[j]) + ((low + j * step) / sigma[k]) ** 2 + w.size + 40.0)
+            weighted += part * (2.0 * abs(a * log_g[j]) + (x[j] / sigma[k]) ** 2 + _additions(w.size) + 40.0)
             if weight[j] > 1e-14:
                 inner = min(inner, j)
                 outer = j
@@ -194,5 +270,5 @@ def spectrum(sigma, q, sign, theta, spacing, nodes, moments, re, im):
         moments[k, 3] = spread
         moments[k, 4] = weighted
         moments[k, 5] = max(weight[:first].sum() + weight[last + 1 :].sum(), _TINY)
-        moments[k, 6] = low + (inner - 1) * step
-        moments[k, 7] = low + (outer + 1) * step
+        moments[k, 6] = x[max(inner - 1, 0)]
+        moments[k, 7] = min(x[outer + 1], top[k]) if outer + 1 < n else min(2.0 * x[n - 1] - x[n - 2], top[k])

@@ -11,7 +11,8 @@ Legend
     choice      columns: tilt, helper tilt above, helper tilt below (-1: theta = 0), each an index
     need        columns: period P, frequency W, expected epsilon or log delta, epsilon or log delta by Renyi (Chernoff)
 
-Nothing here is a bound: a poor choice costs time or a failed certificate, never a wrong number.
+Nothing here is a bound but the last column of `need`, where k is one: elsewhere a poor choice costs time or a failed
+certificate, never a wrong number.
 """
 
 import math
@@ -80,6 +81,9 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             if value < best:
                 best = value
                 at = j
+        if not solve_epsilon:
+            # what the additions above may have lost
+            best += 2.0**-50 * (abs(k[i, at]) + theta[at] * abs(target[i]) + abs(log_c[at]))
         need[i, 3] = best
         choice[i, 0] = -1
         # A hint beyond what Renyi accounting proves came from digits that were lost: it is no hint.

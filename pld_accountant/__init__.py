@@ -15,9 +15,11 @@ from .ledger import Ledger
 from .mechanisms import Gaussian, SampledGaussian
 
 if TYPE_CHECKING:
+    from .calibration import calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
     from .descent import descend
     from .filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
     from .odometers import GaussianOdometer, RenyiOdometer
+    from .pld_filter import PLDFilter
     from .queries import LinearQueries
 
 __version__ = "0.1.0"
@@ -32,16 +34,20 @@ __all__ = [
     "Guarantee",
     "Ledger",
     "LinearQueries",
+    "PLDFilter",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
     "Status",
     "ZCDPFilter",
+    "calibrate_noise_multiplier",
+    "calibrate_sample_rate",
+    "calibrate_steps",
     "compose",
     "descend",
 ]
 
-# Made available when first used: their kernels need numba, whose import alone takes most of a second.
+# Made available when first used: the kernels of most need numba, whose import alone takes most of a second.
 _LATER = {
     "ApproximateDPFilter": "filters",
     "GaussianFilter": "filters",
@@ -50,6 +56,10 @@ _LATER = {
     "GaussianOdometer": "odometers",
     "RenyiOdometer": "odometers",
     "LinearQueries": "queries",
+    "calibrate_noise_multiplier": "calibration",
+    "calibrate_sample_rate": "calibration",
+    "calibrate_steps": "calibration",
+    "PLDFilter": "pld_filter",
     "descend": "descent",
 }
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .spectral import SpectralMaker
 
-__all__ = ["Buckets", "place_edges"]
+__all__ = ["Buckets", "choose_group", "place_edges"]
 
 _GRID = 193
 _CELLS = 8192
@@ -81,6 +81,10 @@ class Buckets:
         """Place the edges for a noise multiplier and a sample rate."""
         return cls(sample_rate, noise_multiplier, place_edges(noise_multiplier, sample_rate, buckets))
 
+    def scale(self, noise_multiplier: float, max_grad_norm: float) -> float:
+        """Relative norm of a norm of 1, clipped there and hidden by that noise."""
+        return self.noise_multiplier / noise_multiplier / max_grad_norm
+
     @property
     def size(self) -> int:
         return self.edges.size
@@ -94,3 +98,20 @@ class Buckets:
     def first(self) -> NDArray:
         """Look-up table for `kernels.count`: the first bucket that can hold a relative norm of c / cells or more."""
         return np.searchsorted(self.edges, np.arange(_CELLS + 1) / _CELLS, side="left").astype(np.int16)
+
+
+def choose_group(groups: list[Buckets], noise_multiplier: float, sample_rate: float) -> tuple[int, float]:
+    """The group that can count these steps, or -1, and the noise multiplier to make a new one from.
+
+    Buckets count every noise multiplier from their own upwards, but those of much larger ones come to lie in a few of
+    them.  So a group serves up to twice its own, and a smaller one gets new buckets from at most half the old: a
+    schedule that falls or rises step by step makes few groups.
+    """
+    lowest = np.inf
+    for number, group in enumerate(groups):
+        if group.sample_rate == sample_rate:
+            if group.noise_multiplier <= noise_multiplier <= 2.0 * group.noise_multiplier:
+                return number, group.noise_multiplier
+            if group.noise_multiplier > noise_multiplier:
+                lowest = min(lowest, group.noise_multiplier)
+    return -1, min(noise_multiplier, 0.5 * lowest)

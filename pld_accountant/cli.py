@@ -6,133 +6,26 @@ of ours and shows its traceback.  Slow libraries are imported by the command tha
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
+from pld_accountant import options
+from pld_accountant.options import FILE, PROGRAM, Program, mistakes_of_the_user
+
 __all__ = ["main"]
 
-PROGRAM = "pld-accountant"
-_FILE = click.Path(path_type=Path)
 
-
-class _Program(click.Group):
-    """A group of commands whose errors are one line and exit status 2."""
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = PROGRAM,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        words = list(sys.argv[1:] if args is None else args) or ["--help"]
-        try:
-            status = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
-        except click.ClickException as error:
-            if not standalone_mode:
-                raise
-            click.echo(f"{PROGRAM}: {' '.join(error.format_message().split())}", err=True)
-            sys.exit(2)
-        except click.Abort:
-            if not standalone_mode:
-                raise
-            click.echo(f"{PROGRAM}: interrupted", err=True)
-            sys.exit(130)
-        if standalone_mode:
-            sys.exit(status if isinstance(status, int) else 0)
-        return status
-
-
-@contextmanager
-def _mistakes_of_the_user() -> Iterator[None]:
-    """Around reading, checking and writing what the user named: errors become one line."""
-    try:
-        yield
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename is not None and error.strerror else ""
-        raise click.ClickException(f"{place}{error.strerror or error}") from error
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-
-
-def _checked(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """An option's callback that applies a check, given as a function of the module `validate` and the
-    value."""
-
-    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-        from pld_accountant import validate
-
-        try:
-            return check(validate, value)
-        except ValueError as error:
-            raise click.BadParameter(str(error), context, parameter) from error
-
-    return callback
-
-
-def _probabilities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
-    try:
-        percents = [float(part) for part in value.split(",")]
-    except ValueError as error:
-        raise click.BadParameter(f"must be numbers and commas, got {value!r}", context, parameter) from error
-    if not all(0 <= percent <= 100 for percent in percents):
-        raise click.BadParameter(f"must lie between 0 and 100, got {value!r}", context, parameter)
-    return tuple(percent / 100 for percent in percents)
-
-
-def _number(name: str, check: Callable[[Any, Any], Any], text: str) -> Callable[[Any], Any]:
-    """A required option that holds a checked number."""
-    return click.option(name, type=float, required=True, callback=_checked(check), help=text)
-
-
-noise_multiplier = _number(
-    "--noise-multiplier",
-    lambda validate, value: validate.noise_multiplier(value),
-    "Noise standard deviation divided by the clipping norm.",
-)
-sample_rate = _number(
-    "--sample-rate",
-    lambda validate, value: validate.sample_rate(value),
-    "Probability with which an example is in a batch (Poisson sampling).",
-)
-max_grad_norm = _number(
-    "--max-grad-norm",
-    lambda validate, value: validate.positive(value, "max_grad_norm"),
-    "The clipping norm.",
-)
-steps = _number(
-    "--steps",
-    lambda validate, value: validate.count(value, "steps", least=1),
-    "Steps of training.",
-)
-delta = _number(
-    "--delta",
-    lambda validate, value: validate.delta(value),
-    "The delta at which epsilon is asked for.",
-)
-direction = click.option(
-    "--direction",
-    type=click.Choice(["both", "remove", "add"]),
-    default="both",
-    show_default=True,
-    help="Neighbouring data sets by removing or adding one record; both is the larger epsilon.",
-)
-
-
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="individual-pld-accountant", prog_name=PROGRAM)
 def main() -> None:
     """Every person's own privacy loss, from gradient norms, certified."""
 
 
 @main.command(short_help="Train on handwritten digits with DP-SGD and account for every example.")
-@click.option("--out", type=_FILE, default=Path("demo-output"), show_default=True, help="Folder for what is written.")
+@click.option("--out", type=FILE, default=Path("demo-output"), show_default=True, help="Folder for what is written.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training.")
 def demo(out: Path, seed: int, steps: int) -> None:
@@ -141,13 +34,13 @@ def demo(out: Path, seed: int, steps: int) -> None:
     from pld_accountant.outputs import check_folder, write_all
     from pld_accountant.progress import progress_bar
 
-    with _mistakes_of_the_user():
+    with mistakes_of_the_user():
         demonstration.check_libraries()
         check_folder(next(p for p in (out, *out.absolute().parents) if p.exists()))
     click.echo(demonstration.announcement(steps))
     done = demonstration.run(seed, steps, progress_bar)
     click.echo(demonstration.report(done))
-    with _mistakes_of_the_user():
+    with mistakes_of_the_user():
         files = demonstration.outputs(done, out)
         out.mkdir(parents=True, exist_ok=True)
         write_all(files)
@@ -155,84 +48,90 @@ def demo(out: Path, seed: int, steps: int) -> None:
 
 
 @main.command(short_help="The epsilon of every example in a log of gradient norms.")
-@click.argument("norms", type=_FILE)
-@noise_multiplier
-@sample_rate
-@max_grad_norm
-@delta
-@direction
-@click.option(
-    "--orientation",
-    type=click.Choice(["steps-by-examples", "examples-by-steps"]),
-    help="What rows and columns of NORMS are.  [default: what the file states, else steps-by-examples]",
-)
-@click.option("--dataset", help="Name of the array inside .npz, .zarr or .h5, or of the list column of .parquet.")
-@click.option(
-    "--buckets",
-    type=click.IntRange(min=1),
-    default=256,
-    show_default=True,
-    help="How finely noise ratios are told apart.",
-)
-@click.option("--groups", type=_FILE, help="A label per example: .npy, .csv or .txt.")
-@click.option(
-    "--quantiles",
-    default="0,10,25,50,75,90,100",
-    show_default=True,
-    callback=_probabilities,
-    help="Quantiles of the summary, in percent.",
-)
-@click.option("--out", type=_FILE, help="A row per example, as .parquet, .csv or .npz.")
-@click.option("--figure", type=_FILE, help="The histogram, as .png or .pdf.")
-@click.option("--json", "json_file", type=_FILE, help="The summary as JSON.")
-def epsilon(norms: Path, json_file: Path | None, out: Path | None, figure: Path | None, **options: Any) -> None:
+@options.of_a_log
+@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=FILE, help="The histogram, as .png or .pdf.")
+@click.option("--json", "json_file", type=FILE, help="The summary as JSON.")
+@click.option("--ledger", "ledger_file", type=FILE, help="The ledger of counted norms, for `report`.")
+def epsilon(
+    norms: Path,
+    out: Path | None,
+    figure: Path | None,
+    json_file: Path | None,
+    ledger_file: Path | None,
+    delta: float,
+    direction: str,
+    quantiles: Sequence[float],
+    **log: Any,
+) -> None:
     """The epsilon of every example in a log of gradient norms.
 
     NORMS holds the norm of every example's gradient at every step, before clipping and whether the example
     was sampled or not: .npy, .npz, .parquet, .zarr or .h5, a row per step and a column per example.
     """
     from pld_accountant import outputs
+    from pld_accountant.individuals import assess
+    from pld_accountant.progress import progress_bar
+    from pld_accountant.summary import summarise
 
-    with _mistakes_of_the_user():
-        wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()))
-        inputs = [path for path in (norms, options["groups"]) if path is not None]
-        outputs.check([(path, endings) for path, endings in wanted if path is not None], inputs=inputs)
-    summary = _account(norms, **options)
+    wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()), (ledger_file, ()))
+    _check_files(wanted, (norms, log["groups"]))
+    ledger, labels, _, facts = _read(norms, **log)
+    with progress_bar("Accounting", "examples") as tell:
+        found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=tell)
+    summary = summarise(found, quantiles)
     writers = _writers(summary, out, figure, json_file)
-    with _mistakes_of_the_user():
+    if ledger_file is not None:
+        writers[ledger_file] = ledger.save
+    with mistakes_of_the_user():
         outputs.write_all(writers)
     click.echo(summary.text())
-    if writers:
-        click.echo(f"\nWritten: {', '.join(str(path) for path in writers)}")
+    _echo_written(writers)
 
 
-def _account(
+def _check_files(wanted: Iterable[tuple[Path | None, Sequence[str]]], inputs: Iterable[Path | None]) -> None:
+    from pld_accountant import outputs
+
+    with mistakes_of_the_user():
+        outputs.check(
+            [(path, endings) for path, endings in wanted if path is not None],
+            inputs=[path for path in inputs if path is not None],
+        )
+
+
+def _echo_written(files: Iterable[Path]) -> None:
+    if files:
+        click.echo(f"\nWritten: {', '.join(str(path) for path in files)}")
+
+
+def _read(
     norms: Path,
     *,
-    delta: float,
-    direction: str,
     orientation: str | None,
     dataset: str | None,
     groups: Path | None,
-    quantiles: Sequence[float],
+    people: int | None = None,
     **parameters: Any,
-) -> Any:
-    """Read the log and the labels, ask for every epsilon, and summarise."""
-    from pld_accountant.individuals import assess
+) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """The ledger of a log, the labels, the index of the people, and what to tell about them."""
+    import numpy as np
+
     from pld_accountant.labels import read_labels
     from pld_accountant.ledger import Ledger
     from pld_accountant.progress import progress_bar
-    from pld_accountant.readers import open_norms
-    from pld_accountant.summary import summarise
+    from pld_accountant.readers import SomePeople, open_norms
 
-    with _mistakes_of_the_user(), open_norms(norms, orientation=orientation, dataset=dataset) as log:
-        labels = None if groups is None else read_labels(groups, log.shape[1])
-        with progress_bar("Reading", "steps") as report:
-            ledger = Ledger.from_norms(log, **parameters, progress=report)
+    with mistakes_of_the_user(), open_norms(norms, orientation=orientation, dataset=dataset) as log:
+        everybody = log.shape[1]
+        labels = None if groups is None else read_labels(groups, everybody)
         facts = {**parameters, "norms": norms.name, "orientation": log.orientation}
-    with progress_bar("Accounting", "examples") as report:
-        found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=report)
-    return summarise(found, quantiles)
+        index, source = np.arange(everybody), cast(Any, log)
+        if people is not None and people < everybody:
+            index = np.sort(np.random.default_rng(0).choice(everybody, people, replace=False))
+            labels, source = None if labels is None else labels[index], SomePeople(log, index)
+            facts["sample"] = f"{people} of {everybody} people"
+        with progress_bar("Reading", "steps") as tell:
+            return Ledger.from_norms(source, **parameters, progress=tell), labels, index, facts
 
 
 def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Path | None) -> dict[Path, Any]:
@@ -252,12 +151,57 @@ def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Pat
     return writers
 
 
+@main.command(short_help="A page to look at: everybody's epsilon from a ledger, in pictures and tables.")
+@click.argument("ledger_file", metavar="LEDGER", type=FILE)
+@options.delta
+@options.direction
+@options.groups
+@click.option(
+    "--deltas",
+    callback=options.numbers(lambda validate, value: validate.delta(value)),
+    help="Further deltas for the table, with commas.  [default: a hundred times to a hundred-thousandth of --delta]",
+)
+@click.option("--title", default="Individual privacy loss", show_default=True, help="The heading.")
+@click.option("--out", type=FILE, required=True, help="The page, as .html.")
+def report(
+    ledger_file: Path,
+    delta: float,
+    direction: str,
+    groups: Path | None,
+    deltas: Sequence[float] | None,
+    title: str,
+    out: Path,
+) -> None:
+    """A page to look at: everybody's epsilon, in pictures and tables, in one HTML file.
+
+    LEDGER is a file that `pld-accountant epsilon ... --ledger LEDGER` or `Ledger.save` wrote.
+    """
+    from pld_accountant import outputs
+    from pld_accountant.individuals import assess
+    from pld_accountant.labels import read_labels
+    from pld_accountant.ledger import Ledger
+    from pld_accountant.progress import progress_bar
+    from pld_accountant.report import gather, page_writer
+
+    _check_files([(out, outputs.PAGE_ENDINGS)], (ledger_file, groups))
+    with mistakes_of_the_user():
+        ledger = Ledger.load(ledger_file)
+        labels = None if groups is None else read_labels(groups, ledger.num_examples)
+    with progress_bar("Accounting", "examples") as tell:
+        found = assess(ledger, delta, direction=direction, labels=labels, progress=tell)
+    with progress_bar("Further deltas", "examples") as tell:
+        gathered = gather(ledger, found, deltas, progress=tell)
+    with mistakes_of_the_user():
+        outputs.write_all({out: page_writer(gathered, title)})
+    _echo_written([out])
+
+
 @main.command("epsilon-of", short_help="The epsilon of the worst case, in one line.")
-@noise_multiplier
-@sample_rate
-@steps
-@delta
-@direction
+@options.noise_multiplier
+@options.sample_rate
+@options.steps
+@options.delta
+@options.direction
 def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float, direction: str) -> None:
     """The epsilon of the worst case, a person clipped at every step, in one line."""
     import pld_accountant as pa
@@ -271,3 +215,100 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
     else:
         answer, lower = f"epsilon at delta = {delta:g}: {bounds.status.sentence}", "not certified"
     click.echo(f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})")
+
+
+@main.command(short_help="PLD, Gaussian and Renyi accounting of every example side by side.")
+@options.of_a_log
+@click.option(
+    "--people", type=click.IntRange(min=1), help="Take only so many people, drawn at random.  [default: all]"
+)
+@click.option(
+    "--min-delta",
+    type=float,
+    callback=options.checked(lambda validate, value: None if value is None else validate.delta(value, "min_delta")),
+    help="Down to where the Gaussian curve must lie above a person's.  [default: 1e-10, or --delta if that is less]",
+)
+@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=FILE, help="The three accountings, as .png or .pdf.")
+@click.option("--json", "json_file", type=FILE, help="The comparison as JSON.")
+def compare(
+    norms: Path,
+    delta: float,
+    direction: str,
+    min_delta: float | None,
+    quantiles: Sequence[float],
+    out: Path | None,
+    figure: Path | None,
+    json_file: Path | None,
+    **log: Any,
+) -> None:
+    """PLD, Gaussian and Renyi accounting of every example side by side; NORMS as in `epsilon`."""
+    from pld_accountant import comparison, outputs
+    from pld_accountant.progress import progress_bar
+
+    wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()))
+    _check_files(wanted, (norms, log["groups"]))
+    with mistakes_of_the_user():
+        comparison.check_min_delta(min_delta, delta)
+    ledger, labels, index, facts = _read(norms, **log)
+    with progress_bar("Comparing", "examples") as tell:
+        found = comparison.compare(
+            ledger, delta, min_delta=min_delta, direction=direction, labels=labels, index=index, parameters=facts,
+            progress=tell,
+        )  # fmt: skip
+    writers: dict[Path, Any] = {}
+    if out is not None:
+        writers[out] = comparison.comparison_writer(found, out.suffix.lower(), found.as_dict(quantiles))
+    if figure is not None:
+        from pld_accountant.comparison_figure import draw_comparison
+        from pld_accountant.pictures import write_figure
+
+        drawn, ending = draw_comparison(found), figure.suffix.lower()
+        writers[figure] = lambda file: write_figure(drawn, file, ending)
+    if json_file is not None:
+        writers[json_file] = outputs.json_writer(found.as_dict(quantiles))
+    with mistakes_of_the_user():
+        outputs.write_all(writers)
+    click.echo(found.text(quantiles))
+    _echo_written(writers)
+
+
+@main.command(short_help="The noise, the steps or the sample rate that keep an epsilon.")
+@options.number("--target-epsilon")
+@options.delta
+@options.number("--noise-multiplier", required=False)
+@options.number("--sample-rate", required=False)
+@options.number("--steps", required=False)
+@options.direction
+def calibrate(
+    target_epsilon: float,
+    delta: float,
+    noise_multiplier: float | None,
+    sample_rate: float | None,
+    steps: float | None,
+    direction: str,
+) -> None:
+    """The smallest noise multiplier, the most steps or the largest sample rate that keep an epsilon, in one line.
+
+    Give two of --noise-multiplier, --sample-rate and --steps; the third is the answer.  It is the worst case's, rounded
+    to the safe side.
+    """
+    from pld_accountant import calibration
+    from pld_accountant.composition import compose
+    from pld_accountant.mechanisms import SampledGaussian
+    from pld_accountant.numerals import rounded_down, rounded_up
+
+    given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        raise click.UsageError("give two of --noise-multiplier, --sample-rate and --steps; the third is the answer")
+    (asked,) = missing
+    known = {name: value for name, value in given.items() if value is not None}
+    function = getattr(calibration, f"calibrate_{asked}")
+    with mistakes_of_the_user():
+        found = function(target_epsilon, delta, **known, direction=direction)
+    text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(asked, lambda n, _: str(n))(found, 7)
+    sigma, rate, number = ({**known, asked: float(text)}[name] for name in given)
+    upper = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction).upper
+    words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[asked]
+    click.echo(f"{words} {text}: epsilon <= {rounded_up(upper, 7)} at delta = {delta:g} (certified)")

@@ -199,10 +199,13 @@ class Composition:
             if gaussian.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
-        found = [range_mu.mu_bounds(self._row, self._maker(d), d, min_delta) for d in wanted]
-        lower, upper = (max(float(side[0]) for side in sides) for sides in zip(*found, strict=True))
+        above = np.zeros(1)
+        for d in wanted:
+            above = range_mu.mu_upper(self._row, self._maker(d), d, min_delta, floor=above)
+        upper = float(above[0])
         if not np.isfinite(upper):
             return Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED)
+        lower = max(float(range_mu.mu_lower(self._row, self._maker(d), d, min_delta)[0]) for d in wanted)
         return Bounds(lower, 0.5 * (lower + upper), upper)
 
     def _full_batch_mu(self) -> float:

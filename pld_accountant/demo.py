@@ -21,6 +21,7 @@ from pld_accountant.ledger import Ledger
 from pld_accountant.networks import Network
 from pld_accountant.outputs import Writer, json_writer, table_writer
 from pld_accountant.pictures import draw_histogram, write_figure
+from pld_accountant.report import Report, gather, page_writer
 from pld_accountant.summary import Summary, summarise
 from pld_accountant.training import train
 
@@ -66,6 +67,9 @@ class DigitsRun:
     train_accuracy, test_accuracy : float
         On the 1,500 training examples and the 297 others; computed without noise, so not for release.
     individuals : Individuals
+    report : Report
+        What the page tells.
+    ledger : Ledger
     """
 
     norms: np.ndarray
@@ -73,6 +77,8 @@ class DigitsRun:
     train_accuracy: float
     test_accuracy: float
     individuals: Individuals
+    report: Report
+    ledger: Ledger
 
     @property
     def summary(self) -> Summary:
@@ -152,7 +158,9 @@ def run(seed: int = 0, steps: int = _STEPS, progress: Progress = _quiet) -> Digi
         labels, train_accuracy, test_accuracy = train_digits(seed, steps, on_step)
     with progress("Accounting", "people") as tell:
         individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, progress=tell)
-    return DigitsRun(norms, labels, train_accuracy, test_accuracy, individuals)
+    with progress("Further deltas", "people") as tell:
+        gathered = gather(ledger, individuals, progress=tell)
+    return DigitsRun(norms, labels, train_accuracy, test_accuracy, individuals, gathered, ledger)
 
 
 def facts(done: DigitsRun) -> dict[str, Any]:
@@ -175,4 +183,6 @@ def outputs(done: DigitsRun, folder: Path) -> dict[Path, Writer]:
         folder / "histogram.png": lambda file: write_figure(figure, file, ".png"),
         folder / "histogram.pdf": lambda file: write_figure(figure, file, ".pdf"),
         folder / "summary.json": json_writer(told),
+        folder / "ledger.npz": done.ledger.save,
+        folder / "report.html": page_writer(done.report, "Individual privacy loss: handwritten digits"),
     }

@@ -10,12 +10,15 @@ x ~ N(0, sigma^2) with the weight g^a, a = 1 + theta or -theta; phi(omega) = E_t
 from __future__ import annotations
 
 import numpy as np
+from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 __all__ = [
+    "GAUSS",
     "UNIT",
     "band_coefficient",
+    "panel_error",
     "quadrature_error",
     "quadrature_nodes",
     "roundoff_k",
@@ -26,36 +29,55 @@ __all__ = [
 UNIT = 2.0**-53
 """Unit round-off of double precision."""
 
-_REACH = 10.0  # the nodes reach this many standard deviations beyond the critical points of the integrand
+GAUSS = np.array(leggauss(40))
+"""Abscissas and weights of the Gauss-Legendre rule on one panel."""
+
+_ELLIPSES = np.geomspace(1.15, 6.0, 12)  # candidate sums of the half-axes
+_REACH = 10.0  # as in `kernels.spectral`
+_RESTART = 32
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
 
 
-def _growth(sigma: NDArray, sign: float, theta: float, width: float) -> NDArray:
-    """log sup over the strip |Im x| <= b of the integrand's growth, for b / sigma^2 in `_ANGLES`: (buckets, angles).
+def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float) -> NDArray:
+    """log sup over the strip |Im x| <= b of the integrand's growth, for angles b / sigma^2 in `_ANGLES`.
 
     On the line Im x = b the normal density grows by exp(b^2 / (2 sigma^2)), |g| <= g(Re x), and |arg g| <= b / sigma^2,
-    so that |exp(i omega log g)| <= exp(omega b / sigma^2).  For addition |g| >= g(Re x) cos(b / (2 sigma^2)), raised to
-    -theta.
+    so that |exp(i omega log g)| <= exp(omega b / sigma^2).  For addition |g| must not be small, in one of two ways, phi
+    the angle: |g| >= g(Re x) cos(phi / 2); or, for phi < pi / 2, |g| >= Re g = c g'(Re x), where g' is g at the smaller
+    rate q cos(phi) / c and c = 1 - q + q cos(phi), and E[g'^-theta] <= E[g^-theta] since fewer records sampled is a
+    post-processing.
+
+    Returns
+    -------
+    ndarray, shape (buckets, angles)
     """
     growth = 0.5 * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
     if sign < 0:
-        growth = growth - theta * np.log(np.cos(0.5 * _ANGLES))
+        acute = _ANGLES < 1.57
+        growth_of_g = np.tile(-np.log(np.cos(0.5 * _ANGLES)), (sigma.size, 1))
+        rate = -np.log1p(np.multiply.outer(q, np.cos(_ANGLES[acute]) - 1.0))
+        growth_of_g[:, acute] = np.minimum(growth_of_g[:, acute], rate)
+        growth += theta * growth_of_g
     return growth
 
 
-def _length(sigma: NDArray, theta: float, sign: float) -> NDArray:
-    return (1.0 + theta if sign > 0 else theta) + 2.0 * _REACH * sigma
+def _length(sigma: NDArray, ends: NDArray) -> NDArray:
+    return ends[:, 1] - ends[:, 0] + 2.0 * _REACH * sigma
 
 
-def quadrature_nodes(sigma: NDArray, sign: float, theta: float, width: float, tolerance: float) -> NDArray:
+def quadrature_nodes(
+    sigma: NDArray, q: NDArray, sign: float, theta: float, ends: NDArray, width: float, tolerance: float
+) -> NDArray:
     """Number of nodes at which `quadrature_error` falls to `tolerance`.
 
     Parameters
     ----------
-    sigma : ndarray, shape (buckets,)
-        Noise multipliers.
+    sigma, q : ndarray, shape (buckets,)
+        Noise multipliers and sample rates.
     sign : float
         +1 for removal, -1 for addition.
+    ends : ndarray, shape (buckets, 2)
+        From `kernels.spectral.middle`.
     theta, width : float
         Tilt, and largest frequency omega at which phi is wanted.
     tolerance : float
@@ -65,13 +87,15 @@ def quadrature_nodes(sigma: NDArray, sign: float, theta: float, width: float, to
     -------
     ndarray of int64, shape (buckets,)
     """
-    growth = _growth(sigma, sign, theta, width)
+    growth = _growth(sigma, q, sign, theta, width)
     log_ratio = np.logaddexp(0.0, growth + np.log(2.0 / tolerance))
     step = np.max(2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / log_ratio, axis=1)
-    return np.minimum(np.ceil(_length(sigma, theta, sign) / step) + 2, 2**40).astype(np.int64)
+    return np.minimum(np.ceil(_length(sigma, ends) / step) + 2, 2**40).astype(np.int64)
 
 
-def quadrature_error(sigma: NDArray, sign: float, theta: float, width: float, nodes: NDArray) -> NDArray:
+def quadrature_error(
+    sigma: NDArray, q: NDArray, sign: float, theta: float, ends: NDArray, width: float, nodes: NDArray
+) -> NDArray:
     """Absolute error of the normalised phi(omega), |omega| <= width, by the trapezoidal rule on `nodes` nodes.
 
     For an integrand analytic in |Im x| < b whose modulus integrates to at most M on every line of the strip, the
@@ -82,40 +106,77 @@ def quadrature_error(sigma: NDArray, sign: float, theta: float, width: float, no
     ----------
     Trefethen and Weideman, "The exponentially convergent trapezoidal rule", SIAM Review 56 (2014), Theorem 5.1.
     """
-    step = _length(sigma, theta, sign) / (nodes - 1)
+    step = _length(sigma, ends) / (nodes - 1)
     rate = 2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / step[:, None]
-    growth = _growth(sigma, sign, theta, width)
+    growth = _growth(sigma, q, sign, theta, width)
     # exp(rate) - 1 >= exp(rate) / 2 for rate >= 1
     log_error = np.where(rate >= 1.0, np.log(4.0) + growth - rate, np.inf)
     return np.exp(np.minimum(log_error.min(axis=1), 0.0))
 
 
-def tail_error(sigma: NDArray, sign: float, theta: float) -> NDArray:
+def panel_error(sigma: float, q: float, theta: float, low: float, top: float, width: float, panels: int) -> float:
+    """Absolute error of the normalised phi(omega), |omega| <= width, by Gauss-Legendre on equal panels of [low, top].
+
+    Removal only.  The n-point rule errs on [-1, 1] by at most (64 / 15) M rho^(2 - 2 n) / (1 - rho^-2) for an integrand
+    that is at most M on the ellipse with foci -1, 1 and half-axes (rho +- 1 / rho) / 2.  On a panel of half-width r the
+    ellipse reaches A along the line and B off it, B < pi sigma^2, where the integrand has grown as in `_growth`.  Along
+    the line its logarithm bends down by at most 1 / sigma^2, so it exceeds its values at the ends of 2 A by at most
+    A^2 / (2 sigma^2), and the mass of the panel is at least its value at the centre times 2 r exp(-r^2 / (2 sigma^2)).
+
+    References
+    ----------
+    Trefethen, "Approximation Theory and Approximation Practice", Theorem 19.3.
+    """
+    r = 0.5 * (top - low) / panels
+    centre = low + r * (2.0 * np.arange(panels) + 1.0)
+
+    def log_psi(x: NDArray) -> NDArray:
+        t = (2.0 * x - 1.0) / (2.0 * sigma**2)
+        log_g = np.logaddexp(np.log1p(-q), np.log(q) + t)
+        return -0.5 * (x / sigma) ** 2 + (1.0 + theta) * log_g
+
+    log_mass = log_psi(centre).max() + np.log(2.0 * r) - 0.5 * (r / sigma) ** 2
+    rho = _ELLIPSES[0.5 * r * (_ELLIPSES - 1.0 / _ELLIPSES) < 3.1 * sigma**2]
+    a, b = 0.5 * r * (rho + 1.0 / rho), 0.5 * r * (rho - 1.0 / rho)
+    largest = np.maximum(log_psi(np.subtract.outer(centre, a)), log_psi(np.add.outer(centre, a))).max(
+        axis=0, initial=-np.inf
+    )
+    growth = 0.5 * ((a / sigma) ** 2 + (b / sigma) ** 2) + width * b / sigma**2
+    rate = np.log(64.0 / 15.0 * r / (1.0 - rho**-2)) - (2.0 * GAUSS.shape[1] - 2.0) * np.log(rho)
+    log_error = np.log(panels) + largest + growth + rate - log_mass
+    return float(np.exp(log_error.min(initial=0.0)))
+
+
+def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float) -> NDArray:
     """Tilted mass beyond the first and the last node.
 
-    The logarithm of the integrand has slope (a w(x) - x) / sigma^2, 0 <= w <= 1: outside of [min(0, a), max(0, a)]
-    it falls at least as fast as a normal density of standard deviation sigma, from a height psi.  Inside, the slope
-    points away from the end and the curvature is at least -c / sigma^2, c = 1 + max(0, -a) / (4 sigma^2), so the mass
-    inside is at least psi sigma sqrt(pi / (2 c)).  A tail thus holds at most 2 sqrt(c) Phi(-10) of the mass; two tails,
-    and as much again for a sum in place of an integral.
+    The logarithm of the integrand has slope (a w(x) - x) / sigma^2, w growing from 0 to 1, and all its zeros lie within
+    the ends.  Removal, ends [0, a]: outside of them it falls at least as fast as a normal density of standard deviation
+    sigma, from a height psi; inside, the slope points away from the end and the curvature is at least -1 / sigma^2, so
+    the mass inside is at least psi sigma sqrt(pi / 2).  Addition: a w(x) falls, so there is one maximum, left of 0;
+    beyond it the same holds, and left of it, where w <= q, the curvature is at least -c / sigma^2,
+    c = 1 + theta min(q, 1/4) / sigma^2, which leaves a mass of at least psi sigma sqrt(pi / (2 c)) there.
+    A tail thus holds at most 2 sqrt(c) Phi(-10) of the mass; two tails, and as much again for a sum in place of an
+    integral.
     """
-    excess = theta / (4.0 * sigma**2) if sign < 0 else np.zeros_like(sigma)
+    excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
     return 8.0 * np.sqrt(1.0 + excess) * float(np.exp(log_ndtr(-_REACH)))
 
 
-def roundoff_phi(width: float, frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
-    """Round-off of the normalised, centred phi at the kept frequencies, per step.
+def roundoff_phi(frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
+    """Round-off of the normalised, centred phi at a frequency omega, per step and per unit of omega.
 
-    phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), each factor at most omega |d_j|.  The recurrence over
-    f <= m frequencies loses at most 6 f units of that; a weight p_j has the relative error of its exponent (in units,
-    summed by the kernel into `weighted`, with one unit per node added up); the matrix product adds `columns` more.
+    phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), each factor at most omega |d_j|.  The recurrence, begun
+    afresh every 32 frequencies, loses at most 6 units of that at each; a weight p_j has the relative error of its
+    exponent (in units, summed by the kernel into `weighted`, with the units of the additions); the matrix product adds
+    `columns` more.
 
     Parameters
     ----------
     spread, weighted : ndarray, shape (buckets,)
         E_theta|d|, and E_theta[|d| times the units of a weight].
     """
-    return 2.0 * UNIT * width * ((6.0 * frequencies + columns + 16.0) * spread + weighted)
+    return 2.0 * UNIT * ((6.0 * min(frequencies, _RESTART) + columns + 16.0) * spread + weighted)
 
 
 def roundoff_k(columns: int, k: NDArray, units: NDArray) -> NDArray:

@@ -17,6 +17,7 @@ __all__ = [
     "Histogram",
     "Quantiles",
     "Share",
+    "aligned_histogram",
     "bin_edges",
     "groups",
     "histogram",
@@ -66,6 +67,11 @@ class Share:
     def fraction(self) -> float:
         """count / total."""
         return self.count / self.total
+
+    @property
+    def percent(self) -> str:
+        """The fraction in print."""
+        return f"{100 * self.fraction:.1f} %"
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,23 @@ def histogram(epsilon: np.ndarray, edges: np.ndarray) -> Histogram:
     place = np.maximum(np.searchsorted(edges, inside, side="left") - 1, 0)
     counts = np.bincount(place, minlength=len(edges) - 1)
     return Histogram(np.asarray(edges, dtype=np.float64), counts, len(array) - len(inside))
+
+
+def aligned_histogram(epsilon: np.ndarray, mark: float, top: float, bins: int) -> Histogram:
+    """Count people in so many bins of one width up to `top`, none of which reaches across `mark`.
+
+    Parameters
+    ----------
+    mark : float
+        The worst case.  An edge lies a hair above it: whatever the last digit of an epsilon, no bar reaches beyond.
+
+    Examples
+    --------
+    >>> counted = aligned_histogram(np.array([0.2, 1.0, 1.2]), mark=1.0, top=1.2, bins=4)
+    >>> counted.edges.round(3).tolist(), counted.counts.tolist()
+    ([0.0, 0.1, 0.4, 0.7, 1.0, 1.3], [0, 1, 0, 1, 1])
+    """
+    return histogram(epsilon, bin_edges(top, top / bins, mark * (1 + 1e-6)))
 
 
 def quantiles(epsilon: np.ndarray, probabilities: Sequence[float] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Quantiles:

@@ -52,6 +52,10 @@ class LatticeMaker:
     def buckets(self) -> int:
         return self._spectral.buckets
 
+    @property
+    def whole(self) -> bool:
+        return self._spectral.whole
+
     def log_moments(self, theta: NDArray) -> NDArray:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
         return self._spectral.log_moments(theta)
@@ -64,6 +68,8 @@ class LatticeMaker:
         table = self._tables.get((theta, period, m), lambda: self._empty(theta, period, m))
         rows = np.flatnonzero(needed & ~table.filled)
         spans = [self._span(int(b), theta) for b in rows]
+        if not (self.whole or self._ends_before(rows, spans, 3.0 * period / self.size)):
+            return None
         if not sum(top - bottom for bottom, top in spans) < _WORK * period / self.size:
             return None
         for bucket in rows:
@@ -81,10 +87,8 @@ class LatticeMaker:
 
     def _load_or_make(self, bucket: int, theta: float, period: float, m: int) -> NDArray:
         """One row, from the disk if it is there."""
-        sigma, q = float(self._spectral.sigma[bucket]), float(self._spectral.q[bucket])
-        name = cache.key(
-            "lattice", sigma, q, self._spectral.sign, self.side, self.size, self._reach, theta, period, m, self.buckets
-        )
+        law = *self._parameters(bucket), self.whole, self.side, self._reach
+        name = cache.key("lattice", *law, self.size, theta, period, m, self.buckets)
         stored = cache.read_arrays(name)
         if stored is not None and stored["row"].shape == (COLUMNS + 2 * m,):
             return stored["row"]
@@ -120,6 +124,7 @@ class LatticeMaker:
         row[4] = _MASS_ERROR + (mass.size + self.buckets + 64.0) * 2.0**-53 * (1.0 + abs(row[0]))
         row[5] = -math.log1p(-beyond)
         row[6] = start
+        row[7] = 0.0
         row[COLUMNS : COLUMNS + m] = np.maximum(size[1 : m + 1], -700.0)
         row[COLUMNS + m :] = np.angle(phi[1 : m + 1] * np.exp(1j * omega * (start - mean)))
         return row
@@ -132,8 +137,8 @@ class LatticeMaker:
         """
         from .kernels import discretise
 
-        sigma, q = float(self._spectral.sigma[bucket]), float(self._spectral.q[bucket])
-        sign, lower = self._spectral.sign, self.side == "lower"
+        sigma, q, sign = self._parameters(bucket)
+        lower = self.side == "lower"
         bottom, top = self._span(bucket, theta)
         knot = discretise.barycentre(sigma, q, sign, step)
         first, last = math.floor((bottom - knot) / step) - 1, math.ceil((top - knot) / step) + 1
@@ -150,12 +155,22 @@ class LatticeMaker:
         mass[0] += max(1.0 - mass.sum(), 0.0) + 1e-14
         return start, mass, math.exp(-0.5 * self._reach**2)
 
+    def _ends_before(self, rows: NDArray, spans: list, room: float) -> bool:
+        """Whether every grid ends where the log-moments' law still goes on."""
+        ends = [_log_g(float(self._spectral.top[b]), *self._parameters(int(b))[:2]) for b in rows]
+        return all(top + room <= end for (_, top), end in zip(spans, ends, strict=True))
+
+    def _parameters(self, bucket: int) -> tuple[float, float, float]:
+        return float(self._spectral.sigma[bucket]), float(self._spectral.q[bucket]), self._spectral.sign
+
     def _span(self, bucket: int, theta: float) -> tuple[float, float]:
         """Lowest and highest loss on the grid of one bucket."""
-        sigma, q, sign = float(self._spectral.sigma[bucket]), float(self._spectral.q[bucket]), self._spectral.sign
+        sigma, q, sign = self._parameters(bucket)
         a = 1.0 + theta if sign > 0 else -theta
         low = min(-self._reach * sigma, a - 10.0 * sigma)
-        high = max(1.0 + self._reach * sigma, a + 10.0 * sigma)
+        high = 1.0 + self._reach * sigma
+        if self.whole:
+            high = max(high, a + 10.0 * sigma)
         bottom, top = sorted(sign * _log_g(x, sigma, q) for x in (low, high))
         return max(bottom, -_NOTHING / theta), top
 

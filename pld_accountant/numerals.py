@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["rounded_down", "rounded_up"]
+__all__ = ["quantile_name", "rounded_down", "rounded_up"]
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -29,6 +29,18 @@ def rounded_down(value: float, digits: int = 4) -> str:
     '0.9999'
     """
     return _rounded(value, digits, ROUND_FLOOR)
+
+
+def quantile_name(probability: float) -> str:
+    """What a quantile is called in a table.
+
+    Examples
+    --------
+    >>> quantile_name(0.5), quantile_name(0.05)
+    ('median', '5 %')
+    """
+    names = {0.0: "smallest", 0.5: "median", 1.0: "largest"}
+    return names.get(float(probability), f"{100 * probability:.4g} %")
 
 
 def _rounded(value: float, digits: int, rounding: str) -> str:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,6 +25,7 @@ from pld_accountant.store import atomic_file
 
 __all__ = [
     "FIGURE_ENDINGS",
+    "PAGE_ENDINGS",
     "TABLE_ENDINGS",
     "OutputError",
     "check",
@@ -35,6 +37,7 @@ __all__ = [
 
 TABLE_ENDINGS = (".parquet", ".csv", ".npz")
 FIGURE_ENDINGS = (".png", ".pdf")
+PAGE_ENDINGS = (".html", ".htm")
 
 Writer = Callable[[BinaryIO], None]
 
@@ -96,20 +99,30 @@ def write_all(outputs: Mapping[Path, Writer]) -> None:
             writer(whole.enter_context(atomic_file(path)))
 
 
-def _columns(individuals: Individuals) -> dict[str, Any]:
+def _columns(
+    individuals: Individuals, index: np.ndarray | None, more: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
     people = individuals.num_examples
     columns: dict[str, Any] = {
-        "index": np.arange(people),
+        "index": np.arange(people) if index is None else index,
         "lower": individuals.epsilon.lower,
         "estimate": individuals.epsilon.estimate,
         "upper": individuals.epsilon.upper,
         "status": np.broadcast_to(np.asarray(individuals.epsilon.status, dtype=np.uint8), people),
         "rdp_epsilon": individuals.rdp_epsilon,
     }
-    return columns if individuals.labels is None else {**columns, "group": individuals.labels}
+    group = {} if individuals.labels is None else {"group": individuals.labels}
+    return {**columns, **group, **more}
 
 
-def table_writer(individuals: Individuals, ending: str, facts: Mapping[str, Any]) -> Writer:
+def table_writer(
+    individuals: Individuals,
+    ending: str,
+    facts: Mapping[str, Any],
+    *,
+    index: np.ndarray | None = None,
+    more: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> Writer:
     """What writes a row per person: index, lower, estimate, upper, status, rdp_epsilon, and group if there
     are groups.
 
@@ -121,8 +134,12 @@ def table_writer(individuals: Individuals, ending: str, facts: Mapping[str, Any]
         What holds for the whole table (the summary, with the guarantee): kept in the metadata of Parquet
         under ``pld_accountant`` and in the member ``summary`` of an ``.npz``, as JSON; CSV has no place for
         it.
+    index : ndarray of int, optional
+        The people's numbers, by default from 0.
+    more : mapping of str to ndarray
+        Further columns.
     """
-    columns = _columns(individuals)
+    columns = _columns(individuals, index, more)
     about = json.dumps({**facts, "status": {str(int(s)): s.sentence for s in Status}}, allow_nan=False)
     if ending == ".parquet":
         return lambda file: _write_parquet(file, columns, about)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from pld_accountant.histogram import Histogram, bin_edges, histogram, share_under
+from pld_accountant.histogram import Histogram, aligned_histogram, share_under
 from pld_accountant.individuals import Individuals
 from pld_accountant.numerals import rounded_up
 from pld_accountant.outputs import FIGURE_ENDINGS
@@ -72,11 +72,8 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     upper, worst = individuals.epsilon.upper, individuals.worst_case.upper
     values = np.concatenate([upper, individuals.rdp_epsilon])
     top = float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
-    # Edges a hair above the worst cases: whatever the last digit of an epsilon, no bar reaches beyond its
-    # line.
-    edges, rdp_edges = (bin_edges(top, top / bins, mark * (1 + 1e-6)) for mark in (worst, individuals.worst_case_rdp))
-    _draw_bars(axes, histogram(upper, edges))
-    _draw_outline(axes, histogram(individuals.rdp_epsilon, rdp_edges))
+    _draw_bars(axes, aligned_histogram(upper, worst, top, bins))
+    _draw_outline(axes, aligned_histogram(individuals.rdp_epsilon, individuals.worst_case_rdp, top, bins))
     _draw_worst_case(axes, worst, "-", "PLD")
     _draw_worst_case(axes, individuals.worst_case_rdp, (0, (4, 2)), "Renyi")
     _draw_half(axes, upper, worst)

@@ -43,32 +43,38 @@ class Limits:
         grows by the reciprocal.
     tilts : int
         Candidate tilts per octave.  Two are enough but where the tilted law is about to split in two.
+    least_log_delta : float
+        A delta that Renyi accounting proves to be smaller than exp of this is not looked at any closer: it is
+        bounded by 0 and by what Renyi accounting says.  The default is where double precision ends.
     """
 
     error: float = 1e-10
     frequencies: int = 4096
     least_expectation: float = 1e-4
     tilts: int = 2
+    least_log_delta: float = -746.0
 
 
 @dataclass
 class Solution:
     """Per person and target: lower, estimate, upper (epsilon, or log delta) and whether they came out.
 
-    Unsolved elements are (0 or -inf, a guess or nan, inf).
+    Unsolved elements are (0 or -inf, a guess or nan, inf).  renyi: what Renyi accounting says, as a guess.
     """
 
     lower: NDArray
     estimate: NDArray
     upper: NDArray
     solved: NDArray
+    renyi: NDArray
 
     @classmethod
     def empty(cls, people: int, solve_epsilon: bool) -> Solution:
         lowest = 0.0 if solve_epsilon else -np.inf
         return cls(
-            np.full(people, lowest), np.full(people, np.nan), np.full(people, np.inf), np.zeros(people, dtype=bool)
-        )
+            np.full(people, lowest), np.full(people, np.nan), np.full(people, np.inf), np.zeros(people, dtype=bool),
+            np.full(people, np.nan),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class _Plan:
     width: NDArray
     helper: NDArray
     start: NDArray
-    zero: NDArray
+    renyi: NDArray
     theta: NDArray
 
 
@@ -159,7 +165,7 @@ def _plan(
     k = _columns(maker.log_moments(theta), rows) if shared is None else shared.k
     plan = _Plan(
         tilt=np.full(people, -1), period=np.zeros(people), width=np.zeros(people), helper=np.zeros((people, 4)),
-        start=np.zeros(people), zero=np.zeros(people, dtype=bool), theta=theta,
+        start=np.zeros(people), renyi=np.zeros(people), theta=theta,
     )  # fmt: skip
     for block in _blocks(people):
         moments = _raised_moments(counts[block], k, maker.buckets) if shared is None else shared.k[block]
@@ -187,9 +193,7 @@ def _plan(
              np.where(below < 0, 0.0, moments[person, below])], axis=1,
         )  # fmt: skip
         plan.start[block] = need[:, 2]
-        if solve_epsilon:
-            # Renyi accounting alone proves that epsilon is not above 0.
-            plan.zero[block] = need[:, 3] <= 0.0
+        plan.renyi[block] = need[:, 3]
     return plan
 
 
@@ -264,11 +268,14 @@ def solve(
     solution = Solution.empty(len(counts), solve_epsilon)
     hint = np.full(len(counts), np.nan) if hint is None else hint
     plan = _plan(counts, maker, rows, target, hint, solve_epsilon, limits, shared)
-    solution.solved |= plan.zero
-    solution.estimate[plan.zero] = solution.upper[plan.zero] = 0.0
-    if progress is not None and plan.zero.any():
-        progress(int(plan.zero.sum()))
-    waiting = np.flatnonzero(~plan.zero & (plan.tilt >= 0))
+    # Renyi accounting alone proves that epsilon is not above 0, or that delta is next to nothing.
+    known = maker.whole & (plan.renyi <= (0.0 if solve_epsilon else limits.least_log_delta))
+    solution.renyi[:] = plan.renyi
+    solution.solved |= known
+    solution.estimate[known] = solution.upper[known] = 0.0 if solve_epsilon else plan.renyi[known]
+    if progress is not None and known.any():
+        progress(int(known.sum()))
+    waiting = np.flatnonzero(~known & (plan.tilt >= 0))
     period, width = _level(plan.period, 4), _level(plan.width, 2)
     for _ in range(40):
         if not waiting.size:

@@ -168,6 +168,28 @@ def open_norms(path: str | os.PathLike[str], *, orientation: str | None = None, 
         raise
 
 
+class SomePeople:
+    """A norm log with only some of its people.
+
+    Parameters
+    ----------
+    log : NormLog
+    index : ndarray of int
+        Which people, in this order.
+    """
+
+    def __init__(self, log: NormLog, index: np.ndarray) -> None:
+        self._log, self._index = log, index
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(steps, people)."""
+        return self._log.shape[0], len(self._index)
+
+    def __getitem__(self, steps: slice) -> np.ndarray:
+        return self._log[steps][:, self._index]
+
+
 def _check(table: Table, file: Path) -> None:
     if table.dtype.kind not in "fiu":
         raise ReadError(f"{file} must hold real numbers, got {table.dtype}")

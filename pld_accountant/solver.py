@@ -5,12 +5,13 @@ The order is that of cost.  Whatever is still unsolved at the end is (0, inf) wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from . import one_step
 from .bounds import Bounds, Status
@@ -23,6 +24,7 @@ __all__ = ["people_bounds"]
 _MANY = 64  # fewer people than this may each cost a table of their own
 _BLOCK = 65_536
 _ATTEMPTS = 6
+_TINY = -300.0  # log delta (1e-130) below which Renyi accounting's upper bound will do, for many people
 
 
 def people_bounds(
@@ -80,7 +82,8 @@ def people_bounds(
         if solve_epsilon:
             _many_steps(solution, many, job, shared)
             capped = np.flatnonzero(~solution.solved & np.isfinite(cap))
-            _settle(solution, capped, 0.0, cap[capped], cap[capped])
+            least = _addition_least(counts, capped, maker, rows, target)
+            _settle(solution, capped, least, cap[capped], cap[capped])
         else:
             # no loss reaches epsilon: delta is 0
             _settle(solution, cap <= target, -np.inf, -np.inf, -np.inf)
@@ -101,17 +104,28 @@ class _Job:
     most_steps: int
     progress: Callable[[int], None] | None
 
-    @property
-    def log_negligible(self) -> float:
-        """Mass that a lattice may lose at each step: a millionth of a millionth of delta, where delta is known."""
-        return self.target - float(np.log(1e12 * self.most_steps)) if self.solve_epsilon else -700.0
+    def log_negligible(self, log_delta: float) -> float:
+        """Mass that a table may lose at each step: a millionth of a millionth of delta."""
+        return max(log_delta - float(np.log(1e12 * self.most_steps)), -700.0)
+
+    def reach(self, solution: Solution, who: NDArray) -> NDArray:
+        """How far the laws of these people have to reach, in standard deviations rounded up: (people,) of int."""
+        if self.solve_epsilon:
+            log_delta = np.full(who.size, self.target)
+        else:
+            # Renyi accounting's delta is seldom more than e^15 times too large
+            log_delta = np.fmin(solution.estimate[who], solution.renyi[who] - 15.0)
+        log_delta = np.where(np.isnan(log_delta), -700.0, log_delta)
+        least = np.array([self.log_negligible(float(d)) for d in log_delta])
+        # log Phi(-r) <= -r^2 / 2 for every r >= 0
+        return np.ceil(np.sqrt(-2.0 * least)).astype(np.int64)
 
 
 def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | None) -> None:
     """Everybody with more than one step: attempt after attempt on those who are left."""
     for number in range(_ATTEMPTS):
         width, limits, size = _attempt(number, left.size)
-        left = left[_wider(solution, left, width, job.solve_epsilon)]
+        left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
         if number == 1 and job.solve_epsilon:
             # Few steps can leave delta(0) below delta where Renyi accounting does not see it.
             zero = _surely_zero(job.counts, left, job.maker, job.target, job.rows)
@@ -119,23 +133,42 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             left = left[~zero]
         if not left.size:
             return
-        ask = partial(
-            solve,
-            job.counts if left.size == len(job.counts) else job.counts[left],
-            target=np.full(left.size, job.target),
-            solve_epsilon=job.solve_epsilon,
-            rows=job.rows,
-            hint=solution.estimate[left],
-            limits=limits,
-        )
-        if not size:
-            # the spectral tables serve both sides at once
-            found = ask(job.maker, shared=shared if number == 0 else None, progress=job.progress)
-        else:
-            found = ask(LatticeMaker(job.maker, "upper", size, job.log_negligible), progress=job.progress)
-            below = ask(LatticeMaker(job.maker, "lower", size, job.log_negligible))
-            found.lower, found.solved = below.lower, found.solved & below.solved
-        _merge(solution, left, found)
+        for who, maker, log_negligible in _makers(job, number, solution, left):
+            ask = partial(
+                solve,
+                job.counts if who.size == len(job.counts) else job.counts[who],
+                target=np.full(who.size, job.target),
+                solve_epsilon=job.solve_epsilon,
+                rows=job.rows,
+                hint=solution.estimate[who],
+                limits=limits,
+            )
+            if not size:
+                # the spectral tables serve both sides at once
+                found = ask(maker, shared=shared if number == 0 else None, progress=job.progress)
+            else:
+                found = ask(LatticeMaker(maker, "upper", size, log_negligible), progress=job.progress)
+                below = ask(LatticeMaker(maker, "lower", size, log_negligible))
+                found.lower, found.solved = below.lower, found.solved & below.solved
+            _merge(solution, who, found)
+
+
+def _makers(
+    job: _Job, number: int, solution: Solution, left: NDArray
+) -> Iterator[tuple[NDArray, SpectralMaker, float]]:
+    """Who of those left is to be asked of which maker, and the mass that a lattice may lose.
+
+    After the first attempt the laws of removal end where next to nothing is left of delta: their far tails would keep
+    larger tilts from being used.  The lattice's end sooner still, so that the log-moments bound theirs.
+    """
+    sharp = number > 0 and left.size <= _MANY
+    if number == 0 or job.maker.sign < 0:
+        maker = job.maker.variant(np.inf, sharp) if sharp else job.maker
+        yield left, maker, job.log_negligible(job.target) if job.solve_epsilon else -700.0
+        return
+    reach = job.reach(solution, left)
+    for r in np.unique(reach):
+        yield left[reach == r], job.maker.variant(float(r) + 2.0, sharp), -0.5 * float(r) ** 2
 
 
 def _addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> NDArray:
@@ -153,6 +186,32 @@ def _addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -
         if full.any():
             cap[a : a + _BLOCK][block[:, full].any(axis=1)] = np.inf
     return cap
+
+
+def _addition_least(
+    counts: NDArray, who: NDArray, maker: SpectralMaker, rows: NDArray | None, log_delta: float
+) -> NDArray:
+    """An epsilon that addition's surely is not below, from the event that no step's loss is below its value at -r.
+
+    Under addition the loss falls in x ~ N(0, sigma^2), so with probability Phi(-r)^steps all steps together lose at
+    least l, the sum of their losses at x = -r sigma; then delta(epsilon) >= Phi(-r)^steps (1 - exp(epsilon - l)).
+    """
+    if not who.size:
+        return np.zeros(0)
+    r = np.linspace(-8.0, 38.0, 737)
+    x = np.multiply.outer(maker.sigma, -r)
+    t = (2.0 * x - 1.0) / (2.0 * maker.sigma[:, None] ** 2)
+    with np.errstate(over="ignore", divide="ignore"):
+        loss = -np.log1p(maker.q[:, None] * np.expm1(np.minimum(t, 700.0)))
+    if rows is not None:
+        loss = np.where(rows[:, None] >= 0, loss[rows], 0.0)
+    some = counts[who].astype(np.float64)
+    together = some @ loss
+    steps = some.sum(axis=1) if rows is None else some[:, rows >= 0].sum(axis=1)
+    log_share = log_delta - steps[:, None] * log_ndtr(-r) * (1.0 + 1e-12)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        epsilon = together - 1e-12 * (some @ np.abs(loss)) + np.log1p(-np.exp(np.minimum(log_share, 0.0)))
+    return np.maximum(epsilon.max(axis=1), 0.0)
 
 
 def _surely_zero(
@@ -175,23 +234,30 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
     Few people may cost more each.
     """
     few = people <= _MANY
+    tiny = Limits().least_log_delta if few else _TINY
     if number == 0:
-        return 0.0, Limits() if few else Limits(least_expectation=1e-6), 0
+        return 0.0, Limits() if few else Limits(least_expectation=1e-6, least_log_delta=tiny), 0
     if number < 4:
         limits = Limits(
-            tilts=16, frequencies=1 << 14 if few else 4096, least_expectation=(1e-2, 1e-4, 1e-7)[number - 1]
+            tilts=16,
+            frequencies=1 << 17 if few else 4096,
+            least_expectation=(1e-2, 1e-4, 1e-7)[number - 1],
+            least_log_delta=tiny,
         )
         return 1e-7 if few else 1e-5, limits, 0
     size = (1 << 17 if few else 1 << 14) if number == 4 else (1 << 20 if few else 1 << 15)
-    return 1e-6 if few else 1e-3, Limits(tilts=16, frequencies=size, least_expectation=1e-5), size
+    return 1e-6 if few else 1e-3, Limits(tilts=16, frequencies=size, least_expectation=1e-5, least_log_delta=tiny), size
 
 
-def _wider(solution: Solution, who: NDArray, width: float, solve_epsilon: bool) -> NDArray:
+def _wider(solution: Solution, who: NDArray, width: float, solve_epsilon: bool, least_log_delta: float) -> NDArray:
     """Whose bounds are missing, or further apart than `width`: relative for epsilon, absolute for log delta."""
     with np.errstate(invalid="ignore"):
         found = solution.upper[who] - solution.lower[who]
         scale = solution.upper[who] if solve_epsilon else 1.0
-        return ~(solution.solved[who] & (found <= width * scale))
+        enough = found <= width * scale
+    if not solve_epsilon:
+        enough |= solution.upper[who] <= least_log_delta
+    return ~(solution.solved[who] & enough)
 
 
 def _settle(

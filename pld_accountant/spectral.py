@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from . import error_budget as budget
 from .tables import COLUMNS, MemoryCache, Table
@@ -20,6 +21,8 @@ _CELLS = 768
 _NODES_FOR_MOMENTS = 4_000
 _NODES_AT_MOST = 4_000_000
 _WORK = 400_000_000  # nodes x frequencies x buckets of one table
+_MORE_WORK = 1_500_000_000  # the same for few people
+_LEFT = 10.0  # standard deviations, as in `kernels.spectral`
 _CACHE_BYTES = 1 << 29
 
 
@@ -31,12 +34,27 @@ class SpectralMaker:
     sigma, q : ndarray, shape (buckets,)
         Noise multiplier and sample rate of each bucket.
     direction : {"remove", "add"}
+    reach : float, optional
+        Removal only: the law ends this many noise standard deviations beyond the sampled Gaussian's mean.  The rest,
+        next to nothing, goes to +infinity in the upper bounds and is dropped from the lower ones; it would otherwise
+        decide alone what large tilts see.
+    sharp : bool
+        Take the trouble to prove a faster decay of phi, and to make larger tables: for few people and steps.
+
+    Attributes
+    ----------
+    whole : bool
+        Whether nothing is left out, so that log-moments bound the mechanism's own.
     """
 
-    def __init__(self, sigma: NDArray, q: NDArray, direction: str) -> None:
+    def __init__(self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, sharp: bool = False) -> None:
         self.sigma = np.ascontiguousarray(sigma, dtype=np.float64)
         self.q = np.ascontiguousarray(q, dtype=np.float64)
         self.sign = 1.0 if direction == "remove" else -1.0
+        self.whole = reach == np.inf
+        self.top = np.where(self.q == 1.0, np.inf, 1.0 + reach * self.sigma)
+        self._sharp = sharp
+        self._variants: dict[tuple[float, bool], SpectralMaker] = {}
         self._moments: dict[float, NDArray] = {}
         self._envelopes: dict[float, tuple[NDArray, NDArray]] = {}
         self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
@@ -45,25 +63,62 @@ class SpectralMaker:
     def buckets(self) -> int:
         return self.sigma.size
 
+    def variant(self, reach: float, sharp: bool) -> SpectralMaker:
+        """The same buckets and direction."""
+        if (reach, sharp) not in self._variants:
+            direction = "remove" if self.sign > 0 else "add"
+            self._variants[reach, sharp] = SpectralMaker(self.sigma, self.q, direction, reach, sharp)
+        return self._variants[reach, sharp]
+
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K at each tilt, rounded up; unless `exact`, the Gaussian's K, an upper bound, where that needs many nodes."""
         from .kernels import spectral
 
         new = np.array([t for t in theta if float(t) not in self._moments], dtype=np.float64)
         if new.size:
-            nodes = np.stack([budget.quadrature_nodes(self.sigma, self.sign, t, 0.0, _TOLERANCE) for t in new], axis=1)
-            nodes = np.where(nodes <= (_NODES_AT_MOST if exact else _NODES_FOR_MOMENTS), nodes, 0)
-            k = np.empty(nodes.shape)
-            units = np.empty(nodes.shape)
-            tilts = np.tile(new, (self.buckets, 1))
-            spectral.log_moments(self.sigma, self.q, self.sign, tilts, nodes, k, units)
-            k += budget.roundoff_k(self.buckets, k, units) + 1e-18
-            if self.sign < 0:
-                with np.errstate(divide="ignore"):
-                    k = np.minimum(k, np.multiply.outer(-np.log1p(-self.q) * (1.0 + 2.0**-50), new))
-            for j, t in enumerate(new):
-                self._moments[float(t)] = k[:, j].copy()
+            with np.errstate(divide="ignore"):
+                largest_loss = -np.log1p(-self.q) * (1.0 + 2.0**-50) if self.sign < 0 else np.full(self.buckets, np.inf)
+            for t in new:
+                every = np.arange(self.buckets)
+                ends, nodes, _ = self._nodes(t, 0.0, every, _NODES_AT_MOST if exact else _NODES_FOR_MOMENTS)
+                k, units = np.empty((2, self.buckets))
+                spectral.log_moments(
+                    self.sigma, self.q, self.sign, t, ends, self.top, budget.GAUSS, nodes, k, units
+                )  # fmt: skip
+                k += budget.roundoff_k(self.buckets, k, units) + 1e-18
+                self._moments[float(t)] = np.minimum(k, largest_loss * t)
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
+
+    def _nodes(self, theta: float, width: float, rows: NDArray, most: int) -> tuple[NDArray, NDArray, NDArray]:
+        """Ends, number of nodes (0: more than `most`) and error of phi up to `width`, for these buckets."""
+        from .kernels import spectral
+
+        sigma, q = self.sigma[rows], self.q[rows]
+        ends = np.empty((rows.size, 2))
+        spectral.middle(sigma, q, self.sign, theta, ends)
+        if self.whole:
+            nodes = budget.quadrature_nodes(sigma, q, self.sign, theta, ends, width, _TOLERANCE)
+            error = 2.0 * budget.quadrature_error(sigma, q, self.sign, theta, ends, width, nodes)
+            error += 2.0 * budget.tail_error(sigma, q, self.sign, theta)
+        else:
+            panels, error = np.array([self._panels(int(b), theta, width, most) for b in rows]).reshape(-1, 2).T
+            nodes = panels.astype(np.int64) * budget.GAUSS.shape[1]
+            error += budget.tail_error(sigma, q, self.sign, theta)
+        error[q == 1.0] = 0.0
+        nodes[q == 1.0] = 2
+        return ends, np.where(nodes <= most, nodes, 0), error
+
+    def _panels(self, bucket: int, theta: float, width: float, most: int) -> tuple[int, float]:
+        """How many panels one bucket needs, and their error; one too many for `most` nodes if these do not do."""
+        sigma, q, top = float(self.sigma[bucket]), float(self.q[bucket]), float(self.top[bucket])
+        limit = most // budget.GAUSS.shape[1]
+        panels = 2
+        while q < 1.0 and panels <= limit:
+            error = budget.panel_error(sigma, q, theta, -_LEFT * sigma, top, width, panels)
+            if error <= _TOLERANCE:
+                return panels, error
+            panels = int(1.25 * panels) + 1
+        return limit + 1, 1.0
 
     def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
         """The table at this tilt and period for frequencies up to `width`, a power of sqrt(2)."""
@@ -85,9 +140,8 @@ class SpectralMaker:
         """Fill these rows of a table; False where that would cost too much."""
         theta, m, reach = table.theta, table.frequencies, 2.0 * np.pi / table.period * table.frequencies
         sigma, q = self.sigma[rows], self.q[rows]
-        nodes = budget.quadrature_nodes(sigma, self.sign, theta, reach, _TOLERANCE)
-        nodes[q == 1.0] = 2
-        if float(nodes.sum()) * m > _WORK:
+        ends, nodes, truncation = self._nodes(theta, reach, rows, _NODES_AT_MOST)
+        if float(nodes.sum()) * m > (_MORE_WORK if self._sharp else _WORK) or not np.all(nodes):
             return False
         if not rows.size:
             return True
@@ -96,24 +150,30 @@ class SpectralMaker:
         moments = np.empty((rows.size, 8))
         re = np.empty((rows.size, m))
         im = np.empty((rows.size, m))
-        spectral.spectrum(sigma, q, self.sign, theta, 2.0 * np.pi / table.period, nodes, moments, re, im)
+        top = self.top[rows]
+        spacing = 2.0 * np.pi / table.period
+        spectral.spectrum(sigma, q, self.sign, theta, ends, top, budget.GAUSS, spacing, nodes, moments, re, im)
         k, mean, units, spread, weighted, left_out = moments[:, :6].T
-        truncation = np.where(
-            q == 1.0,
-            0.0,
-            2.0 * budget.quadrature_error(sigma, self.sign, theta, reach, nodes)
-            + 2.0 * budget.tail_error(sigma, self.sign, theta),
-        )
         columns = table.columns
         columns[rows, 0] = k
         columns[rows, 1] = mean
         columns[rows, 2] = self._envelope(theta, width, rows, k, moments[:, 6:8])
-        columns[rows, 3] = budget.roundoff_phi(reach, m, self.buckets, spread, weighted) + truncation + 2.0 * left_out
+        columns[rows, 3] = truncation + 2.0 * left_out
+        columns[rows, 5] = -np.log1p(-self._infinite(rows))
+        columns[rows, 7] = budget.roundoff_phi(m, self.buckets, spread, weighted)
         columns[rows, 4] = budget.roundoff_k(self.buckets, k, units) + truncation
         columns[rows, COLUMNS : COLUMNS + m] = re
         columns[rows, COLUMNS + m :] = im
         table.filled[rows] = True
         return True
+
+    def _infinite(self, rows: NDArray) -> NDArray:
+        """The mass of one step beyond the end of the law."""
+        if self.whole:
+            return np.zeros(rows.size)
+        sigma, q, top = self.sigma[rows], self.q[rows], self.top[rows]
+        beyond = (1.0 - q) * special.ndtr(-top / sigma) + q * special.ndtr((1.0 - top) / sigma)
+        return np.where(q == 1.0, 0.0, beyond * (1.0 + 1e-10) + 1e-300)
 
     def _envelope(self, theta: float, width: float, rows: NDArray, k: NDArray, span: NDArray) -> NDArray:
         """log sup |phi| beyond `width`, from a ladder of frequencies that is computed once for a tilt and bucket."""
@@ -132,8 +192,8 @@ class SpectralMaker:
             fresh = np.empty((int(new.sum()), levels.size))
             which = rows[new]
             envelope.envelope(
-                self.sigma[which], self.q[which], self.sign, theta, k[new].copy(), span[new].copy(), _CELLS, levels,
-                _RATIO, fresh,
+                self.sigma[which], self.q[which], self.sign, theta, k[new].copy(), span[new].copy(), self.top[which],
+                _CELLS, levels, _RATIO, self._sharp, fresh,
             )  # fmt: skip
             env[which] = fresh
         level = int(np.searchsorted(levels, width * (1.0 + 1e-12), side="right")) - 1

@@ -13,7 +13,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,7 +68,7 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def save(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | BinaryIO,
     kind: str,
     version: int,
     header: Mapping[str, Any],
@@ -78,6 +78,8 @@ def save(
 
     Parameters
     ----------
+    path : path or file opened for writing bytes
+        An open file is the caller's to make whole.
     kind, version : str, int
         What `load` must be asked for to read the file again.
     """
@@ -85,7 +87,7 @@ def save(
     members = {**arrays, "header": np.frombuffer(text.encode(), dtype=np.uint8)}
     if any(a.dtype.hasobject for a in members.values()):
         raise TypeError("arrays of Python objects cannot be stored")
-    with atomic_file(path) as file:
+    with atomic_file(path) if isinstance(path, (str, os.PathLike)) else nullcontext(path) as file:
         np.savez(file, **members, sha256=_digest(members))  # type: ignore[arg-type]
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from pld_accountant.bounds import Status
 from pld_accountant.histogram import Group, Quantiles, Share, groups, quantiles, share_under
 from pld_accountant.individuals import Individuals
-from pld_accountant.numerals import rounded_up
+from pld_accountant.numerals import quantile_name, rounded_up
 
-__all__ = ["Summary", "summarise"]
+__all__ = ["Summary", "columns", "summarise", "wrapped"]
 
 _WIDTH = 108
 _GROUPS_SHOWN = 24
@@ -78,49 +78,50 @@ class Summary:
     def text(self) -> str:
         """A page for the terminal.  Printed epsilons are upper bounds, rounded up."""
         people = self.individuals
-        blocks = [self._heading(), self._quantile_table()]
+        blocks = [self.heading(), self._quantile_table()]
         if self.under_half is not None:
             share = self.under_half
-            people_in = f"{share.count:,} of {share.total:,} people ({_percent(share)})"
+            people_in = f"{share.count:,} of {share.total:,} people ({share.percent})"
             blocks.append(f"{people_in} have less than half the worst case.")
         if self.groups:
             blocks.append(self._group_table())
         if people.not_certified:
             count = people.not_certified
-            blocks.append(_wrapped(f"Not certified: {count:,}. {Status.NOT_CERTIFIED.sentence}"))
+            blocks.append(wrapped(f"Not certified: {count:,}. {Status.NOT_CERTIFIED.sentence}"))
         proven = people.guarantee
-        blocks.append(_wrapped(f"What is proven: {proven.sentence}") + "\n" + _wrapped(f"[{proven.reference}]"))
+        blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
         return "\n\n".join(blocks)
 
-    def _heading(self) -> str:
+    def heading(self) -> str:
+        """Sizes and parameters."""
         people = self.individuals
         sizes = f"{people.num_examples:,} people, {people.steps:,} steps"
         told = [
             f"{name.replace('_', ' ')} {value if isinstance(value, str) else format(value, '.4g')}"
             for name, value in people.parameters.items()
         ]
-        return _wrapped(f"{sizes}; {', '.join(told)}" if told else sizes)
+        return wrapped(f"{sizes}; {', '.join(told)}" if told else sizes)
 
     def _quantile_table(self) -> str:
         people = self.individuals
         rows = [
-            (_quantile_name(p), rounded_up(a), rounded_up(b))
+            (quantile_name(p), rounded_up(a), rounded_up(b))
             for p, a, b in zip(self.by_pld.probabilities, self.by_pld.values, self.by_renyi.values, strict=True)
         ]
         worst = ("worst case: clipped at every step", people.worst_case.upper, people.worst_case_rdp)
         rows.append((worst[0], rounded_up(worst[1]), rounded_up(worst[2])))
         heading = (f"epsilon at delta = {people.delta:g}", "PLD", "Renyi")
-        return _table([heading, *rows])
+        return columns([heading, *rows])
 
     def _group_table(self) -> str:
-        names = [_quantile_name(p) for p in self.groups[0].quantiles.probabilities]
+        names = [quantile_name(p) for p in self.groups[0].quantiles.probabilities]
         rows = [("group", "people", *names, "under half")]
         for group in self.groups[:_GROUPS_SHOWN]:
             values = [rounded_up(v) for v in group.quantiles.values]
-            half = _percent(group.under_half) if self.under_half else "-"
+            half = group.under_half.percent if self.under_half else "-"
             rows.append((str(group.label), f"{group.people:,}", *values, half))
         more = len(self.groups) - _GROUPS_SHOWN
-        return _table(rows) + (f"\n({more} more groups are in the JSON summary)" if more > 0 else "")
+        return columns(rows) + (f"\n({more} more groups are in the JSON summary)" if more > 0 else "")
 
 
 def summarise(
@@ -151,20 +152,12 @@ def _share(share: Share | None) -> dict[str, Any] | None:
     return None if share is None else {**asdict(share), "fraction": share.fraction}
 
 
-def _percent(share: Share) -> str:
-    return f"{100 * share.fraction:.1f} %"
-
-
-def _quantile_name(probability: float) -> str:
-    names = {0.0: "smallest", 0.5: "median", 1.0: "largest"}
-    return names.get(float(probability), f"{100 * probability:.4g} %")
-
-
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
+    """A paragraph for the terminal."""
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def columns(rows: Sequence[Sequence[str]]) -> str:
     """Columns aligned: the first to the left, the others to the right; a rule under the heading."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 __all__ = ["COLUMNS", "Maker", "MemoryCache", "Table"]
 
-COLUMNS = 7
-"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi, round-off of K, infinity, and
-the offset of the lattice."""
+COLUMNS = 8
+"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi at every frequency, round-off of
+K, infinity, the offset of the lattice, and the error of phi per unit of frequency."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ class Maker(Protocol):
 
     @property
     def buckets(self) -> int: ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether `log_moments` bound those of the mechanisms, not only of what the tables hold."""
+        ...
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """K, shape (buckets, tilts), never below the truth."""

@@ -197,10 +197,11 @@ def test_epsilon_of_refuses_bad_steps(steps, tmp_path, monkeypatch):
 
 
 def test_demo_writes_all_its_files(tmp_path):
-    result = run("demo", "--out", tmp_path / "new" / "folder", "--steps", 5)
+    result = run("demo", "--out", tmp_path / "new" / "folder", "--steps", 60)
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir(tmp_path / "new" / "folder")) == [
-        "epsilon.parquet", "histogram.pdf", "histogram.png", "labels.npy", "norms.npy", "summary.json",
+        "epsilon.parquet", "histogram.pdf", "histogram.png", "labels.npy", "ledger.npz", "norms.npy", "report.html",
+        "summary.json",
     ]  # fmt: skip
 
 

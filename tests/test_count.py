@@ -123,3 +123,12 @@ def test_bad_norms_are_seen_wherever_they_are(bad, place):
 def test_zeros_and_empty_logs_are_norms():
     assert count.all_norms(np.array([[0.0, -0.0, 5e-324, 1.7e308]]))
     assert count.all_norms(np.empty((0, 3)))
+
+
+def test_placing_is_counting():
+    rng = np.random.default_rng(3)
+    norms = np.concatenate([rng.uniform(0, 3, 500), GROUP.edges, GROUP.edges * (1 + 2.0**-52), [0.0, 1e-300, 1e300]])
+    bucket = np.empty(norms.size, dtype=np.int16)
+    count.place_down(norms, 1.0, 1.0, GROUP.edges, GROUP.first, bucket)
+    counts = counted(norms, 1.0, 1.0)
+    np.testing.assert_array_equal(bucket, np.where(counts.any(axis=1), counts.argmax(axis=1), -1))

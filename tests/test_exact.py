@@ -12,6 +12,10 @@ import pld_accountant as pa
 DATA = Path(__file__).parent / "data"
 EXACT = json.loads((DATA / "exact.json").read_text())["cases"]
 PUBLISHED = json.loads((DATA / "exact_epsilon.json").read_text())["cases"]
+for _case in EXACT:
+    for _direction, _method in _case["method"].items():
+        if _method == "contour, float64":  # both contours may err alike, by as much as they promise
+            _case["agreement"][_direction] = 1e-11
 KNOWN = [(c, d) for c in EXACT for d in ("remove", "add") if c["epsilon"][d] is not None]
 
 
@@ -42,18 +46,7 @@ def test_epsilon_contains_the_exact_value(entry):
     exact = case["epsilon"][direction]
     bounds = compose(case["steps"]).epsilon(case["delta"], direction=direction)
     if check(bounds, exact, case["agreement"][direction]) and exact > 1e-3:
-        # Addition at q of 1e-4 and less can leave nothing but its largest possible loss as the upper bound: certified,
-        # wide, and without effect on the larger of both directions.
-        capped = direction == "add" and bounds.lower == 0.0
-        assert capped or bounds.width <= 1e-6 * exact
-
-
-def test_bounds_that_are_only_a_cap_are_rare():
-    capped = 0
-    for case, direction in KNOWN:
-        if direction == "add" and max(q for _, q, _ in case["steps"]) > 1e-3 and case["epsilon"]["add"] > 1e-3:
-            capped += compose(case["steps"]).epsilon(case["delta"], direction="add").lower == 0.0
-    assert capped == 0
+        assert bounds.width <= 1e-6 * exact
 
 
 def test_what_is_not_certified_is_rare():

@@ -1,0 +1,193 @@
+"""How much noise, how many steps, or how large a sample: the end of the range that still keeps a target epsilon.
+
+Epsilon falls with the noise multiplier and rises with steps and sample rate, so each answer is the end of a bracket.
+The end returned is the one whose certified upper bound keeps the target; the other end is known to exceed it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import validate
+from .composition import compose
+from .mechanisms import SampledGaussian
+
+__all__ = ["calibrate_noise_multiplier", "calibrate_sample_rate", "calibrate_steps"]
+
+_TOLERANCE = 1e-6
+_LEAST_NOISE, _MOST_NOISE = 0.02, 1e8
+_MOST_STEPS = 2**32 - 1  # as many as a ledger holds
+
+
+@dataclass(frozen=True)
+class _End:
+    """A place and log(epsilon / target) there: at most 0 where the target is kept."""
+
+    place: float
+    value: float
+
+
+def calibrate_noise_multiplier(
+    target_epsilon: float, delta: float, sample_rate: float, steps: int, *, direction: str = "both"
+) -> float:
+    """The smallest noise multiplier with epsilon(delta) <= target_epsilon for a person clipped at every step.
+
+    Parameters
+    ----------
+    target_epsilon : float
+        Above 0, in nats.
+    delta, sample_rate : float
+        In (0, 1) and (0, 1].
+    steps : int
+        At least 1.
+    direction : {"both", "remove", "add"}
+
+    Returns
+    -------
+    float
+        `Composition.epsilon` has an upper bound of at most the target there, and one above it at a noise multiplier
+        that is smaller by a millionth.
+
+    Raises
+    ------
+    ValueError
+        For an argument out of its range, or if the answer lies outside of 0.02 to 1e8.
+
+    **Cost**: about ten evaluations of `Composition.epsilon`; few steps at small rates take seconds each.
+
+    Examples
+    --------
+    >>> round(calibrate_noise_multiplier(1.0, 1e-5, 0.005, 10_000), 4)
+    2.0066
+    """
+    target, asked = _asked(target_epsilon, delta, direction)
+    rate, number = validate.sample_rate(sample_rate), validate.count(steps, "steps", least=1)
+
+    def at(sigma: float) -> _End:
+        return _End(sigma, asked(sigma, rate, number))
+
+    end = at(1.0)
+    factor = 2.0 if end.value > 0 else 0.5
+    while True:
+        if end.place in (_LEAST_NOISE, _MOST_NOISE):
+            side = f"below {_LEAST_NOISE:g} keeps" if end.value <= 0 else f"up to {_MOST_NOISE:g} keeps"
+            word = "even a noise multiplier" if end.value <= 0 else "no noise multiplier"
+            raise ValueError(f"{word} {side} target_epsilon={target:g} at delta={delta:g}")
+        following = at(min(max(end.place * factor, _LEAST_NOISE), _MOST_NOISE))
+        if (following.value > 0) != (end.value > 0):
+            return _last_good(at, end, following)
+        end = following
+
+
+def calibrate_steps(
+    target_epsilon: float, delta: float, noise_multiplier: float, sample_rate: float, *, direction: str = "both"
+) -> int:
+    """The largest number of steps with epsilon(delta) <= target_epsilon; otherwise as `calibrate_noise_multiplier`.
+
+    Raises
+    ------
+    ValueError
+        Also if a single step exceeds the target, or 2^32 - 1 steps keep it.
+
+    Examples
+    --------
+    >>> calibrate_steps(1.0, 1e-5, 2.0, 0.005)
+    9924
+    """
+    target, asked = _asked(target_epsilon, delta, direction)
+    sigma, rate = validate.noise_multiplier(noise_multiplier), validate.sample_rate(sample_rate)
+
+    def at(number: float) -> _End:
+        return _End(number, asked(sigma, rate, int(number)))
+
+    end = at(256)
+    while True:
+        if end.place == 1 and end.value > 0:
+            raise ValueError(f"a single step exceeds target_epsilon={target:g} at delta={delta:g}")
+        if end.place == _MOST_STEPS and end.value <= 0:
+            raise ValueError(f"even {_MOST_STEPS} steps keep target_epsilon={target:g} at delta={delta:g}")
+        following = at(max(end.place // 4, 1) if end.value > 0 else min(end.place * 4, _MOST_STEPS))
+        if (following.value > 0) != (end.value > 0):
+            return int(_last_good(at, end, following, whole=True))
+        end = following
+
+
+def calibrate_sample_rate(
+    target_epsilon: float, delta: float, noise_multiplier: float, steps: int, *, direction: str = "both"
+) -> float:
+    """The largest sample rate with epsilon(delta) <= target_epsilon, at most 1; otherwise as
+    `calibrate_noise_multiplier`.
+
+    There always is one: whoever is sampled with probability at most delta in all has epsilon = 0.
+
+    Examples
+    --------
+    >>> round(calibrate_sample_rate(1.0, 1e-5, 2.0, 10_000), 6)
+    0.004981
+    """
+    _, asked = _asked(target_epsilon, delta, direction)
+    sigma, number = validate.noise_multiplier(noise_multiplier), validate.count(steps, "steps", least=1)
+
+    def at(rate: float) -> _End:
+        return _End(rate, asked(sigma, rate, number))
+
+    end = at(1.0)
+    if end.value <= 0:
+        return 1.0
+    following = at(0.01)
+    while following.value > 0:
+        end, following = following, at(following.place / 4)
+    return _last_good(at, end, following)
+
+
+def _asked(
+    target_epsilon: float, delta: float, direction: str
+) -> tuple[float, Callable[[float, float, int], float]]:
+    """The target, checked, and the function that compares with it."""
+    target, delta = validate.positive(target_epsilon, "target_epsilon"), validate.delta(delta)
+
+    def asked(sigma: float, rate: float, steps: int) -> float:
+        upper = compose([(SampledGaussian(sigma, rate), steps)]).epsilon(delta, direction).upper
+        if upper == target:
+            return 0.0
+        # the sign is that of the comparison, whatever the logarithms are rounded to
+        size = abs(math.log(upper) - math.log(target)) if 0 < upper < math.inf else math.inf
+        return max(size, 1e-300) if upper > target else -size
+
+    return target, asked
+
+
+def _last_good(at: Callable[[float], _End], one: _End, other: _End, *, whole: bool = False) -> float:
+    """The place that keeps the target, when the two ends lie as near to each other as they should.
+
+    Regula falsi in logarithms with Illinois' remedy for an end that stays.  No point lies nearer to an end than a small
+    step: once one end is at the root, the next point is just across.  Where two points do not halve the bracket, or a
+    value is infinite, the third is the middle.
+    """
+    good, bad = (one, other) if one.value <= 0 else (other, one)
+    weight = {True: 1.0, False: 1.0}
+    widths = [math.inf, math.inf]
+    last: bool | None = None
+    while not _near(good.place, bad.place, whole):
+        low, high = sorted((good.place, bad.place))
+        widths.append(math.log(high / low))
+        share = 0.5
+        if math.isfinite(good.value) and math.isfinite(bad.value) and widths[-1] <= 0.5 * widths[-3]:
+            below, above = -good.value * weight[True], bad.value * weight[False]
+            share = below / (below + above)
+        place = good.place * (bad.place / good.place) ** share
+        step = 1.0 if whole else 0.4 * _TOLERANCE * low
+        place = min(max(round(place) if whole else place, low + step), high - step)
+        new = at(place)
+        keeps = new.value <= 0
+        good, bad = (new, bad) if keeps else (good, new)
+        weight = {keeps: 1.0, (not keeps): 0.5 * weight[not keeps] if keeps is last else 1.0}
+        last = keeps
+    return good.place
+
+
+def _near(one: float, other: float, whole: bool) -> bool:
+    gap = abs(one - other)
+    return gap <= 1 if whole else gap <= _TOLERANCE * min(one, other)

@@ -1,0 +1,180 @@
+"""The smallest mu above a curve: the kernel against `gaussian`, known values, one Gaussian, and both ends."""
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant import gaussian, range_mu
+from pld_accountant.kernels import mu as kernel
+from pld_accountant.spectral import SpectralMaker
+
+SAMPLED = [(pa.SampledGaussian(2, 0.005), 10_000)]
+
+
+def random_pairs(n, seed):
+    rng = np.random.default_rng(seed)
+    mu = 10.0 ** rng.uniform(-9, 1.6, n)
+    return np.where(rng.random(n) < 0.1, 0.0, rng.uniform(0, 36, n) * mu), mu
+
+
+def test_the_gaussian_lies_between_the_kernels_ends():
+    epsilon, mu = random_pairs(20_000, 0)
+    out = np.empty((epsilon.size, 4))
+    kernel.gauss_bounds(epsilon, mu, out)
+    # beside the kernel's own ends only the error of `gaussian`
+    exact = gaussian.log_delta(epsilon, mu)
+    error = 2.0**-46 * (1 + (epsilon / mu - mu / 2) ** 2)
+    with np.errstate(divide="ignore"):
+        assert np.all(np.log(out[:, 0]) <= exact + error)
+        assert np.all(np.log(out[:, 1]) >= exact - error)
+    good = mu > 1e-6
+    assert np.all(out[good, 1] - out[good, 0] <= 1e-8 * out[good, 1]), "the ends are close"
+    step = 1e-6
+    moved = np.exp(gaussian.log_delta(epsilon[good] * (1 + step) + step * mu[good], mu[good]) - exact[good])
+    slope = (1 - moved) * np.exp(exact[good]) / (step * (epsilon[good] + mu[good]))
+    some = (moved < 1 - 1e-5) & (out[good, 2] > 1e-280)
+    np.testing.assert_allclose(slope[some], out[good, 2][some], rtol=2e-3)
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.27, 1.0, 3.5])
+def test_a_gaussian_is_its_own_smallest_curve(mu):
+    """Points on the curve: from below nothing is lost, from above the chords cost dt^2 / 8 and no more."""
+    for points in (17, 65, 401):
+        t = np.linspace(0, 6, points)
+        epsilon = mu * t[None]
+        curve = gaussian.log_delta(epsilon, mu)
+        low, high, hull = np.empty(1), np.empty((1, 2)), np.empty((1, 2), dtype=np.int64)
+        kernel.least_mu_down(epsilon, curve, low)
+        kernel.least_mu_up(epsilon, curve, np.zeros(1), np.full(1, np.inf), 5e-5, high, hull)
+        assert mu * (1 - 1e-8) <= low[0] <= mu
+        assert mu <= high[0, 1] <= mu * (1 + 2.2 * t[1] ** 2 / 8 + 6e-5), "a step doubles at worst"
+        assert high[0, 0] <= mu * (1 + 6e-5)
+        assert (hull[0, 1] > 0) == (points < 401)
+
+
+def test_the_result_lies_above_every_chord():
+    """On a fine grid between the points, for curves that are no Gaussian's."""
+    rng = np.random.default_rng(1)
+    people, points = 40, 12
+    epsilon = np.sort(rng.uniform(0, 3, (people, points)), axis=1)
+    mu = rng.uniform(0.1, 1.0, (people, 1)) * (1 + rng.uniform(-0.1, 0.1, (people, points)))
+    x, delta = np.exp(epsilon), gaussian.delta(epsilon, mu)
+    for _ in range(points):  # make it convex and falling: the greatest convex function below
+        for j in range(1, points - 1):
+            t = (x[:, j] - x[:, j - 1]) / (x[:, j + 1] - x[:, j - 1])
+            delta[:, j] = np.minimum(delta[:, j], (1 - t) * delta[:, j - 1] + t * delta[:, j + 1])
+    out, hull = np.empty((people, 2)), np.empty((people, 2), dtype=np.int64)
+    kernel.least_mu_up(epsilon, np.log(delta), np.zeros(people), np.full(people, np.inf), 5e-5, out, hull)
+    share = np.linspace(0, 1, 201)
+    tight = 0
+    for i in range(people):
+        for j in range(points - 1):
+            between = x[i, j] + share * (x[i, j + 1] - x[i, j])
+            chord = (1 - share) * delta[i, j] + share * delta[i, j + 1]
+            assert np.all(gaussian.delta(np.log(between), out[i, 1]) >= chord * (1 - 1e-12))
+            tight += bool(np.any(gaussian.delta(np.log(between), out[i, 1] * 0.9) < chord))
+    assert tight >= people
+
+
+def test_a_chord_is_accepted_only_where_the_gaussian_lies_above_all_of_it():
+    """Of the smallest mu that is accepted, to the last digits; it is close to the smallest there is."""
+    rng = np.random.default_rng(4)
+    share = np.linspace(0, 1, 1001)
+    for _ in range(60):
+        mu = rng.uniform(0.05, 2)
+        left = mu * rng.uniform(0, 6)
+        right = left + mu * rng.uniform(0.02, 1.5)
+        d = gaussian.delta(np.array([left, right]), mu)
+        low, high = mu * (1 - 1e-6), 2 * mu
+        for _ in range(45):
+            middle = (low + high) / 2
+            good = kernel._above_chord(left, right, d[0], d[1], middle, 0.0)
+            low, high = (low, middle) if good else (middle, high)
+        between = np.exp(left) + share * (np.exp(right) - np.exp(left))
+        chord = (1 - share) * d[0] + share * d[1]
+        above = gaussian.delta(np.log(between), high) / chord
+        assert above.min() >= 1 - 1e-11
+        # eight tangents miss a sixty-fourth of the chord's own distance from the curve
+        short = gaussian.delta(np.log(between), mu + (high - mu) * 0.9) / chord
+        assert short.min() < 1
+
+
+def test_known_values():
+    c = pa.compose(SAMPLED)
+    for min_delta, low, high in ((1e-5, 0.269025, 0.269091), (1e-10, 0.27055, 0.27110)):
+        found = c.mu(min_delta)
+        assert low <= found.lower <= found.upper <= high
+        assert found.upper / found.lower - 1 < 1e-4
+    assert c.mu(1e-30).upper > 0.27476
+    # addition's curve is the lower one
+    assert c.mu(1e-5, "add").upper < c.mu(1e-5, "remove").lower
+
+
+@pytest.mark.parametrize("min_delta", [1e-3, 1e-10])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_the_curve_of_the_upper_end_lies_above_and_of_the_lower_end_does_not(direction, min_delta):
+    rng = np.random.default_rng(2)
+    sigma, rate = np.array([1.0, 2.0, 6.0]), np.array([0.02, 0.01, 0.005])
+    counts = rng.integers(100, 2000, (5, 3))
+    counts[0, :2] = counts[1, 1:] = 0
+    maker = SpectralMaker(sigma, rate, direction)
+    upper = range_mu.mu_upper(counts, maker, direction, min_delta)
+    lower = range_mu.mu_lower(counts, maker, direction, min_delta)
+    assert np.all(lower < upper)
+    assert np.all(upper / lower - 1 < 2e-4)
+    for row, low, high in zip(counts, lower, upper, strict=True):
+        c = pa.compose([(pa.SampledGaussian(s, q), int(n)) for s, q, n in zip(sigma, rate, row, strict=True)])
+        grid = np.linspace(0, c.epsilon(min_delta, direction).upper, 23)
+        exact = [c.delta(e, direction) for e in grid]
+        assert all(gaussian.delta(e, high) >= b.lower for e, b in zip(grid, exact, strict=True))
+        assert any(gaussian.delta(e, low * 0.9995) < b.upper for e, b in zip(grid, exact, strict=True))
+    # nobody's result depends on who else is asked about, beyond round-off of the matrix products
+    alone = [range_mu.mu_upper(counts[i : i + 1], maker, direction, min_delta)[0] for i in range(len(counts))]
+    np.testing.assert_allclose(upper, alone, rtol=1e-9)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_one_step_has_a_closed_form(direction):
+    sigma, rate = np.array([1.0, 3.0]), np.array([0.02, 0.5])
+    counts = np.eye(2, dtype=np.int64)
+    maker = SpectralMaker(sigma, rate, direction)
+    upper = range_mu.mu_upper(counts, maker, direction, 1e-5)
+    lower = range_mu.mu_lower(counts, maker, direction, 1e-5)
+    assert np.all(lower <= upper) and np.all(upper <= lower * (1 + 1e-4))
+    assert np.all(upper <= np.sqrt(counts @ sigma**-2.0) * (1 + 1e-12))
+    for i, (s, q) in enumerate(zip(sigma, rate, strict=True)):
+        c = pa.compose([(pa.SampledGaussian(s, q), 1)])
+        grid = np.linspace(0, c.epsilon(1e-5, direction).lower, 300)
+        exact = np.array([c.delta(e, direction).estimate for e in grid])
+        needed = gaussian.mu(grid, np.maximum(exact, 1e-5)).max()
+        assert upper[i] == pytest.approx(needed, rel=1e-4)
+
+
+def test_where_nothing_else_serves_the_steps_count_without_sampling(monkeypatch):
+    monkeypatch.setattr(range_mu, "_curve", lambda *a, **k: np.zeros((*a[2].shape, 2)))
+    maker = SpectralMaker(np.array([2.0, 4.0]), np.array([0.01, 0.02]), "remove")
+    counts = np.array([[300, 400], [1000, 0]])
+    mu = np.sqrt([100, 250])
+    np.testing.assert_allclose(range_mu.mu_upper(counts, maker, "remove", 1e-5), mu, rtol=1e-12)
+
+
+def test_a_floor_and_a_ceiling_decide_as_the_number_itself_does():
+    rng = np.random.default_rng(3)
+    sigma, rate = np.array([2.0, 4.0]), np.array([0.005, 0.005])
+    counts = rng.integers(0, 20_000, (60, 2))
+    maker = SpectralMaker(sigma, rate, "remove")
+    mu = range_mu.mu_upper(counts, maker, "remove", 1e-6)
+    budget = float(np.median(mu))
+    asked = range_mu.mu_upper(counts, maker, "remove", 1e-6, floor=np.full(60, budget), ceiling=budget)
+    clear = np.abs(mu / budget - 1) > 2 * range_mu.LOSS
+    np.testing.assert_array_equal((asked <= budget)[clear], (mu <= budget)[clear])
+
+
+def test_a_ledgers_bounds_enclose_the_person_clipped_at_every_step():
+    ledger = pa.Ledger(3, noise_multiplier=2, sample_rate=0.005, max_grad_norm=1)
+    ledger.record([0.0, 0.4, 1.0], repeat=10_000)
+    found = ledger.mu(1e-5)
+    worst = pa.compose(SAMPLED).mu(1e-5)
+    assert found.upper[0] == found.lower[0] == 0
+    assert worst.lower <= found.upper[2] == pytest.approx(worst.upper, rel=1e-9)
+    assert np.all(found.lower <= found.upper) and found.lower[2] > 0.98 * worst.lower
