@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Data", "DataError", "load"]
+__all__ = ["Data", "DataError", "load", "pooled"]
 
 # SHA-256 of each part after decompression and without the header: the pixels or labels alone.
 _PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
@@ -65,8 +65,8 @@ class Data:
     y, y_test : ndarray of int of shape (examples,)
     classes : tuple of str
         What each label stands for.
-    groups : dict of str to ndarray of str of shape (examples,)
-        Other properties of the training examples, which the model may or may not see.
+    groups, groups_test : dict of str to ndarray of str of shape (examples,)
+        Properties by which to divide the examples.
     """
 
     x: np.ndarray
@@ -75,6 +75,7 @@ class Data:
     y_test: np.ndarray
     classes: tuple[str, ...]
     groups: dict[str, np.ndarray] = field(default_factory=dict)
+    groups_test: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def load(name: str, folder: str | Path | None) -> Data:
@@ -94,7 +95,14 @@ def load(name: str, folder: str | Path | None) -> Data:
     x, x_test = (a.reshape(-1, 784).astype(np.float32) / 255 for a in arrays[::2])
     y, y_test = (a.astype(np.int64) for a in arrays[1::2])
     classes = tuple(map(str, range(10))) if name == "mnist" else _CLOTHES
-    return Data(x, y, x_test, y_test, classes)
+    groups, groups_test = ({"class": np.array(classes)[labels]} for labels in (y, y_test))
+    return Data(x, y, x_test, y_test, classes, groups, groups_test)
+
+
+def pooled(data: Data) -> Data:
+    """Images of 14 by 14: each pixel the mean of four.  A quarter of the work."""
+    x, x_test = (a.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196) for a in (data.x, data.x_test))
+    return replace(data, x=np.ascontiguousarray(x), x_test=np.ascontiguousarray(x_test))
 
 
 _CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
@@ -155,8 +163,11 @@ def _adult(folder: str | Path | None) -> Data:
     x, x_test = (np.concatenate(c, axis=1).astype(np.float32) for c in (columns, columns_test))
     y, y_test = ((rows[:, _INCOME] == ">50K").astype(np.int64) for rows in (train, test))
     classes = ("at most $50,000", "above $50,000")
-    groups = {"sex": train[:, 9], "race": train[:, 8], "income": np.array(classes)[y]}
-    return Data(x, y, x_test, y_test, classes, groups)
+    groups, groups_test = (
+        {"sex": rows[:, 9], "race": rows[:, 8], "income": np.array(classes)[labels]}
+        for rows, labels in ((train, y), (test, y_test))
+    )
+    return Data(x, y, x_test, y_test, classes, groups, groups_test)
 
 
 def _rows(path: Path, digest: str) -> np.ndarray:
