@@ -18,7 +18,7 @@ from pld_accountant import store
 from pld_accountant.outputs import write_all
 from pld_accountant.pictures import COLOURS, write_figure
 
-__all__ = ["COLOURS", "arguments", "dress", "keep", "label", "legend", "panels", "stage"]
+__all__ = ["COLOURS", "arguments", "dress", "keep", "label", "legend", "legend_above", "panels", "stage"]
 
 HERE = Path(__file__).parent
 WIDTH = 6.8  # inches, as of the README's picture
@@ -65,6 +65,20 @@ def legend(axes: Axes, **options: Any) -> None:
     made = axes.legend(frameon=False, fontsize=SMALL + 0.5, **options)
     for text in made.get_texts():
         text.set_color(COLOURS["text"])
+
+
+def legend_above(figure: Figure, axes: Axes, columns: int) -> None:
+    """One legend for all panels, above them, of what one panel shows."""
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        names,
+        loc="outside upper center",
+        ncols=columns,
+        frameon=False,
+        fontsize=SMALL + 0.5,
+        labelcolor=COLOURS["text"],
+    )
 
 
 def label(axes: Axes, x: float, y: float, text: str, **options: Any) -> None:

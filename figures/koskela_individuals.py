@@ -37,30 +37,34 @@ def draw_curve(log: np.ndarray, mu: pa.Bounds) -> tuple[Any, dict[str, Any]]:
     """Figure 1a: the curve of the digit with the median mu, and the Gaussian curve above it."""
     person = int(np.argsort(mu.upper)[len(mu.upper) // 2])
     one, own = ledger_of(log[:, [person]]), float(mu.upper[person])
-    ends = [one.epsilon(d).upper[0] for d in (1e-5, MIN_DELTA, 1e-100)]
+    ends = [one.epsilon(d).upper[0] for d in (1e-5, MIN_DELTA, 1e-20)]
     figure, (left, right) = common.panels(1, 2, height=3.2)
-    facts: dict[str, Any] = {"person": person, "mu": own, "min_delta": MIN_DELTA, "mu dominates up to epsilon": ends[1]}
+    epsilon = np.union1d(np.linspace(0, 1.02 * ends[1], 25), np.linspace(0, ends[2], 33))
+    log_pld = np.log10(one.delta(epsilon, bounds="upper").upper[:, 0])
+    log_gauss = gaussian.log_delta(epsilon, own) / np.log(10)
     for axes, last in ((left, 1.02 * ends[1]), (right, ends[2])):
-        epsilon = np.linspace(0, last, 120)
-        found = one.delta(epsilon)
-        log_gauss = gaussian.log_delta(epsilon, own) / np.log(10)
-        log_pld = np.log10(found.upper[:, 0])
         axes.plot(epsilon, log_pld, color=COLOURS["PLD"], lw=2.2, label="This digit, by PLD")
         axes.plot(epsilon, log_gauss, color=COLOURS["Gaussian"], lw=1.6, ls="--", label=rf"Gaussian, $\mu$ = {own:.5f}")
         axes.plot(ends[1], np.log10(MIN_DELTA), "o", ms=5, color=COLOURS["text"])
         axes.set_xlim(0, last)
         axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
-        facts["near" if axes is left else "far"] = {
-            "epsilon": epsilon, "log10 delta": log_pld, "log10 delta of Gaussian": log_gauss,
-        }  # fmt: skip
         common.dress(axes, r"Privacy loss $\varepsilon$", r"$\delta$ that goes with this $\varepsilon$")
     left.set_ylim(-10.4, 0)
-    right.set_ylim(-104, 0)
+    right.set_ylim(-20.8, 0)
     common.legend(left, loc="upper right")
     left.set_title("Where the Gaussian curve lies above", fontsize=common.TEXT, loc="left", color=COLOURS["text"])
     right.set_title("Beyond, it does not", fontsize=common.TEXT, loc="left", color=COLOURS["text"])
-    common.label(right, ends[1] * 1.12, -8.5, rf"$\delta = 10^{{-10}}$, $\varepsilon$ = {ends[1]:.3f}", va="bottom")
-    return figure, facts
+    text = rf"$\delta = 10^{{-10}}$ at $\varepsilon$ = {ends[1]:.3f}"
+    common.label(right, ends[1] * 0.93, -10.6, text, ha="right", va="top")
+    return figure, {
+        "person": person,
+        "mu": own,
+        "min_delta": MIN_DELTA,
+        "mu dominates up to epsilon": ends[1],
+        "epsilon": epsilon,
+        "log10 delta": log_pld,
+        "log10 delta of Gaussian": log_gauss,
+    }
 
 
 def integer_orders(log: np.ndarray, levels: int = 400) -> np.ndarray:
@@ -124,7 +128,10 @@ def draw_everybody(individuals: Individuals, accuracy: float) -> tuple[Any, dict
 
 
 def draw_refreshed(log: np.ndarray) -> tuple[Any, dict[str, Any]]:
-    """What becomes of the epsilons when norms are computed at every r-th step only, and kept until the next."""
+    """What becomes of the epsilons when norms are computed at every r-th step only, and kept until the next.
+
+    Such epsilons are estimates: a bound needs the norms of every step.
+    """
     exact = ledger_of(log).epsilon(DELTA, bounds="upper").upper
     some = (0, 0.05, 0.5, 0.95, 1)
     rows = []
@@ -141,13 +148,13 @@ def draw_refreshed(log: np.ndarray) -> tuple[Any, dict[str, Any]]:
     axes.axhline(0, color=COLOURS["worst case"], lw=0.9)
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=1, linscale=0.5)
-    axes.set_xlim(2, 1000)
+    axes.set_xlim(1.85, 1080)
     ticks = (-100, -10, -1, 0, 1, 10, 100, 1000)
     axes.set_yticks(ticks, [f"{t} %" for t in ticks])
     axes.set_xticks(x, [f"{r:,}" for r in x])
     common.dress(axes, "Steps between two computations of the norms", r"Change of the individual $\varepsilon$")
     common.legend(axes, loc="upper left")
-    common.label(axes, 980, -0.06, "below 0: a person is told less than they lose", ha="right", va="top")
+    common.label(axes, 980, -30, "below 0: a person is told less than they lose", ha="right", va="center")
     return figure, {
         "steps between": x,
         "quantiles": some,
@@ -165,12 +172,16 @@ def draw_scatter(ledger: pa.Ledger, mu: pa.Bounds) -> tuple[Any, dict[str, Any]]
     style = {"ls": "none", "marker": ".", "ms": 3.5, "alpha": 0.6, "mew": 0}
     for values, kind, name in ((renyi, "Renyi", "Renyi accounting"), (curve, "Gaussian", r"Gaussian curve of $\mu$")):
         left.plot(upper, 100 * (values / upper - 1), color=COLOURS[kind], label=name, **style)
-    left.set_xscale("log")
     left.set_ylim(0, None)
     common.dress(left, r"Individual $\varepsilon$ by PLD", r"More $\varepsilon$ than by PLD (%)")
     common.legend(left, loc="upper right", markerscale=3)
     right.plot(upper, mu.upper, color=COLOURS["Gaussian"], **style)
-    right.set(xscale="log", yscale="log")
+    right.set_yscale("log")
+    right.set_yticks([0.02, 0.05, 0.1, 0.2], ["0.02", "0.05", "0.1", "0.2"])
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_xticks([0.05, 0.1, 0.2, 0.5, 1], ["0.05", "0.1", "0.2", "0.5", "1"])
+        axes.minorticks_off()
     common.dress(right, r"Individual $\varepsilon$ by PLD", r"$\mu$ of the Gaussian curve above")
     facts = {
         "more by Renyi, quantiles 0, 0.5, 1": np.quantile(renyi / upper - 1, (0, 0.5, 1)),

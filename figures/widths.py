@@ -69,10 +69,11 @@ def main() -> None:
     figure, (left, right) = common.panels(1, 2, height=3.2)
     for name, style in (("median", "o-"), ("largest", "o--")):
         left.loglog(near["buckets"], 100 * np.array(near[name]), style, color=COLOURS["PLD"], ms=4, lw=1.7,
-                    label=f"{name.capitalize()} of 200 people")  # fmt: skip
+                    label=f"{name.capitalize()} of 200 people's")  # fmt: skip
     left.set_xticks(near["buckets"], [f"{b:,}" for b in near["buckets"]])
-    left.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
-    left.set_ylim(0.01, 150)
+    left.set_yticks([0.1, 1, 10, 100], ["0.1 %", "1 %", "10 %", "100 %"])
+    left.set_ylim(0.1, 400)
+    left.minorticks_off()
     common.dress(left, "Buckets", r"Distance of the bounds over $\varepsilon$")
     common.legend(left, loc="upper right")
     exponents = np.array(far["log10 delta"])
