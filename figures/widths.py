@@ -69,13 +69,13 @@ def main() -> None:
     figure, (left, right) = common.panels(1, 2, height=3.2)
     for name, style in (("median", "o-"), ("largest", "o--")):
         left.loglog(near["buckets"], 100 * np.array(near[name]), style, color=COLOURS["PLD"], ms=4, lw=1.7,
-                    label=f"{name.capitalize()} of 200 people's")  # fmt: skip
+                    label=f"{name.capitalize()} of 200 people")  # fmt: skip
     left.set_xticks(near["buckets"], [f"{b:,}" for b in near["buckets"]])
     left.set_yticks([0.1, 1, 10, 100], ["0.1 %", "1 %", "10 %", "100 %"])
     left.set_ylim(0.1, 400)
     left.minorticks_off()
     common.dress(left, "Buckets", r"Distance of the bounds over $\varepsilon$")
-    common.legend(left, loc="upper right")
+    common.legend(left, loc="upper right", handlelength=3.5)
     exponents = np.array(far["log10 delta"])
     right.plot(-exponents, far["Renyi"], color=COLOURS["Renyi"], lw=2.6, label="Renyi accounting")
     right.plot(-exponents, far["upper"], color=COLOURS["PLD"], lw=1.6, label="PLD, certified upper bound")
