@@ -14,7 +14,7 @@ help:
 	@echo "make demo     train on handwritten digits and account for every example, into demo-output/"
 	@echo "make test     run the tests"
 	@echo "make lint     check style and types"
-	@echo "make figures  make the picture of the README"
+	@echo "make figures  make the pictures that need no data but what is installed"
 	@echo "make clean    remove the virtual environment and everything made"
 
 demo: $(VENV)/demo.made
@@ -33,6 +33,8 @@ types: $(VENV)/test.made
 
 figures: $(VENV)/demo.made
 	$(BIN)/python figures/histogram.py
+	$(BIN)/python figures/koskela_steps.py
+	$(BIN)/python figures/widths.py
 
 $(VENV)/base.made: setup.cfg pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer was found" >&2; exit 1; }

@@ -52,11 +52,12 @@ class ExampleGradients:
 
         Notes
         -----
-        **Cost**: one matrix product per layer over the examples whose weight is not 0.
+        **Cost**: one matrix product per layer; over the examples whose weight is not 0, where these are few
+        enough to be worth the copying.
         """
         parts = []
         rows = np.flatnonzero(weights)
-        chosen = slice(None) if len(rows) == len(weights) else rows
+        chosen = slice(None) if 2 * len(rows) > len(weights) else rows
         for x, e in zip(self.inputs, self.errors, strict=True):
             scaled = e[chosen] * weights[chosen, np.newaxis]
             parts += [(x[chosen].T @ scaled).ravel(), scaled.sum(axis=0)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from pld_accountant import validate
 
-__all__ = ["Gradients", "clipping_factors", "train"]
+__all__ = ["Gradients", "clipping_factors", "train", "train_watched"]
 
 
 class Gradients(Protocol):
@@ -98,6 +98,65 @@ def train(
             on_step(step, norms)
         sampled = rng.random(len(norms)) < rate
         total = found.weighted_sum(sampled * clipping_factors(norms, max_grad_norm))
-        noisy = total + rng.normal(0.0, deviation, theta.shape)
-        theta = theta - (learning_rate / (rate * len(norms)) * noisy).astype(theta.dtype)
+        theta = _descended(theta, total, deviation, learning_rate / (rate * len(norms)), rng)
+    return theta
+
+
+def _descended(
+    theta: np.ndarray, total: np.ndarray, deviation: float, rate: float, rng: np.random.Generator
+) -> np.ndarray:
+    """One step against the noisy sum of gradients."""
+    noisy = total + rng.normal(0.0, deviation, theta.shape)
+    return theta - (rate * noisy).astype(theta.dtype)
+
+
+def train_watched(
+    gradients: Callable[[np.ndarray, np.ndarray], Gradients],
+    parameters: np.ndarray,
+    watched: np.ndarray,
+    *,
+    num_examples: int,
+    steps: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    max_grad_norm: float,
+    learning_rate: float,
+    rng: np.random.Generator,
+    on_step: Callable[[int, np.ndarray], None],
+) -> np.ndarray:
+    """As `train`, but only of the examples watched, and of those sampled, is a gradient computed.
+
+    Parameters
+    ----------
+    gradients : callable
+        From parameters and ascending row numbers to the gradients of these examples.
+    watched : ndarray of int
+        Ascending row numbers without repeats.
+    num_examples : int
+        How many examples there are; public.
+    on_step : callable
+        As in `train`, with the norms of the watched examples only, shape (len(watched),).
+
+    Returns
+    -------
+    ndarray
+        What `train` returns with the same `rng`, but for the rounding of sums.
+
+    Notes
+    -----
+    The watched must be chosen without regard to the data; what is recorded bounds their losses, and nobody
+    else's.
+    """
+    rate, people = validate.sample_rate(sample_rate), validate.count(num_examples, "num_examples", least=1)
+    deviation = validate.noise_multiplier(noise_multiplier) * validate.positive(max_grad_norm, "max_grad_norm")
+    theta = np.asarray(parameters)
+    for step in range(validate.count(steps, "steps")):
+        sampled = np.flatnonzero(rng.random(people) < rate)
+        rows = np.union1d(sampled, watched)
+        found = gradients(theta, rows)
+        norms = found.norms
+        on_step(step, norms[np.searchsorted(rows, watched)])
+        taken = np.isin(rows, sampled, assume_unique=True)
+        total = found.weighted_sum(taken * clipping_factors(norms, max_grad_norm))
+        theta = _descended(theta, total, deviation, learning_rate / (rate * people), rng)
     return theta
