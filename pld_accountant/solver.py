@@ -27,7 +27,9 @@ _ATTEMPTS = 6
 _FEW_ONLY = (2, 3)
 _SPECTRAL = 3
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
-_TINY = -300.0  # log delta (1e-130) below which Renyi accounting's upper bound will do, for many people
+# log delta below which Renyi accounting's upper bound will do for many people: 1e-130, and 1e-30 where the first attempt
+# has failed
+_TINY, _SMALL = -300.0, -70.0
 
 
 def people_bounds(
@@ -250,12 +252,12 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
     Few people may cost more each.
     """
     few = people <= _MANY
-    tiny = Limits().least_log_delta if few else _TINY
+    tiny = Limits().least_log_delta if few else _TINY if number == 0 else _SMALL
     if number == 0:
         return 0.0, Limits() if few else Limits(least_expectation=1e-6, least_log_delta=tiny), 0
     if number < 4:
         limits = Limits(
-            tilts=16 if few else 8,
+            tilts=16 if few else 4,
             frequencies=1 << 17 if few else 4096,
             least_expectation=(1e-2, 1e-4, 1e-7)[number - 1] if few else 1e-7,
             least_log_delta=tiny,
