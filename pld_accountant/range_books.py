@@ -159,7 +159,9 @@ class RangeBooks:
                 trial = self._counts[who]
                 asked = np.minimum(probe[who], refused[who] - 1)
                 trial[np.arange(who.size), self._offset(g) + asked] += 1
-                held = self._budget.holds(trial)
+                held = self._budget.holds(self._budget.repeated(trial))
+                again = np.flatnonzero(~held)  # whoever has few steps may fit although their multiple does not
+                held[again] = self._budget.holds(trial[again])
                 sure[who[held]] = asked[held]
                 refused[who[~held]] = asked[~held]
             probe = (sure.astype(np.int64) + np.minimum(refused, top + 1)) // 2

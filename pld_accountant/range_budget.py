@@ -13,7 +13,7 @@ __all__ = ["RangeBudget", "class_buckets", "plan_steps"]
 
 _CLASS = 2.0 ** (1 / 3)  # ratio of the norms of neighbouring classes
 _SMALLEST = 2e-3
-_FEW = 20
+_FEW, _MANY = 20, 300  # so many steps are quick to bound
 
 
 class RangeBudget:
@@ -43,13 +43,20 @@ class RangeBudget:
         whole = unsampled_mu(counts, self._sigma)
         if self._full:
             return whole
-        # a few steps are slow to bound: what was admitted is within the budget in any case
-        many = counts.sum(axis=1) >= _FEW
-        upper = np.zeros(int(many.sum()))
+        some = np.flatnonzero(counts.any(axis=1))
+        few = counts[some].sum(axis=1) < _FEW
+        repeated = np.where(few[:, None], self.repeated(counts[some]), counts[some])
+        upper = np.zeros(some.size)
         for direction, maker in self._makers.items():
-            upper = mu_upper(counts[many], maker, direction, self.min_delta, floor=upper, patient=False)
-        whole[many] = np.minimum(upper, whole[many])
+            upper = mu_upper(repeated, maker, direction, self.min_delta, floor=upper, patient=False)
+        whole[some] = np.minimum(upper, whole[some])
         return whole
+
+    def repeated(self, counts: NDArray) -> NDArray:
+        """The counts of whoever has few steps, repeated until they are many: never a smaller mu, and quick to bound."""
+        total = np.maximum(counts.sum(axis=1), 1)
+        times = np.where(total < _MANY, -(-_MANY // total), 1)
+        return counts * times[:, None].astype(counts.dtype)
 
     def holds(self, counts: NDArray) -> NDArray:
         """Whether everybody's mu is proven to be within the budget: ndarray of bool, shape (people,)."""
