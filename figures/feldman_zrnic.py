@@ -206,7 +206,7 @@ def draw_accuracy(found: dict[str, dict[int, tuple[Setting, list]]], note: str) 
 
 def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[Any, dict[str, Any]]:
     """Their Figure 1, who still takes part, and the accuracy below it, far beyond where unfiltered accounting stops."""
-    figure, axes = common.panels(2, 3, height=4.6, sharex="col", sharey="row")
+    figure, axes = common.panels(2, 3, height=4.8, sharex="col", sharey="row")
     facts = {}
     for (upper, lower), (chosen, (run, *_)) in zip(axes.T, found[LONG].values(), strict=True):
         about: dict[str, Any] = {"steps of Renyi": chosen.steps, "steps of Gaussian": chosen.gaussian_steps}
@@ -216,7 +216,7 @@ def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[
             upper.plot(np.append(first, steps[steps > first]), 100 * np.append(1, active[steps > first]), **style)
             lower.plot(steps, 100 * accuracy, **{**style, "zorder": 3 if kind == "Renyi" else 2})
             upper.axvline(first, color=COLOURS[kind], lw=0.9, ls=":")
-            lower.axvline(first, color=COLOURS[kind], lw=0.9, ls=":", label=f"{kind} accounting stops without")
+            lower.axvline(first, color=COLOURS[kind], lw=0.9, ls=":", label=f"Where {kind} accounting stops without a filter")
             best = int(np.argmax(np.where(steps >= first, accuracy, 0)))
             about[kind] = {
                 "best step": int(steps[best]),
@@ -235,7 +235,7 @@ def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[
     axes[1, 0].set_ylim(70, 94)
     for row, words in enumerate(("Digits that take part (%)", "Test accuracy (%)")):
         axes[row, 0].set_ylabel(words, fontsize=common.TEXT, color=COLOURS["text"])
-    common.legend_above(figure, axes[1, 0], 4)
+    common.legend_above(figure, axes[1, 0], 2)
     return figure, facts
 
 
