@@ -216,7 +216,8 @@ def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[
             upper.plot(np.append(first, steps[steps > first]), 100 * np.append(1, active[steps > first]), **style)
             lower.plot(steps, 100 * accuracy, **{**style, "zorder": 3 if kind == "Renyi" else 2})
             upper.axvline(first, color=COLOURS[kind], lw=0.9, ls=":")
-            lower.axvline(first, color=COLOURS[kind], lw=0.9, ls=":", label=f"Where {kind} accounting stops without a filter")
+            stop = f"Where {kind} accounting stops without a filter"
+            lower.axvline(first, color=COLOURS[kind], lw=0.9, ls=":", label=stop)
             best = int(np.argmax(np.where(steps >= first, accuracy, 0)))
             about[kind] = {
                 "best step": int(steps[best]),

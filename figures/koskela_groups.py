@@ -153,7 +153,7 @@ def draw_clipping(found: dict[str, dict[float, dict[str, np.ndarray]]]) -> tuple
             lower.stairs(heights, edges, fill=fill, color=colour, alpha=0.8 if fill else 1, lw=0 if fill else 1.7,
                          label=word)  # fmt: skip
             facts[name][f"histogram at {multiple:g}"] = counts
-        lower.set_yscale("log")
+        lower.set(yscale="log", ylim=(0.7, 3e5))
         lower.axvline(worst, color=COLOURS["worst case"], lw=1.2)
         lower.set_xlim(0, 1.03 * worst)
         common.dress(lower, rf"Individual $\varepsilon$ after {BUDGET_STEPS} steps", "People")
