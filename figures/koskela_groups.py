@@ -96,17 +96,15 @@ def draw_groups(name: str, data: datasets.Data, run: dict[str, np.ndarray]) -> t
         facts[f"{key}: {kind}"] = {"people": len(own), "mean epsilon": own.mean(), "quantiles": [low, middle, high]}
         for what, colour, shift in (("train", COLOURS["PLD"], 0.14), ("test", COLOURS["Renyi"], -0.14)):
             before, after = (run[f"{what} loss of groups"][at][number] for at in (stop, end))
-            right.annotate("", (after, row + shift), (before, row + shift),
-                           arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.4, "shrinkA": 0, "shrinkB": 0,
-                                       "mutation_scale": 8})  # fmt: skip
+            right.plot([before, after], [row + shift] * 2, color=colour, lw=1.4)
             right.plot(before, row + shift, "o", color=colour, ms=3.5, label=f"{what} loss" if number == 0 else None)
-            right.plot(after, row + shift, alpha=0)  # for the limits of the axis
+            right.plot(after, row + shift, ">" if after > before else "<", color=colour, ms=4.5, mew=0)
             facts[f"{key}: {kind}"][f"{what} loss before, after"] = [before, after]
     worst = gaussian.epsilon(DELTA, MU)
     left.axvline(worst, color=COLOURS["worst case"], lw=1.2)
     left.set_xlim(0, 1.06 * worst)
     left.set_ylim(rows[-1] - 0.6, 0.6)
-    left.set_yticks(rows, [f"{kind}" for _, kind in kinds])
+    left.set_yticks(rows, [kind if key != "class" else f"Digit {kind}" for key, kind in kinds])
     common.dress(left, rf"$\varepsilon$ after {BUDGET_STEPS} steps; line: worst case, {worst:.3f}")
     common.dress(right, f"Mean loss, step {BUDGET_STEPS} (dot) to {STEPS} (tip)")
     right.tick_params(left=False)
