@@ -1,6 +1,6 @@
 """Feldman and Zrnic (2021), Section 5: full-batch private gradient descent with and without individual filters.
 
-Run ``python figures/feldman_zrnic.py --data DIR`` (ten minutes on one core; each trial is kept in the work folder).
+Run ``python figures/feldman_zrnic.py --data DIR`` (twenty minutes on one core; each trial is kept in the work folder).
 
 Their noise, clipping norms, learning rates and steps; instead of their convolutional network, which takes
 hours a run, one with 32 hidden units on digits of 14 by 14 pixels.  Their epsilons 0.3, 0.5 and 1.0 are those
@@ -233,7 +233,7 @@ def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[
         common.dress(upper, title=rf"$\varepsilon$ = {chosen.epsilon:.2f}: {stops}")
         common.dress(lower, "Steps")
         facts[f"epsilon {chosen.epsilon:.4f}"] = about
-    axes[1, 0].set_ylim(70, 94)
+    axes[1, 0].set_ylim(80, 92.5)
     for row, words in enumerate(("Digits that take part (%)", "Test accuracy (%)")):
         axes[row, 0].set_ylabel(words, fontsize=common.TEXT, color=COLOURS["text"])
     common.legend_above(figure, axes[1, 0], 2)
