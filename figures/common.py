@@ -67,7 +67,7 @@ def legend(axes: Axes, **options: Any) -> None:
         text.set_color(COLOURS["text"])
 
 
-def legend_above(figure: Figure, axes: Axes, columns: int) -> None:
+def legend_above(figure: Figure, axes: Axes, columns: int, **options: Any) -> None:
     """One legend for all panels, above them, of what one panel shows."""
     handles, names = axes.get_legend_handles_labels()
     figure.legend(
@@ -78,6 +78,7 @@ def legend_above(figure: Figure, axes: Axes, columns: int) -> None:
         frameon=False,
         fontsize=SMALL + 0.5,
         labelcolor=COLOURS["text"],
+        **options,
     )
 
 

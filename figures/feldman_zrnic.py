@@ -1,6 +1,6 @@
 """Feldman and Zrnic (2021), Section 5: full-batch private gradient descent with and without individual filters.
 
-Run ``python figures/feldman_zrnic.py --data DIR`` (ten minutes on one core; each trial is kept in the work folder).
+Run ``python figures/feldman_zrnic.py --data DIR`` (twenty minutes on one core; each trial is kept in the work folder).
 
 Their noise, clipping norms, learning rates and steps; instead of their convolutional network, which takes
 hours a run, one with 32 hidden units on digits of 14 by 14 pixels.  Their epsilons 0.3, 0.5 and 1.0 are those
@@ -206,7 +206,7 @@ def draw_accuracy(found: dict[str, dict[int, tuple[Setting, list]]], note: str) 
 
 def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[Any, dict[str, Any]]:
     """Their Figure 1, who still takes part, and the accuracy below it, far beyond where unfiltered accounting stops."""
-    figure, axes = common.panels(2, 3, height=4.6, sharex="col", sharey="row")
+    figure, axes = common.panels(2, 3, height=4.8, sharex="col", sharey="row")
     facts = {}
     for (upper, lower), (chosen, (run, *_)) in zip(axes.T, found[LONG].values(), strict=True):
         about: dict[str, Any] = {"steps of Renyi": chosen.steps, "steps of Gaussian": chosen.gaussian_steps}
@@ -216,7 +216,8 @@ def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[
             upper.plot(np.append(first, steps[steps > first]), 100 * np.append(1, active[steps > first]), **style)
             lower.plot(steps, 100 * accuracy, **{**style, "zorder": 3 if kind == "Renyi" else 2})
             upper.axvline(first, color=COLOURS[kind], lw=0.9, ls=":")
-            lower.axvline(first, color=COLOURS[kind], lw=0.9, ls=":", label=f"{kind} accounting stops without")
+            stop = f"Where {kind} accounting stops without a filter"
+            lower.axvline(first, color=COLOURS[kind], lw=0.9, ls=":", label=stop)
             best = int(np.argmax(np.where(steps >= first, accuracy, 0)))
             about[kind] = {
                 "best step": int(steps[best]),
@@ -232,10 +233,10 @@ def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[
         common.dress(upper, title=rf"$\varepsilon$ = {chosen.epsilon:.2f}: {stops}")
         common.dress(lower, "Steps")
         facts[f"epsilon {chosen.epsilon:.4f}"] = about
-    axes[1, 0].set_ylim(70, 94)
+    axes[1, 0].set_ylim(80, 92.5)
     for row, words in enumerate(("Digits that take part (%)", "Test accuracy (%)")):
         axes[row, 0].set_ylabel(words, fontsize=common.TEXT, color=COLOURS["text"])
-    common.legend_above(figure, axes[1, 0], 4)
+    common.legend_above(figure, axes[1, 0], 2)
     return figure, facts
 
 

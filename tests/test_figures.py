@@ -79,3 +79,55 @@ def test_data_that_are_not_the_papers_are_refused(script, tmp_path):
         datasets.load("mnist", tmp_path)
     with pytest.raises(datasets.DataError, match="needs --data"):
         datasets.load("adult", None)
+
+
+def small_data(datasets, people=60):
+    rng = np.random.default_rng(0)
+    x, x_test = (rng.normal(size=(n, 4)).astype(np.float32) for n in (people, 20))
+    y, y_test = ((a[:, 0] > 0).astype(np.int64) for a in (x, x_test))
+    return datasets.Data(x, y, x_test, y_test, ("no", "yes"))
+
+
+def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not(script, tmp_path, monkeypatch):
+    sampled = script("sampled")
+    data = small_data(script("datasets"))
+    settings = sampled.Settings("small", (3,), 0.1, steps=12, sample_rate=0.2, watched=7)
+    monkeypatch.setattr(sampled, "_CHUNK", 5)
+    (tmp_path / "whole").mkdir()
+    whole = sampled.run(settings, data, tmp_path / "whole")
+    train, calls = sampled.train, []
+
+    def failing(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(sampled, "train", failing)
+    with pytest.raises(KeyboardInterrupt):
+        sampled.run(settings, data, tmp_path)
+    resumed = sampled.run(settings, data, tmp_path)
+    assert len(calls) == 4  # 5 steps, the interruption, 5 steps and 2
+    assert resumed.accuracy == whole.accuracy and np.array_equal(resumed.log, whole.log)
+    assert np.array_equal(resumed.ledger.counts, whole.ledger.counts) and resumed.ledger.steps == 12
+    watched, log, accuracy = sampled.watch(settings, data, tmp_path)
+    # The same training, its sums over other rows in single precision.
+    assert np.array_equal(watched, whole.watched) and accuracy == pytest.approx(whole.accuracy, abs=0.051)
+    np.testing.assert_allclose(log, whole.log, rtol=1e-3, atol=1e-5)
+
+
+def test_feldman_zrnic_settings_and_a_trial(script):
+    """Their steps and what Gaussian accounting makes of them; nobody is spent before unfiltered accounting stops."""
+    figure = script("feldman_zrnic")
+    found = [figure.setting("mnist", "tuned", row) for row in range(3)]
+    assert [s.gaussian_steps for s in found] == [134, 214, 495]
+    # Their 0.3, 0.5 and 1.0 by the best conversion.
+    assert [s.epsilon for s in found] == pytest.approx([0.2249, 0.3883, 0.8156], abs=5e-5)
+    chosen = figure.Setting("small", (), 4.0, 0.2, 0.5, steps=20, extra=30)
+    run = figure.trial(chosen, small_data(script("datasets")), 0)
+    for kind, first in (("Renyi", 20), ("Gaussian", chosen.gaussian_steps)):
+        steps, active = run[f"{kind} steps"], run[f"{kind} active"]
+        assert steps[-1] == first + 30
+        assert np.all(active[steps < first] == 1) and np.all(np.diff(active) <= 0) and active[-1] < 1
+    common = run["Gaussian steps"] == 20
+    assert run["Gaussian accuracy"][common][0] == run["Renyi accuracy"][0]
