@@ -27,8 +27,8 @@ _ATTEMPTS = 6
 _FEW_ONLY = (2, 3)
 _SPECTRAL = 3
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
-# log delta below which Renyi accounting's upper bound will do for many people: 1e-130, and 1e-30 where the first attempt
-# has failed
+# log delta below which Renyi accounting's upper bound will do for many people: 1e-130, and 1e-30 where the first
+# attempt has failed
 _TINY, _SMALL = -300.0, -70.0
 
 
