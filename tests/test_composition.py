@@ -1,0 +1,92 @@
+"""One worst-case person: closed forms, invariances, and what is refused."""
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant import gaussian
+
+SAMPLED = pa.SampledGaussian(2.0, 0.01)
+
+
+def test_nothing_costs_nothing():
+    nothing = pa.compose([])
+    assert tuple(nothing.epsilon(1e-5)) == (0.0, 0.0, 0.0)
+    assert tuple(nothing.delta(0.0)) == (0.0, 0.0, 0.0)
+    assert tuple(nothing.mu()) == (0.0, 0.0, 0.0)
+    assert nothing.rdp_epsilon(1e-5) == 0.0
+    assert pa.compose([(SAMPLED, 0)]).epsilon(1e-5).upper == 0.0
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-100])
+def test_full_batch_steps_are_one_gaussian(delta):
+    composed = pa.compose([(pa.Gaussian(30.0), 40), (pa.SampledGaussian(50.0, 1.0), 7)])
+    mu = np.sqrt(40 / 900 + 7 / 2500)
+    bounds = composed.epsilon(delta)
+    assert bounds.lower <= gaussian.epsilon(delta, mu) * (1 + 1e-13)
+    assert bounds.upper >= gaussian.epsilon(delta, mu) * (1 - 1e-13)
+    assert bounds.width <= 1e-12 * bounds.upper
+    assert composed.mu().lower <= mu * (1 + 2**-52)
+    assert composed.mu().upper >= mu * (1 - 2**-52)
+
+
+def test_order_and_grouping_do_not_matter():
+    other = pa.SampledGaussian(5.0, 0.02)
+    a = pa.compose([(SAMPLED, 300), (other, 500)])
+    b = pa.compose([(other, 200), (SAMPLED, 100), (other, 300), (SAMPLED, 200)])
+    for direction in ("remove", "add", "both"):
+        first, second = a.epsilon(1e-6, direction), b.epsilon(1e-6, direction)
+        assert first.lower <= second.upper
+        assert second.lower <= first.upper
+        np.testing.assert_allclose(first.upper, second.upper, rtol=1e-8)
+
+
+def test_both_directions_are_the_larger():
+    composed = pa.compose([(SAMPLED, 400)])
+    both = composed.epsilon(1e-5)
+    one, two = composed.epsilon(1e-5, "remove"), composed.epsilon(1e-5, "add")
+    assert both.upper == max(one.upper, two.upper)
+    assert both.lower == max(one.lower, two.lower)
+
+
+def test_more_steps_more_noise_and_smaller_rates_go_the_right_way():
+    def upper(sigma, rate, steps):
+        return pa.compose([(pa.SampledGaussian(sigma, rate), steps)]).epsilon(1e-6).upper
+
+    base = upper(2.0, 0.01, 1000)
+    assert upper(2.0, 0.01, 1001) > base > upper(2.0, 0.01, 999)
+    assert upper(2.001, 0.01, 1000) < base < upper(1.999, 0.01, 1000)
+    assert upper(2.0, 0.00999, 1000) < base < upper(2.0, 0.01001, 1000)
+
+
+def test_delta_and_epsilon_are_inverse():
+    composed = pa.compose([(SAMPLED, 2000)])
+    epsilon = composed.epsilon(1e-7)
+    assert composed.delta(epsilon.upper).lower <= 1e-7 <= composed.delta(epsilon.lower).upper
+    assert composed.delta(0.0).upper < 1.0
+    assert composed.epsilon(composed.delta(0.0).upper * 1.01).upper == 0.0
+
+
+def test_few_steps_are_answered():
+    for steps in (1, 10):
+        bounds = pa.compose([(pa.SampledGaussian(1.0, 0.1), steps)]).epsilon(1e-5)
+        assert bounds.status == pa.Status.CERTIFIED
+        assert bounds.width <= 1e-6 * bounds.upper
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0, -1e-5, float("nan"), float("inf")])
+def test_a_delta_outside_of_its_range_is_refused(bad):
+    with pytest.raises(ValueError, match="delta"):
+        pa.compose([(SAMPLED, 10)]).epsilon(bad)
+
+
+def test_other_nonsense_is_refused():
+    composed = pa.compose([(SAMPLED, 10)])
+    with pytest.raises(ValueError, match="direction"):
+        composed.epsilon(1e-5, "sideways")
+    with pytest.raises(ValueError, match="epsilon"):
+        composed.delta(float("nan"))
+    with pytest.raises((ValueError, TypeError)):
+        pa.compose([(SAMPLED, -1)])
+    with pytest.raises((ValueError, TypeError)):
+        pa.compose([(SAMPLED, 1.5)])
