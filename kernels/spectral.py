@@ -114,7 +114,7 @@ def choose_panels(sigma, q, theta, reach, top, width, points, limit, ellipses, t
             error[k] = panel_error(sigma[k], q[k], theta, -reach * sigma[k], top[k], width, points, n, ellipses)
             if error[k] <= tolerance:
                 break
-            n = n * 5 // 4 + 1
+            n = n * 7 // 5 + 1
         panels[k] = n if error[k] <= tolerance else limit + 1
 
 

@@ -33,7 +33,7 @@ UNIT = 2.0**-53
 GAUSS = np.array(leggauss(40))
 """Abscissas and weights of the Gauss-Legendre rule on one panel."""
 
-ELLIPSES = np.geomspace(1.15, 6.0, 12)
+ELLIPSES = np.geomspace(1.25, 5.0, 6)
 """Candidate sums of the half-axes of the ellipses in which a panel's integrand is bounded."""
 _REACH = 10.0  # as in `kernels.spectral`
 _RESTART = 32

@@ -46,6 +46,8 @@ class LatticeMaker:
         self._spectral, self.side, self.size = spectral, side, size
         # log Phi(-r) <= -r^2 / 2 for every r >= 0
         self._reach = float(np.sqrt(-2.0 * max(min(log_negligible, -40.0), -700.0)))
+        tops = spectral.tops(self._reach)
+        self._high = np.where(np.isinf(tops), 1.0 + self._reach * spectral.sigma, tops)
         self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
 
     @property
@@ -168,7 +170,7 @@ class LatticeMaker:
         sigma, q, sign = self._parameters(bucket)
         a = 1.0 + theta if sign > 0 else -theta
         low = min(-self._reach * sigma, a - 10.0 * sigma)
-        high = 1.0 + self._reach * sigma
+        high = float(self._high[bucket])
         if self.whole:
             high = max(high, a + 10.0 * sigma)
         bottom, top = sorted(sign * _log_g(x, sigma, q) for x in (low, high))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .tables import COLUMNS, Maker, Table
 
-__all__ = ["Limits", "Moments", "Solution", "curves", "shared_moments", "solve"]
+__all__ = ["Limits", "Moments", "Solution", "curves", "renyi_bounds", "shared_moments", "solve"]
 
 _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
 _BLOCK = 8_192
@@ -195,6 +195,14 @@ def _plan(
         plan.start[block] = need[:, 2]
         plan.renyi[block] = need[:, 3]
     return plan
+
+
+def renyi_bounds(
+    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool
+) -> NDArray:
+    """Upper bounds of everybody's epsilon, or log delta, from the log-moments of a maker of whole laws alone."""
+    plan = _plan(counts, maker, rows, target, np.full(len(counts), np.nan), solve_epsilon, Limits())
+    return plan.renyi
 
 
 def _level(value: NDArray, per_octave: int) -> NDArray:

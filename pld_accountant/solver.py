@@ -11,12 +11,12 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri_exp
 
 from . import one_step
 from .bounds import Bounds, Status
 from .lattice import LatticeMaker
-from .plancherel import Limits, Moments, Solution, shared_moments, solve
+from .plancherel import Limits, Moments, Solution, renyi_bounds, shared_moments, solve
 from .spectral import SpectralMaker
 
 __all__ = ["people_bounds"]
@@ -27,9 +27,12 @@ _ATTEMPTS = 6
 _FEW_ONLY = (2, 3)
 _SPECTRAL = 3
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
-# log delta below which Renyi accounting's upper bound will do for many people: 1e-130, and 1e-30 where the first
+_LOST = 1e-7  # share of delta that many people's laws may leave out, all steps together
+_LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
+_FAR = -25.0  # log delta below which many people's laws end from the first attempt on
+# log delta below which Renyi accounting's upper bound will do for many people: 1e-70, and 1e-30 where the first
 # attempt has failed
-_TINY, _SMALL = -300.0, -70.0
+_TINY, _SMALL = -160.0, -70.0
 
 
 def people_bounds(
@@ -113,17 +116,20 @@ class _Job:
         """Mass that a table may lose at each step: a millionth of a millionth of delta."""
         return max(log_delta - float(np.log(1e12 * self.most_steps)), -700.0)
 
-    def reach(self, solution: Solution, who: NDArray) -> NDArray:
-        """How far the laws of these people have to reach, in standard deviations rounded up: (people,) of int."""
+    def reach(self, solution: Solution, who: NDArray, many: bool) -> NDArray:
+        """How far the laws of these people have to reach: (people,) of few different numbers, see `SpectralMaker`."""
         if self.solve_epsilon:
             log_delta = np.full(who.size, self.target)
         else:
             # Renyi accounting's delta is seldom more than e^15 times too large
-            log_delta = np.fmin(solution.estimate[who], solution.renyi[who] - 15.0)
+            log_delta = np.fmin(solution.estimate[who], solution.renyi[who] - (4.0 if many else 15.0))
         log_delta = np.where(np.isnan(log_delta), -700.0, log_delta)
+        if many:
+            reach = -ndtri_exp(np.maximum(log_delta - np.log(self.most_steps / _LOST), -700.0))
+            return reach if self.solve_epsilon else _LEVEL * np.ceil(reach / _LEVEL)
         least = np.array([self.log_negligible(float(d)) for d in log_delta])
         # log Phi(-r) <= -r^2 / 2 for every r >= 0
-        return np.ceil(np.sqrt(-2.0 * least)).astype(np.int64)
+        return np.ceil(np.sqrt(-2.0 * least))
 
 
 def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | None) -> None:
@@ -156,15 +162,21 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             )
             if not size:
                 # the spectral tables serve both sides at once
-                found = ask(maker, shared=shared if number == 0 else None, progress=job.progress)
+                found = ask(maker, shared=shared if number == 0 and maker is job.maker else None, progress=job.progress)
             else:
                 found = ask(LatticeMaker(maker, "upper", size, log_negligible), progress=job.progress)
                 below = ask(LatticeMaker(maker, "lower", size, log_negligible))
                 found.lower, found.solved = below.lower, found.solved & below.solved
             _merge(solution, who, found)
-            if number == 0:
+            if number == 0 and maker.whole:
                 solution.renyi[who] = found.renyi
-    rest = everybody[~solution.solved[everybody] & np.isfinite(solution.renyi[everybody])]
+    rest = everybody[~solution.solved[everybody]]
+    unknown = rest[np.isnan(solution.renyi[rest])]
+    if unknown.size:
+        solution.renyi[unknown] = renyi_bounds(
+            job.counts[unknown], job.maker, job.rows, np.full(unknown.size, job.target), job.solve_epsilon
+        )
+    rest = rest[np.isfinite(solution.renyi[rest])]
     bound = np.maximum(solution.renyi[rest], 0.0) if job.solve_epsilon else np.minimum(solution.renyi[rest], 0.0)
     _settle(solution, rest, 0.0 if job.solve_epsilon else -np.inf, bound, bound)
     if job.progress is not None and rest.size:
@@ -176,17 +188,19 @@ def _makers(
 ) -> Iterator[tuple[NDArray, SpectralMaker, float]]:
     """Who of those left is to be asked of which maker, and the mass that a lattice may lose.
 
-    After the first attempt the laws of removal end, for few people, where next to nothing is left of delta: their far
-    tails would keep larger tilts from being used.  The lattice's end sooner still, so that the log-moments bound it.
+    After the first attempt, or where delta is small, the laws of removal end where next to nothing is left of delta:
+    their far tails would keep larger tilts from being used.  A lattice ends sooner still, so that the log-moments bound
+    it.
     """
-    sharp = number > 0 and left.size <= _MANY
-    if not sharp or job.maker.sign < 0:
-        maker = job.maker.variant(np.inf, True) if sharp else job.maker
+    many = left.size > _MANY
+    if job.maker.sign < 0 or number == 0 and not (many and job.solve_epsilon and job.target < _FAR):
+        maker = job.maker if many or number == 0 else job.maker.variant(np.inf, True)
         yield left, maker, job.log_negligible(job.target) if job.solve_epsilon else -700.0
         return
-    reach = job.reach(solution, left)
+    reach = job.reach(solution, left, many)
     for r in np.unique(reach):
-        yield left[reach == r], job.maker.variant(float(r) + 2.0, True), -0.5 * float(r) ** 2
+        maker = job.maker.variant(float(r) if many else float(r) + 2.0, not many)
+        yield left[reach == r], maker, -0.5 * float(r) ** 2
 
 
 def _addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> NDArray:
@@ -254,11 +268,11 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
     few = people <= _MANY
     tiny = Limits().least_log_delta if few else _TINY if number == 0 else _SMALL
     if number == 0:
-        return 0.0, Limits() if few else Limits(least_expectation=1e-6, least_log_delta=tiny), 0
+        return 0.0, Limits() if few else Limits(least_expectation=1e-6, least_log_delta=tiny, frequencies=256), 0
     if number < 4:
         limits = Limits(
             tilts=16 if few else 4,
-            frequencies=1 << 17 if few else 4096,
+            frequencies=1 << 17 if few else 512,
             least_expectation=(1e-2, 1e-4, 1e-7)[number - 1] if few else 1e-7,
             least_log_delta=tiny,
         )

@@ -35,9 +35,9 @@ class SpectralMaker:
         Noise multiplier and sample rate of each bucket.
     direction : {"remove", "add"}
     reach : float, optional
-        Removal only: the law ends this many noise standard deviations beyond the sampled Gaussian's mean.  The rest,
-        next to nothing, goes to +infinity in the upper bounds and is dropped from the lower ones; it would otherwise
-        decide alone what large tilts see.
+        Removal only: a step's law ends where Phi(-reach) of its mass is left.  The rest, next to nothing, goes to
+        +infinity in the upper bounds and is dropped from the lower ones; it would otherwise decide alone what large
+        tilts see.
     sharp : bool
         Take the trouble to prove a faster decay of phi, and to make larger tables: for few people and steps.
 
@@ -52,7 +52,7 @@ class SpectralMaker:
         self.q = np.ascontiguousarray(q, dtype=np.float64)
         self.sign = 1.0 if direction == "remove" else -1.0
         self.whole = reach == np.inf
-        self.top = np.where(self.q == 1.0, np.inf, 1.0 + reach * self.sigma)
+        self.top = np.full(self.sigma.size, np.inf) if self.whole else self.tops(reach)
         self._sharp = sharp
         self._variants: dict[tuple[float, bool], SpectralMaker] = {}
         self._moments: dict[float, NDArray] = {}
@@ -62,6 +62,22 @@ class SpectralMaker:
     @property
     def buckets(self) -> int:
         return self.sigma.size
+
+    def tops(self, reach: float) -> NDArray:
+        """Where, by bisection, Phi(-reach) of a step's mass under removal lies beyond x; inf for full batches."""
+        log_mass = special.log_ndtr(-reach)
+        low, high = np.full(self.buckets, -40.0), np.full(self.buckets, 40.0)
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            more = self._log_beyond(1.0 + middle * self.sigma) > log_mass
+            low, high = np.where(more, middle, low), np.where(more, high, middle)
+        return np.where(self.q == 1.0, np.inf, 1.0 + high * self.sigma)
+
+    def _log_beyond(self, x: NDArray) -> NDArray:
+        """log of a step's mass beyond x."""
+        with np.errstate(divide="ignore"):
+            idle = np.log1p(-self.q) + special.log_ndtr(-x / self.sigma)
+            return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - x) / self.sigma))
 
     def variant(self, reach: float, sharp: bool) -> SpectralMaker:
         """The same buckets and direction."""
@@ -164,9 +180,8 @@ class SpectralMaker:
         """The mass of one step beyond the end of the law."""
         if self.whole:
             return np.zeros(rows.size)
-        sigma, q, top = self.sigma[rows], self.q[rows], self.top[rows]
-        beyond = (1.0 - q) * special.ndtr(-top / sigma) + q * special.ndtr((1.0 - top) / sigma)
-        return np.where(q == 1.0, 0.0, beyond * (1.0 + 1e-10) + 1e-300)
+        beyond = np.exp(self._log_beyond(self.top)[rows])
+        return np.where(self.q[rows] == 1.0, 0.0, beyond * (1.0 + 1e-10) + 1e-300)
 
     def _envelope(self, theta: float, width: float, rows: NDArray, k: NDArray, span: NDArray) -> NDArray:
         """log sup |phi| beyond `width`, from a ladder of frequencies that is computed once for a tilt and bucket."""

@@ -166,8 +166,10 @@ def test_a_law_that_ends_is_the_whole_one_but_for_what_goes_to_infinity():
     short = whole.variant(reach, False)
     assert short.variant(np.inf, False).whole
     assert not short.whole
-    top = 1.0 + reach * sigma
-    beyond = (1.0 - q) * special.ndtr(-top / sigma) + q * special.ndtr((1.0 - top) / sigma)
+    top = float(short.top[0])
+    with mpmath.workdps(25):
+        beyond = float((1 - mpmath.mpf(q)) * mpmath.ncdf(-top / sigma) + q * mpmath.ncdf((1 - top) / sigma))
+        assert beyond == pytest.approx(float(mpmath.ncdf(-reach)), rel=1e-9)
     long_row, row = (m.table(theta, 8.0, 16.0, ALL[:1]).columns[0] for m in (whole, short))
     assert beyond <= -np.expm1(-row[5]) <= beyond * (1.0 + 1e-9)
     assert long_row[5] == 0.0
