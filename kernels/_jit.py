@@ -2,7 +2,8 @@
 
 ``jit`` compiles with explicit signatures (a lazily typed kernel would sum float32 in float32), without
 ``fastmath`` (it deletes compensated sums and NaN checks) and keeps the machine code on disk.  ``pjit`` adds
-``prange``; it is used over people only, never over a sum, so no result depends on the number of threads.
+``prange``; it is used over people or buckets only, never over a sum, so no result depends on the number of threads.
+Kernels that follow a matrix product have no ``prange``: `pld_accountant.parallel` calls them from several threads.
 """
 
 import os
@@ -14,9 +15,10 @@ import numba
 from numba.core.caching import FunctionCache
 
 # A process that forks after OpenMP has started aborts, and the workqueue layer aborts on concurrent use:
-# kernels are called from one thread at a time, and worker processes are spawned, not forked.
+# kernels with prange are called from one thread at a time, and worker processes are spawned, not forked.
 
 prange = numba.prange
+get_num_threads = numba.get_num_threads
 
 
 def _disk_cache_works() -> bool:

@@ -21,10 +21,9 @@ import math
 
 import numpy as np
 
-from ._jit import inline, jit, pjit, prange
+from ._jit import inline, jit
 
 _U = 2.0**-52
-_CHUNK = 64
 _HEAD = 8
 
 
@@ -218,7 +217,7 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, 
     return True
 
 
-@pjit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1])")
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1])")
 def bound_people(exponents, weight, setting, helper, target, solve_epsilon, start, out):
     """out (people, 5): lower, estimate, upper (epsilon, or log delta), relative band error, relative alias.
 
@@ -229,25 +228,21 @@ def bound_people(exponents, weight, setting, helper, target, solve_epsilon, star
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
     weights = _weights(weight, setting[1])
-    for chunk in prange((n + _CHUNK - 1) // _CHUNK):
-        a_re = np.empty(m + 1)
-        a_im = np.empty(m + 1)
-        sizes = np.empty(2)
-        for i in range(chunk * _CHUNK, min(n, (chunk + 1) * _CHUNK)):
-            row = exponents[i]
-            sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
-            if solve_epsilon:
-                found = _epsilon_bounds(
-                    a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i]
-                )
-            else:
-                found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], out[i])
-            if not found:
-                for c in range(5):
-                    out[i, c] = np.nan
+    a_re = np.empty(m + 1)
+    a_im = np.empty(m + 1)
+    sizes = np.empty(2)
+    for i in range(n):
+        row = exponents[i]
+        sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
+        if solve_epsilon:
+            found = _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i])
+        else:
+            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], out[i])
+        if not found:
+            out[i] = np.nan
 
 
-@pjit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], f8[:, :, ::1])")
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], f8[:, :, ::1])")
 def bound_curves(exponents, weight, setting, helper, target, out):
     """out (people, points, 2): log of lower and upper delta at the epsilons target (people, points)."""
     n = exponents.shape[0]
@@ -255,15 +250,14 @@ def bound_curves(exponents, weight, setting, helper, target, out):
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
     weights = _weights(weight, setting[1])
-    for chunk in prange((n + _CHUNK - 1) // _CHUNK):
-        a_re = np.empty(m + 1)
-        a_im = np.empty(m + 1)
-        sizes = np.empty(2)
-        one = np.empty(5)
-        for i in range(chunk * _CHUNK, min(n, (chunk + 1) * _CHUNK)):
-            row = exponents[i]
-            sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
-            for j in range(target.shape[1]):
-                found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i, j], one)
-                out[i, j, 0] = one[0] if found else -np.inf
-                out[i, j, 1] = min(one[2], 0.0) if found and one[2] == one[2] else 0.0
+    a_re = np.empty(m + 1)
+    a_im = np.empty(m + 1)
+    sizes = np.empty(2)
+    one = np.empty(5)
+    for i in range(n):
+        row = exponents[i]
+        sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
+        for j in range(target.shape[1]):
+            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i, j], one)
+            out[i, j, 0] = one[0] if found else -np.inf
+            out[i, j, 1] = min(one[2], 0.0) if found and one[2] == one[2] else 0.0

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from ._jit import inline, pjit, prange
+from ._jit import inline, jit
 
 
 @inline
@@ -59,17 +59,17 @@ def _periods(excess, theta, j, log_floor, helpers):
     return max(above, below)
 
 
-@pjit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8, f8, i8, i8[:, ::1], f8[:, ::1])")
+@jit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8, f8, i8, i8[:, ::1], f8[:, ::1])")
 def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, back, choice, need):
     """Fill choice and need.
 
     target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the answer where known, or
     NaN.  choice[i, 0] = -1: no tilt serves.
     """
-    for i in prange(k.shape[0]):
-        spread = np.empty(theta.size)
-        excess = np.empty(theta.size)
-        helpers = np.empty(2, dtype=np.int64)
+    spread = np.empty(theta.size)
+    excess = np.empty(theta.size)
+    helpers = np.empty(2, dtype=np.int64)
+    for i in range(k.shape[0]):
         _spreads(k[i], theta, spread)
         best = np.inf
         at = -1

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .parallel import in_order
 from .tables import COLUMNS, Maker, Table
 
 __all__ = ["Limits", "Moments", "Solution", "curves", "renyi_bounds", "shared_moments", "solve"]
 
 _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
 _BLOCK = 8_192
+_FEW = 2_048  # people for whom it is not worth starting threads
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 MB
 
 
@@ -124,13 +127,18 @@ def _tilt_grid(
     octaves = np.arange(*_OCTAVES, 2)
     theta = 2.0**octaves
     k = _columns(maker.log_moments(theta), rows)
-    lowest, highest = _OCTAVES[1], _OCTAVES[0]
-    for block in _blocks(len(counts)):
+    log_c = _log_c(theta)
+
+    def ends(block: slice) -> tuple[int, int]:
         moments = counts[block].astype(np.float64) @ k
+        best = []
         for goal in targets[:, block, None]:
-            cost = (moments - goal + _log_c(theta)) / theta if solve_epsilon else moments - theta * goal + _log_c(theta)
-            best = octaves[np.argmin(cost, axis=1)]
-            lowest, highest = min(lowest, int(best.min())), max(highest, int(best.max()))
+            cost = (moments - goal + log_c) / theta if solve_epsilon else moments - theta * goal + log_c
+            best.append(np.argmin(cost, axis=1))
+        return int(octaves[np.min(best)]), int(octaves[np.max(best)])
+
+    found = [result for _, result in in_order(ends, _blocks(len(counts)), alone=len(counts) <= _FEW)]
+    lowest, highest = min(f[0] for f in found), max(f[1] for f in found)
     low, high = max(lowest - 5, _OCTAVES[0]), min(highest + 6, _OCTAVES[1])
     return 2.0 ** (np.arange(low * per_octave, high * per_octave + 1) / per_octave)
 
@@ -147,8 +155,8 @@ def shared_moments(
     theta = _tilt_grid(counts, maker, rows, targets, solve_epsilon, Limits().tilts)
     k = _columns(maker.log_moments(theta), rows)
     out = np.empty((len(counts), theta.size))
-    for block in _blocks(len(counts)):
-        out[block] = _raised_moments(counts[block], k, maker.buckets)
+    for block, moments in in_order(lambda b: _raised_moments(counts[b], k, maker.buckets), _blocks(len(counts))):
+        out[block] = moments
     return Moments(theta, out)
 
 
@@ -167,23 +175,16 @@ def _plan(
         tilt=np.full(people, -1), period=np.zeros(people), width=np.zeros(people), helper=np.zeros((people, 4)),
         start=np.zeros(people), renyi=np.zeros(people), theta=theta,
     )  # fmt: skip
-    for block in _blocks(people):
+    log_c = _log_c(theta)
+
+    def choose(block: slice) -> None:
         moments = _raised_moments(counts[block], k, maker.buckets) if shared is None else shared.k[block]
         choice = np.full((len(moments), 3), -1)
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(
-            moments,
-            theta,
-            _log_c(theta),
-            target[block],
-            hint[block],
-            solve_epsilon,
-            limits.error,
-            np.log(limits.least_expectation),
-            4 * limits.tilts,
-            choice,
-            need,
-        )
+            moments, theta, log_c, target[block], hint[block], solve_epsilon, limits.error,
+            np.log(limits.least_expectation), 4 * limits.tilts, choice, need,
+        )  # fmt: skip
         person = np.arange(len(moments))
         above, below = choice[:, 1], choice[:, 2]
         plan.tilt[block] = choice[:, 0]
@@ -194,6 +195,9 @@ def _plan(
         )  # fmt: skip
         plan.start[block] = need[:, 2]
         plan.renyi[block] = need[:, 3]
+
+    for _ in in_order(choose, _blocks(people), alone=people <= _FEW):
+        pass
     return plan
 
 
@@ -289,25 +293,34 @@ def solve(
         if not waiting.size:
             break
         again = []
-        for group in _groups(plan.tilt[waiting], period[waiting], width[waiting]):
-            people = waiting[group]
-            one = people[0]
-            p, w = 2.0 ** (period[one] / 4), 2.0 ** (width[one] / 2)
-            if p * w / (2 * np.pi) > limits.frequencies:
-                continue
-            table = maker.table(float(plan.theta[plan.tilt[one]]), p, w, _needed(counts, people, maker.buckets, rows))
-            if table is None:
-                continue
-            for part in _parts(people, table.frequencies):
-                out = _bound(counts, part, table, rows, plan, target, solve_epsilon)
-                good, wide, long = _finish(solution, part, out, limits, solve_epsilon)
-                width[part[wide]] += 1
-                period[part[long & ~wide]] += 2
-                again.append(part[(wide | long) & ~good])
-                if progress is not None:
-                    progress(int(good.sum()))
+        parts = _groups_with_tables(waiting, plan, period, width, limits, counts, maker, rows)
+        bound = partial(_bound, counts, rows, plan, target, solve_epsilon)
+        for (_, part), out in in_order(bound, parts, alone=waiting.size <= _FEW):
+            good, wide, long = _finish(solution, part, out, limits, solve_epsilon)
+            width[part[wide]] += 1
+            period[part[long & ~wide]] += 2
+            again.append(part[(wide | long) & ~good])
+            if progress is not None:
+                progress(int(good.sum()))
         waiting = np.concatenate(again) if again else np.empty(0, dtype=np.int64)
     return solution
+
+
+def _groups_with_tables(
+    people: NDArray, plan: _Plan, period: NDArray, width: NDArray, limits: Limits, counts: NDArray, maker: Maker,
+    rows: NDArray | None,
+) -> Iterator[tuple[Table, NDArray]]:  # fmt: skip
+    """Parts of the groups that share a tilt, a period and a band, with the table of each; who is too costly is left."""
+    for group in _groups(plan.tilt[people], period[people], width[people]):
+        members = people[group]
+        one = members[0]
+        p, w = 2.0 ** (period[one] / 4), 2.0 ** (width[one] / 2)
+        if p * w / (2 * np.pi) > limits.frequencies:
+            continue
+        table = maker.table(float(plan.theta[plan.tilt[one]]), p, w, _needed(counts, members, maker.buckets, rows))
+        if table is not None:
+            for part in _parts(members, table.frequencies):
+                yield table, part
 
 
 def _needed(counts: NDArray, people: NDArray, buckets: int, rows: NDArray | None) -> NDArray:
@@ -330,14 +343,14 @@ def _parts(people: NDArray, frequencies: int) -> Iterator[NDArray]:
 
 def _bound(
     counts: NDArray,
-    people: NDArray,
-    table: Table,
     rows: NDArray | None,
     plan: _Plan,
     target: NDArray,
     solve_epsilon: bool,
+    part: tuple[Table, NDArray],
 ) -> NDArray:
     """The matrix product and the kernel for people who share a table."""
+    table, people = part
     exponents, helper = _exponents(counts, people, table, rows, plan)
     out = np.empty((people.size, 5))
     _kernels().bound_people(
@@ -351,7 +364,7 @@ def _exponents(
     counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, plan: _Plan
 ) -> tuple[NDArray, NDArray]:
     """The matrix product for people who share a table, and the tilts that bound their aliasing."""
-    exponents = counts[people].astype(np.float64) @ _columns(table.columns, rows)
+    exponents = counts.take(people, axis=0).astype(np.float64) @ _columns(table.columns, rows)
     helper = np.ascontiguousarray(plan.helper[people])
     if table.spread:
         steps = counts[people].sum(axis=1)[:, None]
@@ -385,25 +398,16 @@ def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | No
     reach = target[:, -1] - middle
     period, width = _level(plan.period + reach, 4), _level(1.2 * plan.width, 2)
     chosen = np.flatnonzero(plan.tilt >= 0)
-    for group in _groups(plan.tilt[chosen], period[chosen], width[chosen]):
-        members = chosen[group]
-        one = members[0]
-        p, w = 2.0 ** (period[one] / 4), 2.0 ** (width[one] / 2)
-        if p * w / (2 * np.pi) > limits.frequencies:
-            continue
-        table = maker.table(float(plan.theta[plan.tilt[one]]), p, w, _needed(counts, members, maker.buckets, rows))
-        if table is None:
-            continue
-        for part in _parts(members, table.frequencies):
-            exponents, helper = _exponents(counts, part, table, rows, plan)
-            some = np.empty((part.size, *out.shape[1:]))
-            _kernels().bound_curves(
-                exponents,
-                table.weight,
-                table.setting(len(table.columns)),
-                helper,
-                np.ascontiguousarray(target[part]),
-                some,
-            )
-            out[part] = some
+
+    def bound(part: tuple[Table, NDArray]) -> NDArray:
+        table, members = part
+        exponents, helper = _exponents(counts, members, table, rows, plan)
+        some = np.empty((members.size, *out.shape[1:]))
+        goals = np.ascontiguousarray(target[members])
+        _kernels().bound_curves(exponents, table.weight, table.setting(len(table.columns)), helper, goals, some)
+        return some
+
+    parts = _groups_with_tables(chosen, plan, period, width, limits, counts, maker, rows)
+    for (_, part), some in in_order(bound, parts, alone=chosen.size <= _FEW):
+        out[part] = some
     return out

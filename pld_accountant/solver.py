@@ -16,13 +16,14 @@ from scipy.special import log_ndtr, ndtri_exp
 from . import one_step
 from .bounds import Bounds, Status
 from .lattice import LatticeMaker
+from .parallel import in_order
 from .plancherel import Limits, Moments, Solution, renyi_bounds, shared_moments, solve
 from .spectral import SpectralMaker
 
 __all__ = ["people_bounds"]
 
 _MANY = 64  # fewer people than this may each cost a table of their own
-_BLOCK = 65_536
+_BLOCK = 8_192
 _ATTEMPTS = 6
 _FEW_ONLY = (2, 3)
 _SPECTRAL = 3
@@ -77,7 +78,9 @@ def people_bounds(
         some = counts if many.size == people else counts[many]
         shared = shared_moments(some, maker, rows, goals, solve_epsilon=solve_epsilon)
     found = []
-    cap = _addition_cap(counts, maker, rows) if direction == "add" else np.full(people, np.inf)
+    cap = np.full(people, np.inf)
+    if direction == "add" and not solve_epsilon:
+        cap = _addition_cap(counts, maker, rows)
     for target in targets:
         solution = Solution.empty(people, solve_epsilon)
         _settle(solution, total == 0, *((0.0,) * 3 if solve_epsilon else (-np.inf,) * 3))
@@ -89,9 +92,8 @@ def people_bounds(
         job = _Job(counts, maker, target, solve_epsilon, rows, int(total.max(initial=1)), progress)
         if solve_epsilon:
             _many_steps(solution, many, job, shared)
-            capped = np.flatnonzero(~(solution.solved & (solution.lower > 0.0)) & (cap < solution.upper))
-            least = _addition_least(counts, capped, maker, rows, target)
-            _settle(solution, capped, least, cap[capped], cap[capped])
+            if direction == "add":
+                _cap(solution, counts, maker, rows, target)
         else:
             # no loss reaches epsilon: delta is 0
             _settle(solution, cap <= target, -np.inf, -np.inf, -np.inf)
@@ -193,7 +195,7 @@ def _makers(
     it.
     """
     many = left.size > _MANY
-    if job.maker.sign < 0 or number == 0 and not (many and job.solve_epsilon and job.target < _FAR):
+    if job.maker.sign < 0 or (number == 0 and not (many and job.solve_epsilon and job.target < _FAR)):
         maker = job.maker if many or number == 0 else job.maker.variant(np.inf, True)
         yield left, maker, job.log_negligible(job.target) if job.solve_epsilon else -700.0
         return
@@ -201,6 +203,15 @@ def _makers(
     for r in np.unique(reach):
         maker = job.maker.variant(float(r) if many else float(r) + 2.0, not many)
         yield left[reach == r], maker, -0.5 * float(r) ** 2
+
+
+def _cap(solution: Solution, counts: NDArray, maker: SpectralMaker, rows: NDArray | None, log_delta: float) -> None:
+    """Bound epsilon under addition by the largest loss, of those of whom little else is known."""
+    open_below = np.flatnonzero(~(solution.solved & (solution.lower > 0.0)))
+    most = _addition_cap(counts[open_below], maker, rows)
+    lower = most < solution.upper[open_below]
+    capped, most = open_below[lower], most[lower]
+    _settle(solution, capped, _addition_least(counts, capped, maker, rows, log_delta), most, most)
 
 
 def _addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> NDArray:
@@ -211,13 +222,17 @@ def _addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -
         most = np.where(rows >= 0, most[rows], 0.0)
     full = np.isinf(most)
     most = np.where(full, 0.0, most)
-    cap = np.zeros(len(counts))
-    for a in range(0, len(counts), _BLOCK):
-        block = counts[a : a + _BLOCK]
-        cap[a : a + _BLOCK] = block.astype(np.float64) @ most * (1.0 + 1e-12)
+
+    def cap(block: slice) -> NDArray:
+        steps = counts[block].astype(np.float64)
+        total = steps @ most * (1.0 + 1e-12)
         if full.any():
-            cap[a : a + _BLOCK][block[:, full].any(axis=1)] = np.inf
-    return cap
+            total[steps[:, full].any(axis=1)] = np.inf
+        return total
+
+    blocks = (slice(a, a + _BLOCK) for a in range(0, len(counts), _BLOCK))
+    caps = [found for _, found in in_order(cap, blocks, alone=len(counts) <= _BLOCK)]
+    return np.concatenate(caps) if caps else np.zeros(0)
 
 
 def _addition_least(

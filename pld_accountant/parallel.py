@@ -1,0 +1,59 @@
+"""Blocks of people over threads.
+
+Each block is worked on by one thread, BLAS included, and which people form a block does not depend on the number of
+threads: so neither does any result, to the last bit.  It is faster than threads within each matrix product and each
+kernel, too, which wait for one another by spinning.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["in_order"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The BLAS that numpy has loaded."""
+    return ThreadpoolController()
+
+
+def in_order(work: Callable[[P], R], parts: Iterable[P], *, alone: bool = False) -> Iterator[tuple[P, R]]:
+    """Each part and its result, in the order of the parts, on as many threads as numba may use.
+
+    Parameters
+    ----------
+    work : callable
+        Calls numpy and kernels without prange; called from several threads at once.
+    parts : iterable
+        Taken from the calling thread, a few ahead of what is worked on.
+    alone : bool
+        Work in the calling thread: for what is over before a thread has started.
+    """
+    from .kernels._jit import get_num_threads
+
+    threads = get_num_threads()
+    with _libraries().limit(limits=1, user_api="blas"):
+        if alone or threads == 1:
+            for part in parts:
+                yield part, work(part)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            begun: deque[tuple[P, Future[R]]] = deque()
+            for part in parts:
+                begun.append((part, pool.submit(work, part)))
+                if len(begun) > threads:
+                    done, result = begun.popleft()
+                    yield done, result.result()
+            while begun:
+                done, result = begun.popleft()
+                yield done, result.result()
