@@ -25,7 +25,7 @@ __all__ = ["people_bounds"]
 _MANY = 64  # fewer people than this may each cost a table of their own
 _BLOCK = 8_192
 _ATTEMPTS = 6
-_FEW_ONLY = (2, 3)
+_FEW_ONLY = (3,)
 _SPECTRAL = 3
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
 _LOST = 1e-7  # share of delta that many people's laws may leave out, all steps together
@@ -125,7 +125,7 @@ class _Job:
         else:
             # Renyi accounting's delta is seldom more than e^15 times too large
             log_delta = np.fmin(solution.estimate[who], solution.renyi[who] - (4.0 if many else 15.0))
-        log_delta = np.where(np.isnan(log_delta), -700.0, log_delta)
+        log_delta = np.where(np.isnan(log_delta), -700.0, np.minimum(log_delta, 0.0))
         if many:
             reach = -ndtri_exp(np.maximum(log_delta - np.log(self.most_steps / _LOST), -700.0))
             return reach if self.solve_epsilon else _LEVEL * np.ceil(reach / _LEVEL)
@@ -284,14 +284,13 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
     tiny = Limits().least_log_delta if few else _TINY if number == 0 else _SMALL
     if number == 0:
         return 0.0, Limits() if few else Limits(least_expectation=1e-6, least_log_delta=tiny, frequencies=256), 0
+    if number < 4 and few:
+        least = (1e-2, 1e-4, 1e-7)[number - 1]
+        return 1e-7, Limits(tilts=16, frequencies=1 << 17, least_expectation=least, least_log_delta=tiny), 0
     if number < 4:
-        limits = Limits(
-            tilts=16 if few else 4,
-            frequencies=1 << 17 if few else 512,
-            least_expectation=(1e-2, 1e-4, 1e-7)[number - 1] if few else 1e-7,
-            least_log_delta=tiny,
-        )
-        return 1e-7 if few else 1e-5, limits, 0
+        # what round-off adds at such expectations is nothing beside the buckets
+        width, tilts, most = (1e-4, 8, 512) if number == 1 else (1e-3, 16, 2048)
+        return width, Limits(tilts=tilts, frequencies=most, least_expectation=1e-12, least_log_delta=tiny), 0
     size = (1 << 17 if few else 1 << 14) if number == 4 else (1 << 20 if few else 1 << 15)
     return 1e-6 if few else 1e-3, Limits(tilts=16, frequencies=size, least_expectation=1e-5, least_log_delta=tiny), size
 
