@@ -71,11 +71,13 @@ def everybody(question: str) -> dict[str, dict]:
 
 
 def error(answer: dict, truth: float | None, near: float | None) -> str:
-    """Relative error in words."""
-    if truth is None and near is None:
+    """Relative error in words; nothing where the answer is what the others are measured by."""
+    value = truth or near
+    if value is None or (truth is None and answer["epsilon"] == near):
         return ""
-    relative = answer["epsilon"] / (truth or near) - 1.0
-    return f"{'' if truth else '~'}{0.0 if abs(relative) < 5e-16 else relative:+.0e}"
+    relative = answer["epsilon"] / value - 1.0
+    size = "0" if abs(relative) < 5e-16 else f"{relative:+.0e}" if abs(relative) < 1.0 else f"x {1.0 + relative:.3g}"
+    return f"{'' if truth else '~'}{size}"
 
 
 def show(name: str, answer: dict, truth: float | None, near: float | None) -> None:
@@ -117,9 +119,8 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for part in parser.parse_args().part.split(","):
         print(f"-- {TITLES[part]}")
-        results[part] = table(CASES[part], exact)
-    results |= {"peers": peers.versions(), "numpy": np.__version__}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        results |= {part: table(CASES[part], exact), "peers": peers.versions(), "numpy": np.__version__}
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
