@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def ours(parts: list, delta: float) -> dict:
     return result if bounds.certified else {"status": pa.Status(bounds.status).name, "seconds": seconds}
 
 
-@lru_cache(maxsize=None)
+@cache
 def everybody(question: str) -> dict[str, dict]:
     """All accountants' answers to [parts, delta]; asked once, whichever tables want them."""
     parts, delta = json.loads(question)

@@ -94,7 +94,8 @@ def main() -> None:
         for route, setting, answer in routes(parts[0]):
             table.setdefault(route, []).append({"setting": setting, **answer})
             if "upper" in answer:
-                width = f"{answer['lower']:.10g} to {answer['upper']:.10g}, {answer['upper'] - answer['lower']:.1e} apart"
+                low, high = answer["lower"], answer["upper"]
+                width = f"{low:.10g} to {high:.10g}, {high - low:.1e} apart"
             else:
                 width = answer["status"]
             print(f"{route:>16} {setting:<8g} {width:<55} {answer.get('seconds', np.nan):9.4f} s")

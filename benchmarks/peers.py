@@ -90,7 +90,7 @@ def answer(name: str, parts: list, delta: float) -> dict:
 
 def ask(name: str, parts: list, delta: float, seconds: float = 120.0) -> dict:
     """The answer of one accountant, or {"status": why there is none}."""
-    if find_spec(name.split()[0].replace("-", "_")) is None:
+    if find_spec(name.split(maxsplit=1)[0].replace("-", "_")) is None:
         return {"status": "missing"}
     question = json.dumps([name, parts, delta])
     try:

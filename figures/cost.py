@@ -45,6 +45,7 @@ def draw(found: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str]) -> A
             axes.loglog(row["seconds"], row["distance"], line, color=colour, marker=marker, ms=4.5, lw=1.6, label=words)
         axes.minorticks_off()
         common.dress(axes, "Seconds of processor time", title=titles[name])
+    grid[0].set_ylim(3e-12, 3)
     grid[0].set_yticks([10.0**-k for k in range(0, 13, 2)])
     grid[0].set_ylabel(r"Distance of the bounds over $\varepsilon$", fontsize=common.TEXT, color=COLOURS["text"])
     common.legend_above(figure, grid[0], 2)

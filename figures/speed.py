@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+import numpy as np
 from common import COLOURS
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "people.json"
@@ -20,6 +21,7 @@ ASKED = {
     "upper_cold": ("Upper bounds, first time", "o:", COLOURS["PLD"], "white"),
     "all": ("Lower, estimate and upper", "s--", COLOURS["text"], COLOURS["text"]),
 }
+MILLION = {"upper": ("upper", "at_hand"), "upper_cold": ("upper", "cold"), "all": ("all", "at_hand")}  # in "speed"
 PANELS = {"people": "People", "steps": "Steps", "buckets": "Buckets", "delta": r"$\delta$"}
 # Name in the results: name in the picture.
 ACCOUNTANTS = {
@@ -28,6 +30,11 @@ ACCOUNTANTS = {
     "prv-accountant 0.1": "prv-accountant, 0.1",
     "inverse FFT": "The papers' grid, one inverse FFT",
 }
+
+
+def delta_of(setting: Mapping[str, Any]) -> str:
+    """delta, a power of ten, in words."""
+    return rf"$\delta = 10^{{{round(np.log10(setting['delta']))}}}$"
 
 
 def rates(measured: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
@@ -43,9 +50,8 @@ def rates(measured: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
     same = all(speed.get(k) == base[k] for k in ("steps", "buckets", "delta"))
     if same and speed["people"] > shown["value"][-1]:
         shown["value"].append(speed["people"])
-        seconds = {"upper": speed["upper"]["at_hand"], "upper_cold": speed["upper"]["cold"], "all": speed["all"]["at_hand"]}
-        for ask, taken in seconds.items():
-            shown[ask].append(speed["people"] / taken)
+        for ask, (row, when) in MILLION.items():
+            shown[ask].append(speed["people"] / speed[row][when])
     return found
 
 
@@ -54,7 +60,8 @@ def draw_growth(found: Mapping[str, Any], base: Mapping[str, Any]) -> Any:
     figure, grid = common.panels(2, 2, height=4.6, sharey=True)
     for axes, (key, words) in zip(grid.flat, PANELS.items(), strict=True):
         for ask, (name, style, colour, inside) in ASKED.items():
-            axes.loglog(found[key]["value"], found[key][ask], style, color=colour, mfc=inside, ms=4.5, lw=1.6, label=name)
+            look = {"color": colour, "mfc": inside, "ms": 4.5, "lw": 1.6, "label": name}
+            axes.loglog(found[key]["value"], found[key][ask], style, **look)
         if key == "buckets":
             axes.set_xticks(found[key]["value"], [f"{v:g}" for v in found[key]["value"]])
         axes.minorticks_off()
@@ -62,7 +69,7 @@ def draw_growth(found: Mapping[str, Any], base: Mapping[str, Any]) -> Any:
     grid.flat[0].set_ylim(0.5 * min(min(f[a]) for f in found.values() for a in ASKED), None)
     common.legend_above(figure, grid.flat[0], 3)
     common.caption(figure, f"But for what is changed: {base['people']:,} people, {base['steps']:,} steps, "
-                           f"{base['buckets']} buckets, $\\delta$ = {base['delta']:g}.")  # fmt: skip
+                           f"{base['buckets']} buckets, {delta_of(base)}.")  # fmt: skip
     return figure
 
 
@@ -100,9 +107,9 @@ def draw_compared(rows: Mapping[str, Mapping[str, float]], measured: Mapping[str
     speed, peers = measured["speed"], measured["peers"]
     common.caption(
         figure,
-        f"{speed['steps']:,} steps of 40 different norms, $\\delta$ = {speed['delta']:g}. This package: {speed['people']:,} "
-        f"people with {speed['buckets']} buckets, {measured['machine']['cores']} cores, tables at hand; the others: the "
-        f"same norms of {peers['individuals']} people, one core. Errors: largest, relative, of their answer.",
+        f"{speed['steps']:,} steps of 40 different norms, {delta_of(speed)}. This package: {speed['people']:,} people, "
+        f"{speed['buckets']} buckets, {measured['machine']['cores']} cores, tables at hand; the others: the same norms "
+        f"of {peers['individuals']} people, one core. Largest relative errors; this package's of its upper bounds.",
     )
     return figure
 

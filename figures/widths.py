@@ -50,7 +50,8 @@ def main() -> None:
     near = widths()
     figure, axes = common.panels(height=3.2)
     for name, (words, colour, style) in LINES.items():
-        axes.loglog(near["buckets"], 100 * np.array(near[name]), style, color=COLOURS[colour], ms=4, lw=1.7, label=words)
+        percent = 100 * np.array(near[name])
+        axes.loglog(near["buckets"], percent, style, color=COLOURS[colour], ms=4, lw=1.7, label=words)
     axes.set_xticks(near["buckets"], [f"{b:,}" for b in near["buckets"]])
     axes.set_yticks([0.1, 1, 10, 100], ["0.1 %", "1 %", "10 %", "100 %"])
     axes.set_ylim(0.09, 150)
