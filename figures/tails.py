@@ -61,20 +61,28 @@ def draw(k: np.ndarray, bounds: dict[str, np.ndarray], peers: dict[str, Any]) ->
     figure, (left, right) = common.panels(1, 2, height=3.9)
     left.plot(k, bounds["upper"], color=COLOURS["PLD"], lw=3.2, label="This package, certified", zorder=1)
     width = (bounds["upper"] - bounds["lower"]) / bounds["estimate"]
-    right.plot(k, np.maximum(width, 1e-13), color=COLOURS["PLD"], lw=2.4)
-    common.label(right, 2.1, 2e-12, "distance of this package's bounds", color=COLOURS["PLD"], va="bottom")
+    right.plot(k, np.maximum(width, 1e-14), color=COLOURS["PLD"], lw=2.4)
+    common.label(right, 2.1, 3e-13, "distance of this package's bounds", color=COLOURS["PLD"])
+    ends: dict[str, list[tuple[float, float, str]]] = {}
     for name, found in peers.items():
         words, colour, marker, line = STYLES[name]
         epsilon = np.array([np.nan if e is None else e for e in found["epsilon"]])
         error = epsilon / bounds["estimate"] - 1.0
         style = {"color": colour, "ls": line, "lw": 1.3, "marker": marker, "ms": 3.5}
-        left.plot(k, epsilon, label=words, **style)
+        left.plot(k, epsilon, label=words, **{**style, "ms": 2})
         right.plot(k, np.abs(error), **style)
         right.plot(k[error < 0], -error[error < 0], marker, color=colour, mfc="white", ms=5)
         last = np.flatnonzero(np.isfinite(epsilon))[-1]
         if last + 1 < k.size:
-            for axes, y in ((left, epsilon[last]), (right, abs(error[last]))):
-                axes.plot(k[last] * 1.04, y, "x", color=colour, ms=7, mew=2)
+            left.plot(k[last], epsilon[last], "x", color=colour, ms=6, mew=1.8)
+            right.plot(k[last] * 1.07, abs(error[last]), "x", color=colour, ms=6, mew=1.8)
+            word = ENDS.get(found["ends with"], found["ends with"])
+            ends.setdefault(name.split(maxsplit=1)[0], []).append((k[last], epsilon[last], word))
+    if ends:
+        arrow = {"arrowstyle": "-", "color": COLOURS["quiet"], "lw": 0.8, "relpos": (0.5, 0), "shrinkB": 6}
+        look = {"fontsize": common.SMALL, "color": COLOURS["text"], "arrowprops": arrow}
+        words = [f"{package}, below $10^{{-{max(points)[0]:.0f}}}$: {points[0][2]}" for package, points in ends.items()]
+        left.annotate("\n".join(words), max(max(points) for points in ends.values())[:2], (2.1, 4.9), **look)
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_xticks([2, 5, 10, 20, 50, 100], [f"$10^{{-{j}}}$" for j in (2, 5, 10, 20, 50, 100)])
@@ -86,14 +94,8 @@ def draw(k: np.ndarray, bounds: dict[str, np.ndarray], peers: dict[str, Any]) ->
     common.dress(left, r"$\delta$", r"$\varepsilon$ of the worst case")
     common.dress(right, r"$\delta$", r"Error of $\varepsilon$, relative")
     common.legend_above(figure, left, 3)
-    stops = {}
-    for name, found in peers.items():
-        if found["ends with"]:
-            stops.setdefault((name.split()[0], found["ends with"]), name)
-    ends = " and ".join(f"{package} gives {ENDS.get(status, status)}" for package, status in stops)
-    note = f"Cross: the last answer; below it {ends}. " if ends else ""
-    note += "Hollow: below the true value. " if peers else ""
-    common.caption(figure, note + "Noise multiplier 2, sample rate 0.005, 10,000 steps; of each interval the estimate.")
+    note = "Cross: the last answer. Hollow: below the true value. " if peers else ""
+    common.caption(figure, note + "Noise multiplier 2, sample rate 0.005, 10,000 steps.")
     return figure
 
 
