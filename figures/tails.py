@@ -80,9 +80,9 @@ def draw(k: np.ndarray, bounds: dict[str, np.ndarray], peers: dict[str, Any]) ->
             ends.setdefault(name.split(maxsplit=1)[0], []).append((k[last], epsilon[last], word))
     if ends:
         arrow = {"arrowstyle": "-", "color": COLOURS["quiet"], "lw": 0.8, "relpos": (0.5, 0), "shrinkB": 6}
-        look = {"fontsize": common.SMALL, "color": COLOURS["text"], "arrowprops": arrow}
+        look = {"fontsize": common.SMALL, "color": COLOURS["text"], "arrowprops": arrow, "textcoords": "axes fraction"}
         words = [f"{package}, below $10^{{-{max(points)[0]:.0f}}}$: {points[0][2]}" for package, points in ends.items()]
-        left.annotate("\n".join(words), max(max(points) for points in ends.values())[:2], (2.1, 4.9), **look)
+        left.annotate("\n".join(words), max(max(points) for points in ends.values())[:2], (0.03, 0.64), **look)
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_xticks([2, 5, 10, 20, 50, 100], [f"$10^{{-{j}}}$" for j in (2, 5, 10, 20, 50, 100)])

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -229,3 +230,15 @@ def test_the_same_figure_is_the_same_files(script, tmp_path):
         common.keep(folder, "one", figure, {"a": 1.0})
         kept.append([(folder / f"one{end}").read_bytes() for end in (".png", ".pdf", ".json")])
     assert kept[0] == kept[1]
+
+
+def test_every_picture_is_listed_and_whole():
+    rows = re.findall(r"^\| `([\w-]+)` \| `(\w+\.py)` \|", (FIGURES / "README.md").read_text(), re.MULTILINE)
+    listed = {name for name, _ in rows}
+    pictures = {path.stem for path in FIGURES.glob("*.png")}
+    assert len(rows) == len(listed) and pictures <= listed
+    for name in pictures:
+        assert all((FIGURES / f"{name}{end}").exists() for end in (".pdf", ".json")), name
+    made = set(re.findall(r"figures/(\w+\.py)", (FIGURES.parent / "Makefile").read_text()))
+    without_data = {name for _, name in rows if "datasets" not in (FIGURES / name).read_text()}
+    assert made == without_data
