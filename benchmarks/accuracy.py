@@ -76,7 +76,7 @@ def error(answer: dict, truth: float | None, near: float | None) -> str:
     if value is None or (truth is None and answer["epsilon"] == near):
         return ""
     relative = answer["epsilon"] / value - 1.0
-    size = "0" if abs(relative) < 5e-16 else f"{relative:+.0e}" if abs(relative) < 1.0 else f"x {1.0 + relative:.3g}"
+    size = "0" if abs(relative) < 5e-16 else f"{relative:+.0e}" if relative < 1.0 else f"x {1.0 + relative:.3g}"
     return f"{'' if truth else '~'}{size}"
 
 

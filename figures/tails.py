@@ -37,7 +37,7 @@ def others(path: Path) -> dict[str, Any]:
     rows = [row for row in json.loads(path.read_text())["tail"] if row["steps"] == [list(PART)]]
     answers = {name: [row["answers"].get(name, {"status": "missing"}) for row in rows] for name in STYLES}
     return {
-        "exponents": [-np.log10(row["delta"]) for row in rows],
+        "exponents": [-round(np.log10(row["delta"])) for row in rows],
         "peers": {
             name: {
                 "epsilon": [one.get("epsilon") for one in found],
@@ -49,7 +49,7 @@ def others(path: Path) -> dict[str, Any]:
     }
 
 
-def ours(exponents: list[float]) -> dict[str, np.ndarray]:
+def ours(exponents: list[int]) -> dict[str, np.ndarray]:
     """Bounds at these powers of ten."""
     run = pa.compose([(pa.SampledGaussian(*PART[:2]), PART[2])])
     found = [run.epsilon(10.0**-k) for k in exponents]
