@@ -35,6 +35,9 @@ figures: $(VENV)/demo.made
 	$(BIN)/python figures/histogram.py
 	$(BIN)/python figures/koskela_steps.py
 	$(BIN)/python figures/widths.py
+	$(BIN)/python figures/tails.py
+	$(BIN)/python figures/cost.py
+	$(BIN)/python figures/speed.py
 
 $(VENV)/base.made: setup.cfg pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer was found" >&2; exit 1; }

@@ -32,13 +32,13 @@ def individual_by_inverse_fft(parts: list, delta: float) -> dict:
     grid = np.linspace(-HALF, HALF, POINTS, endpoint=False)
     product, tables, composing = np.ones(POINTS // 2 + 1, dtype=np.complex128), 0.0, 0.0
     for sigma, q, n in parts:
-        start = time.perf_counter()
+        start = time.process_time()
         transform = fft.rfft(fft.fftshift(density(grid, sigma, q)))
-        middle = time.perf_counter()
+        middle = time.process_time()
         product *= transform**n
-        composing += time.perf_counter() - middle
+        composing += time.process_time() - middle
         tables += middle - start
-    start = time.perf_counter()
+    start = time.process_time()
     mass = fft.ifftshift(fft.irfft(product, POINTS))
     low, high = 0.0, HALF
     while high - low > 1e-9:
@@ -46,5 +46,5 @@ def individual_by_inverse_fft(parts: list, delta: float) -> dict:
         first = np.searchsorted(grid, epsilon)
         value = float(np.sum(mass[first:] * -np.expm1(epsilon - grid[first:])))
         low, high = (epsilon, high) if value > delta else (low, epsilon)
-    composing += time.perf_counter() - start
+    composing += time.process_time() - start
     return {"epsilon": high, "seconds": composing, "table_seconds": tables}

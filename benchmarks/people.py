@@ -116,9 +116,9 @@ def speed(people: int) -> dict:
               f"at hand {best:7.2f} s = {people / best:,.0f} people/s, peak {line['peak_megabytes']:,} MB")  # fmt: skip
     found = measure(["deltas", "rdp", "rdp", "mu", "delta"], "", people=people)
     table["six_deltas"], table["rdp"], table["mu"] = found["deltas"][0], found["rdp"][1], found["mu"][0]
-    table["delta"] = found["delta"][0]
+    table["delta_of_one"] = found["delta"][0]
     print(f"six deltas at once, upper: {table['six_deltas']:.2f} s; Renyi epsilon: {table['rdp']:.2f} s; "
-          f"mu: {table['mu']:.2f} s; delta(1), all three: {table['delta']:.2f} s; "
+          f"mu: {table['mu']:.2f} s; delta(1), all three: {table['delta_of_one']:.2f} s; "
           f"recording: {table['norms_per_second'] / 1e6:,.0f} million norms/s")  # fmt: skip
     print(f"certified: {table['certified']:.4%}; widest {table['widest_of_worst']:.3%} of the worst case's epsilon; "
           f"median relative width {table['median_relative_width']:.3%}")  # fmt: skip
@@ -171,7 +171,7 @@ def growth() -> dict:
         "buckets": [64, 256, 1024],
         "delta": [1e-3, 1e-5, 1e-10, 1e-20],
     }
-    table: dict[str, Any] = {}
+    table: dict[str, Any] = {"base": BASE}
     for key, values in changes.items():
         for value in values:
             found = measure(["upper", "upper", "all"], "", **{key: value})

@@ -1,28 +1,19 @@
 """The picture of the README: individual epsilons of the demonstration's run on handwritten digits.
 
-Run ``python figures/histogram.py`` (a minute); it writes ``histogram.png``, ``histogram.pdf`` and the
-numbers behind them, ``histogram.json``, beside itself.
+Run ``python figures/histogram.py`` (seconds; needs no data but scikit-learn's).
 """
 
-from pathlib import Path
+import common
 
 from pld_accountant import demo
-from pld_accountant.outputs import json_writer, write_all
-from pld_accountant.pictures import draw_histogram, write_figure
+from pld_accountant.pictures import draw_histogram
 
 
 def main() -> None:
     """Run the demonstration with its own settings and keep its picture."""
+    given = common.arguments(__doc__)
     done = demo.run()
-    figure = draw_histogram(done.individuals)
-    folder = Path(__file__).parent
-    write_all(
-        {
-            folder / "histogram.png": lambda file: write_figure(figure, file, ".png"),
-            folder / "histogram.pdf": lambda file: write_figure(figure, file, ".pdf"),
-            folder / "histogram.json": json_writer(demo.facts(done)),
-        }
-    )
+    common.keep(given.out, "histogram", draw_histogram(done.individuals), demo.facts(done))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ def chosen() -> list:
         (100.0, 1e-5, 10_000), (2.0, 0.005, 1_000_000), (0.3, 0.01, 1000), (1.0, 0.02, 10_000),
     ):  # fmt: skip
         cases += [("known", [(sigma, q, n)], d) for d in (1e-5, 1e-10, 1e-15, 1e-30, 1e-100)]
+    cases += [("known", [(sigma, 0.1, 10_000)], 1e-5) for sigma in (0.2, 0.3, 0.5)]  # epsilon above 745
     corners = [(s, q, n) for s in (0.2, 1000.0) for q in (1e-6, 0.99) for n in (100, 10_000_000)]
     cases += [("corner", [part], d) for part in corners for d in (1e-2, 1e-100)]
     cases += [

@@ -1,6 +1,8 @@
 """What the figures of the papers show, through the scripts' own functions; and that data are checked."""
 
 import gzip
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -64,7 +66,7 @@ def test_a_stage_is_kept_for_its_settings_only(script, tmp_path):
 
 def test_numbers_are_written_one_list_a_line(script):
     text = script("common").as_json({"a": [1, 2.5], "b": {"c": [[1, 2], [3]]}, "d": "x"})
-    assert '"a": [1, 2.5]' in text and "[1, 2]" in text and __import__("json").loads(text)["b"] == {"c": [[1, 2], [3]]}
+    assert '"a": [1, 2.5]' in text and "[1, 2]" in text and json.loads(text)["b"] == {"c": [[1, 2], [3]]}
 
 
 def test_data_that_are_not_the_papers_are_refused(script, tmp_path):
@@ -131,3 +133,112 @@ def test_feldman_zrnic_settings_and_a_trial(script):
         assert np.all(active[steps < first] == 1) and np.all(np.diff(active) <= 0) and active[-1] < 1
     common = run["Gaussian steps"] == 20
     assert run["Gaussian accuracy"][common][0] == run["Renyi accuracy"][0]
+
+
+def answer(epsilon=None, status=None):
+    return {"status": status} if epsilon is None else {"epsilon": epsilon, "lower": epsilon, "upper": epsilon}
+
+
+def test_tails_beside_the_peers(script, tmp_path, monkeypatch):
+    """An accountant ends where it says so, and is left out where it never answered; a missing file costs the peers."""
+    tails = script("tails")
+    names = ["dp-accounting", "prv-accountant 0.1"]
+    rows = [
+        {"steps": [list(tails.PART)], "delta": 1e-5, "answers": {names[0]: answer(1.0042), names[1]: answer(1.0046)}},
+        {"steps": [list(tails.PART)], "delta": 1e-15, "answers": {names[0]: answer(status="inf")}},
+    ]
+    path = tmp_path / "accuracy.json"
+    path.write_text(json.dumps({"tail": rows}))
+    found = tails.others(path)
+    assert found["exponents"] == [5, 15] and list(found["peers"]) == names
+    assert found["peers"]["dp-accounting"] == {"epsilon": [1.0042, None], "ends with": "inf"}
+    bounds = tails.ours(found["exponents"])
+    # by tests/oracle.py
+    np.testing.assert_allclose(bounds["upper"], [1.0041126508332616, 2.080961101282762], rtol=1e-9)
+    assert np.all(bounds["lower"] <= bounds["upper"])
+    arguments = ["tails.py", "--out", str(tmp_path), "--work", str(tmp_path), "--results", str(path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    tails.main()
+    facts = json.loads((tmp_path / "tails.json").read_text())
+    assert facts["log10 delta"] == [-5, -15] and facts["prv-accountant 0.1"]["epsilon"] == [1.0046, None]
+    assert tails.others(tmp_path / "nothing.json")["peers"] == {}
+
+
+def test_speed_per_person_and_per_second(script, tmp_path):
+    speed = script("speed")
+    row = {"upper": 0.5, "upper_cold": 2.0, "all": 1.0}
+    base = {"people": 1000, "steps": 400, "buckets": 256, "delta": 1e-5}
+    grown = {"people": {"10": row, "200": row}, "steps": {"400": row}, "buckets": {"64": row}, "delta": {"1e-05": row}}
+    measured = {
+        "growth": {"base": base, **grown},
+        "speed": {**base, "people": 4000, "upper": {"cold": 8.0, "at_hand": 4.0}, "all": {"at_hand": 5.0}},
+        "peers": {"ours_worst_error": 0.01, "individuals": 4, **{name: {} for name in speed.ACCOUNTANTS}},
+        "machine": {"cores": 2},
+    }
+    measured["peers"]["dp-accounting"] = {"seconds_per_person": 0.4, "worst_error": 3e-3}
+    found = speed.rates(measured)
+    assert found["people"] == {
+        "value": [10, 200, 4000], "upper": [20, 400, 1000], "upper_cold": [5, 100, 500], "all": [10, 200, 800]
+    }  # fmt: skip
+    assert found["delta"]["value"] == [1e-5] and found["delta"]["upper"] == [2000]
+    rows = speed.compared(measured)
+    assert rows["This package, upper bounds"] == {"seconds": 1e-3, "worst error": 0.01}
+    assert rows["dp-accounting, grid 1e-4"] == {"seconds": 0.4, "worst error": 3e-3} and len(rows) == 3
+    measured["speed"]["buckets"] = 64  # another setting: the million does not belong on the curve
+    assert speed.rates(measured)["people"]["value"] == [10, 200]
+    for name, figure in {"a": speed.draw_growth(found, base), "b": speed.draw_compared(rows, measured)}.items():
+        script("common").keep(tmp_path, name, figure, {})
+
+
+def test_cost_leaves_out_what_gave_no_bounds(script, tmp_path, monkeypatch):
+    cost = script("cost")
+    answers = [
+        {"setting": 1024, "lower": 0.9, "upper": 1.0, "seconds": 0.1},
+        {"setting": 4096, "lower": 1.98, "upper": 2.0, "seconds": 0.4},
+        {"setting": 2048, "status": "not certified", "seconds": 0.2},
+    ]
+    case = {"steps": [[2.0, 0.005, 10_000]], "routes": {"spectral": answers, "lattice": answers[2:]}}
+    path = tmp_path / "cost.json"
+    path.write_text(json.dumps({"delta": 1e-5, "many steps": case, "few steps": case}))
+    arguments = ["cost.py", "--out", str(tmp_path), "--work", str(tmp_path), "--results", str(path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    cost.main()
+    facts = json.loads((tmp_path / "cost.json").read_text())["few steps"]
+    assert facts["spectral"]["setting"] == [1024, 4096] and facts["spectral"]["seconds"] == [0.1, 0.4]
+    assert facts["spectral"]["distance"] == pytest.approx([0.1, 0.01])
+    assert facts["lattice"]["distance"] == facts["dp-accounting"]["distance"] == []
+
+
+def test_widths_halve_when_the_buckets_double(script):
+    found = script("widths").widths((64, 128))
+    for name in ("median", "largest", "over the worst case"):
+        wide, near = found[name]
+        assert 0.4 < near / wide < 0.6, name
+    # figures/widths.json
+    assert found["median"] == pytest.approx([0.071314679, 0.036308979], rel=1e-6)
+
+
+def test_the_same_figure_is_the_same_files(script, tmp_path):
+    """No dates: a picture that did not change is no change."""
+    common = script("common")
+    kept = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        figure, axes = common.panels()
+        axes.plot([1, 2], label="line")
+        common.legend(axes)
+        common.keep(folder, "one", figure, {"a": 1.0})
+        kept.append([(folder / f"one{end}").read_bytes() for end in (".png", ".pdf", ".json")])
+    assert kept[0] == kept[1]
+
+
+def test_every_picture_is_listed_and_whole():
+    rows = re.findall(r"^\| `([\w-]+)` \| `(\w+\.py)` \|", (FIGURES / "README.md").read_text(), re.MULTILINE)
+    listed = {name for name, _ in rows}
+    pictures = {path.stem for path in FIGURES.glob("*.png")}
+    assert len(rows) == len(listed) and pictures <= listed
+    for name in pictures:
+        assert all((FIGURES / f"{name}{end}").exists() for end in (".pdf", ".json")), name
+    made = set(re.findall(r"figures/(\w+\.py)", (FIGURES.parent / "Makefile").read_text()))
+    without_data = {name for _, name in rows if "datasets" not in (FIGURES / name).read_text()}
+    assert made == without_data
