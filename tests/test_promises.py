@@ -1,0 +1,145 @@
+"""Every bound against a truth in closed form and sixty digits: one that is a thousandth too small fails here."""
+
+from functools import cache
+
+import highprecision as hp
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pld_accountant as pa
+from pld_accountant import solver
+from pld_accountant.spectral import SpectralMaker
+
+SIGMA, STEPS, DELTA = 3.0, 50, 1e-5
+
+
+def gaussian_delta(epsilon, mu):
+    with mpmath.workdps(60):
+        e, m = mpmath.mpf(float(epsilon)), mpmath.mpf(mu)
+        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+
+
+def renyi_epsilon(rho, delta):
+    """Canonne, Kamath and Steinke's conversion of rho-zCDP at its best order alpha = 1 + x."""
+    with mpmath.workdps(60):
+        r, d = mpmath.mpf(rho), mpmath.mpf(delta)
+        x = mpmath.findroot(lambda x: x * x * r + mpmath.log1p(x) + mpmath.log(d), mpmath.sqrt(-mpmath.log(d) / r))
+        return r * (1 + x) - mpmath.log1p(1 / x) - (mpmath.log(d) + mpmath.log1p(x)) / x
+
+
+full_batches = st.lists(
+    st.tuples(st.floats(-1, 2).map(lambda x: 10.0**x), st.integers(1, 10**6)), min_size=1, max_size=4
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=full_batches, tens=st.floats(-200, -0.1), epsilon=st.floats(0, 20))
+def test_full_batch_steps_enclose_the_gaussian_of_the_exact_mu(steps, tens, epsilon):
+    composed, delta = pa.compose([(pa.Gaussian(s), n) for s, n in steps]), 10.0**tens
+    with mpmath.workdps(60):
+        mu = mpmath.sqrt(mpmath.fsum(n / mpmath.mpf(s) ** 2 for s, n in steps))
+        found = composed.mu()
+        assert found.upper == 0.0 or found.lower <= mu <= found.upper
+        if mu < 30:
+            found = composed.epsilon(delta)
+            assert gaussian_delta(found.upper, mu) <= delta
+            assert found.lower == 0.0 or gaussian_delta(found.lower, mu) >= delta
+            found = composed.delta(epsilon)
+            assert found.lower <= gaussian_delta(epsilon, mu) <= found.upper
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("share", [0.5, 1e-3, 1e-9, 1e-12])
+def test_one_step_whose_epsilon_is_almost_zero_at_a_tiny_delta(direction, share):
+    """The logarithm of delta, through which it is passed on, is known to some hundred units only."""
+    sigma, q = 0.04, 1e-90
+    delta = float(hp.one_step(0.0, sigma, q, direction)) * (1.0 - share)
+    found = pa.compose([(pa.SampledGaussian(sigma, q), 1)]).epsilon(delta, direction)
+    assert hp.one_step(found.upper, sigma, q, direction) <= delta
+    assert found.lower == 0.0 or hp.one_step(found.lower, sigma, q, direction) >= delta
+
+
+@pytest.mark.parametrize("steps", [10, 100])
+def test_addition_up_to_its_largest_loss(steps):
+    """With hardly any noise every step loses log 2 but for a chance below 1e-30: epsilon is all of it but for delta."""
+    found = pa.compose([(pa.SampledGaussian(0.03, 0.5), steps)]).epsilon(1e-9, "add")
+    assert found.upper >= steps * np.log(2.0) + np.log1p(-1e-9) - 1e-12
+    assert found.lower <= steps * np.log(2.0)
+
+
+@pytest.mark.parametrize(("share", "zero"), [(1 - 1e-3, False), (1 - 2e-6, False), (1.0 + 1e-9, True)])
+def test_total_variation_says_zero_only_where_it_is(share, zero):
+    """The event that some x lies above 1/2 has probability 1 - (1 - q)^2 with the record and 1e-20 without."""
+    q, counts = 1e-6, np.array([[2]])
+    maker = SpectralMaker(np.array([0.05]), np.array([q]), "remove")
+    delta_at_zero = 1 - (1 - mpmath.mpf(q)) ** 2
+    delta = share * float(2 * q)
+    assert zero == (delta > delta_at_zero)
+    found = solver._surely_zero(counts, np.array([0]), maker, float(np.log(delta)), None)
+    assert found.tolist() == [zero]
+
+
+def test_where_renyi_accounting_answers_it_is_not_less_than_renyi_accounting():
+    composed = pa.compose([(pa.SampledGaussian(1e-5, 0.01), 1000)])
+    found = composed.epsilon(1e-5)
+    assert found.lower == 0.0  # nothing else serves here
+    assert found.upper >= composed.rdp_epsilon(1e-5) * (1 - 1e-12)
+
+
+@cache
+def full_batch_ledger():
+    """One person at a bucket's lower edge, one clipped at every step."""
+    book = pa.Ledger(1, noise_multiplier=SIGMA, sample_rate=1.0, max_grad_norm=1.0, buckets=64)
+    book.record([1.0])
+    edge = float(book._groups[0].edges[40])
+    book = pa.Ledger(2, noise_multiplier=SIGMA, sample_rate=1.0, max_grad_norm=1.0, buckets=64)
+    book.record([edge, 1.0], repeat=STEPS)
+    return book, [mpmath.sqrt(STEPS) * edge / SIGMA, mpmath.sqrt(STEPS) / SIGMA]
+
+
+def test_a_ledger_of_full_batches():
+    """The one person's lower bound and the other's upper bound are tight; all others hold."""
+    book, mu = full_batch_ledger()
+    found = book.epsilon(DELTA)
+    assert all(gaussian_delta(e, m) <= DELTA for e, m in zip(found.upper, mu, strict=True))
+    assert all(gaussian_delta(e, m) >= DELTA for e, m in zip(found.lower, mu, strict=True))
+    found = book.delta(5.0)
+    assert all(gaussian_delta(5.0, m) <= d for d, m in zip(found.upper, mu, strict=True))
+    assert all(gaussian_delta(5.0, m) >= d for d, m in zip(found.lower, mu, strict=True))
+    found = book.mu(DELTA)
+    assert all(low <= m <= high for low, m, high in zip(found.lower, mu, found.upper, strict=True))
+
+
+def test_renyi_accounting_of_full_batches():
+    book, mu = full_batch_ledger()
+    exact = [renyi_epsilon(m * m / 2, DELTA) for m in mu]
+    assert all(found >= truth for found, truth in zip(book.rdp_epsilon(DELTA), exact, strict=True))
+    assert exact[1] <= book.worst_case().rdp_epsilon(DELTA) <= exact[1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-12), (8.0, 1e-3)])
+def test_what_filters_admit_keeps_their_epsilon(epsilon, delta):
+    """All steps that a filter admits, composed in sixty digits."""
+    people = {"num_examples": 1}
+    gauss = pa.GaussianFilter.for_epsilon(epsilon, delta, noise_multiplier=30.0, **people)
+    zcdp = pa.ZCDPFilter.for_epsilon(epsilon, delta, noise_multiplier=30.0, **people)
+    renyi = pa.RenyiFilter.for_epsilon(epsilon, delta, noise_multiplier=30.0, **people)
+    pure = pa.ApproximateDPFilter(epsilon, delta, **people)
+    squares = []
+    for keep in (gauss, zcdp, renyi, pure):
+        spent = mpmath.mpf(0)
+        for share in (0.9, 1.0):  # then exactly what is left
+            norm = float(keep.headroom()[0]) * share
+            assert keep.admit([norm])[0]
+            spent += mpmath.mpf(norm) ** 2
+        squares.append(spent)
+    assert gaussian_delta(epsilon, mpmath.sqrt(squares[0]) / 30) <= delta
+    assert renyi_epsilon(squares[1] / 1800, delta) <= epsilon
+    assert renyi_epsilon(squares[2] / 1800, delta) <= epsilon
+    assert renyi_epsilon(squares[3] / 2, delta) <= epsilon
+    assert gaussian_delta(gauss.epsilon(delta), gauss.mu) <= delta
+    assert renyi_epsilon(zcdp.rho, delta) <= zcdp.epsilon(delta)
+    assert renyi_epsilon(pure.rho, delta) <= epsilon
