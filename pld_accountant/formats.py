@@ -81,6 +81,8 @@ def check_npy(file: Path) -> None:
 
 
 def _open_npy(file: Path, dataset: str | None) -> Table:
+    if dataset is not None:
+        raise ReadError(f"{file} holds one array without a name, not {dataset!r}")
     check_npy(file)
     return _of_array(np.load(file, mmap_mode="r", allow_pickle=False), direct=True)
 
