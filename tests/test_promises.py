@@ -143,3 +143,46 @@ def test_what_filters_admit_keeps_their_epsilon(epsilon, delta):
     assert gaussian_delta(gauss.epsilon(delta), gauss.mu) <= delta
     assert renyi_epsilon(zcdp.rho, delta) <= zcdp.epsilon(delta)
     assert renyi_epsilon(pure.rho, delta) <= epsilon
+
+
+def test_what_filters_say_is_spent_and_left():
+    """Two steps, added up in sixty digits: spent is rounded up, what remains and the headroom down, and little."""
+    one = {"num_examples": 1}
+    pure = pa.ApproximateDPFilter(8.0, 1e-5, **one)
+    norms = [0.7, 0.3]
+    with mpmath.workdps(60):
+        rho = mpmath.mpf(pure.rho)
+        square = mpmath.fsum(mpmath.mpf(norm) ** 2 for norm in norms)
+        for keep, budget, spent, left, headroom in (
+            (pa.GaussianFilter(1.0, noise_multiplier=2.0, **one), 1, lambda s: mpmath.sqrt(s) / 2, mpmath.sqrt, 2.0),
+            (pa.ZCDPFilter(1.0, noise_multiplier=2.0, **one), 1, lambda s: s / 8, lambda r: r, mpmath.sqrt(8)),
+            (pa.RenyiFilter(2.0, 8.0, noise_multiplier=2.0, **one), 2, lambda s: s, lambda r: 2 * r, mpmath.sqrt(2)),
+            (pure, rho, lambda s: s / 2, lambda r: rho * r, mpmath.sqrt(2 * rho)),
+        ):
+            for norm in norms:
+                assert keep.admit([norm])[0]
+            used = spent(square)
+            share = (used / budget) ** 2 if keep.__class__ is pa.GaussianFilter else used / budget
+            assert used <= keep.spent()[0] <= used * (1 + 1e-12)
+            assert left(1 - share) * (1 - 1e-12) <= keep.remaining[0] <= left(1 - share)
+            room = mpmath.sqrt(1 - share) * headroom
+            assert room * (1 - 1e-12) <= keep.headroom()[0] <= room
+
+
+def test_what_odometers_tell():
+    """The sums of the increments begun, and their conversion, in sixty digits."""
+    steps = {"num_examples": 1, "noise_multiplier": 2.0, "max_grad_norm": 1.0}
+    renyi, gauss = pa.RenyiOdometer(1.1, 8.0, **steps), pa.GaussianOdometer(0.7, **steps)
+    for _ in range(7):
+        renyi.record([1.0])
+        gauss.record([1.0])
+    with mpmath.workdps(60):
+        # a step is 1 of Renyi divergence at order 8, and 1/4 of mu^2
+        total = 7 * mpmath.mpf(1.1)
+        assert total <= renyi.spent()[0] <= total * (1 + 1e-12)
+        truth = total + mpmath.log(mpmath.mpf(7) / 8) - mpmath.log(8 * mpmath.mpf(1e-5)) / 7
+        assert truth <= renyi.epsilon(1e-5)[0] <= truth * (1 + 1e-12)
+        mu = 0.7 * mpmath.sqrt(7)
+        assert mu <= gauss.spent()[0] * (1 + mpmath.mpf(2) ** -51)
+        assert gauss.spent()[0] <= mu * (1 + 1e-12)
+        assert gaussian_delta(gauss.epsilon(1e-5)[0], mpmath.mpf(gauss.spent()[0])) <= 1e-5
