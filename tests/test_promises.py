@@ -186,3 +186,14 @@ def test_what_odometers_tell():
         assert mu <= gauss.spent()[0] * (1 + mpmath.mpf(2) ** -51)
         assert gauss.spent()[0] <= mu * (1 + 1e-12)
         assert gaussian_delta(gauss.epsilon(1e-5)[0], mpmath.mpf(gauss.spent()[0])) <= 1e-5
+
+
+def test_odometers_never_tell_less_than_was_used():
+    """Two steps that almost, but not quite, fit into one increment."""
+    steps = {"num_examples": 1, "noise_multiplier": 2.0, "max_grad_norm": 1.0}
+    renyi, gauss = pa.RenyiOdometer(1.9995, 8.0, **steps), pa.GaussianOdometer(0.4999**0.5, **steps)
+    for number in range(1, 9):
+        renyi.record([1.0])
+        gauss.record([1.0])
+        assert renyi.spent()[0] >= number
+        assert gauss.spent()[0] >= (number / 4) ** 0.5
