@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import pld_accountant as pa
 from pld_accountant import solver
 from pld_accountant.spectral import SpectralMaker
+from pld_accountant.stopping import ActiveCount
 
 SIGMA, STEPS, DELTA = 3.0, 50, 1e-5
 
@@ -197,3 +198,27 @@ def test_odometers_never_tell_less_than_was_used():
         gauss.record([1.0])
         assert renyi.spent()[0] >= number
         assert gauss.spent()[0] >= (number / 4) ** 0.5
+
+
+class Told:
+    """In place of a random generator: no noise, and how much was asked for."""
+
+    def __init__(self):
+        self.scales = []
+
+    def normal(self, mean, scale, size=None):
+        assert mean == 0.0
+        self.scales.append(scale)
+        return np.zeros(size) if size else 0.0
+
+
+def test_the_noise_drawn_is_the_noise_charged_for():
+    told = Told()
+    pa.LinearQueries(3.0, 0.5, num_examples=2, rng=told).answer([1.0, 0.5])
+    assert told.scales == [pytest.approx(3.0**0.5, rel=1e-15)]
+    told, keep = Told(), pa.GaussianFilter(1.0, num_examples=2, noise_multiplier=5.0, max_grad_norm=2.0)
+    rule = ActiveCount(least=1, noise=40.0)
+    pa.descend(lambda p: p - np.ones((2, 1)), [0.0], keep, learning_rate=0.1, steps=1, stopping=[rule], rng=told)
+    assert told.scales == [10.0, 40.0]
+    # a gradient of norm 1 at noise 10 on the sum, and a count of 1 at noise 40
+    assert keep.spent() == pytest.approx([(1 / 100 + 1 / 1600) ** 0.5] * 2, rel=1e-12)
