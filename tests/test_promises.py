@@ -143,6 +143,10 @@ def test_what_filters_admit_keeps_their_epsilon(epsilon, delta):
     assert renyi_epsilon(squares[3] / 2, delta) <= epsilon
     assert gaussian_delta(gauss.epsilon(delta), gauss.mu) <= delta
     assert renyi_epsilon(zcdp.rho, delta) <= zcdp.epsilon(delta)
+    with mpmath.workdps(60):
+        alpha, d = mpmath.mpf(renyi.alpha), mpmath.mpf(delta)
+        implied = renyi.budget + mpmath.log(1 - 1 / alpha) - mpmath.log(d * alpha) / (alpha - 1)
+    assert implied <= renyi.epsilon(delta) <= epsilon * (1 + 1e-12)
     assert renyi_epsilon(pure.rho, delta) <= epsilon
 
 
