@@ -13,6 +13,7 @@ import pld_accountant as pa
 from pld_accountant import solver
 from pld_accountant.spectral import SpectralMaker
 from pld_accountant.stopping import ActiveCount
+from pld_accountant.unit_filter import round_up
 
 SIGMA, STEPS, DELTA = 3.0, 50, 1e-5
 
@@ -226,3 +227,10 @@ def test_the_noise_drawn_is_the_noise_charged_for():
     assert told.scales == [10.0, 40.0]
     # a gradient of norm 1 at noise 10 on the sum, and a count of 1 at noise 40
     assert keep.spent() == pytest.approx([(1 / 100 + 1 / 1600) ** 0.5] * 2, rel=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(value=st.fractions(min_value=0, max_value=10**30))
+def test_what_is_charged_is_rounded_up_to_the_next_double(value):
+    found = round_up(value)
+    assert np.nextafter(found, -np.inf) < value <= found
