@@ -28,6 +28,11 @@ class _End:
     place: float
     value: float
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the target is kept."""
+        return self.value <= 0
+
 
 def calibrate_noise_multiplier(
     target_epsilon: float, delta: float, sample_rate: float, steps: int, *, direction: str = "both"
@@ -68,17 +73,14 @@ def calibrate_noise_multiplier(
     def at(sigma: float) -> _End:
         return _End(sigma, asked(sigma, rate, number))
 
-    end = at(1.0)
-    factor = 2.0 if end.value > 0 else 0.5
-    while True:
+    def further(end: _End) -> float:
         if end.place in (_LEAST_NOISE, _MOST_NOISE):
-            side = f"below {_LEAST_NOISE:g} keeps" if end.value <= 0 else f"up to {_MOST_NOISE:g} keeps"
-            word = "even a noise multiplier" if end.value <= 0 else "no noise multiplier"
+            side = f"below {_LEAST_NOISE:g} keeps" if end.keeps else f"up to {_MOST_NOISE:g} keeps"
+            word = "even a noise multiplier" if end.keeps else "no noise multiplier"
             raise ValueError(f"{word} {side} target_epsilon={target:g} at delta={delta:g}")
-        following = at(min(max(end.place * factor, _LEAST_NOISE), _MOST_NOISE))
-        if (following.value > 0) != (end.value > 0):
-            return _last_good(at, end, following)
-        end = following
+        return max(end.place / 2, _LEAST_NOISE) if end.keeps else min(end.place * 2, _MOST_NOISE)
+
+    return _last_good(at, *_bracket(at, 1.0, further))
 
 
 def calibrate_steps(
@@ -102,16 +104,14 @@ def calibrate_steps(
     def at(number: float) -> _End:
         return _End(number, asked(sigma, rate, int(number)))
 
-    end = at(256)
-    while True:
-        if end.place == 1 and end.value > 0:
+    def further(end: _End) -> float:
+        if end.place == 1 and not end.keeps:
             raise ValueError(f"a single step exceeds target_epsilon={target:g} at delta={delta:g}")
-        if end.place == _MOST_STEPS and end.value <= 0:
+        if end.place == _MOST_STEPS and end.keeps:
             raise ValueError(f"even {_MOST_STEPS} steps keep target_epsilon={target:g} at delta={delta:g}")
-        following = at(max(end.place // 4, 1) if end.value > 0 else min(end.place * 4, _MOST_STEPS))
-        if (following.value > 0) != (end.value > 0):
-            return int(_last_good(at, end, following, whole=True))
-        end = following
+        return min(end.place * 4, _MOST_STEPS) if end.keeps else max(end.place // 4, 1)
+
+    return int(_last_good(at, *_bracket(at, 256, further), whole=True))
 
 
 def calibrate_sample_rate(
@@ -133,13 +133,9 @@ def calibrate_sample_rate(
     def at(rate: float) -> _End:
         return _End(rate, asked(sigma, rate, number))
 
-    end = at(1.0)
-    if end.value <= 0:
+    if at(1.0).keeps:
         return 1.0
-    following = at(0.01)
-    while following.value > 0:
-        end, following = following, at(following.place / 4)
-    return _last_good(at, end, following)
+    return _last_good(at, *_bracket(at, 1.0, lambda end: 0.01 if end.place == 1.0 else end.place / 4))
 
 
 def _asked(
@@ -159,6 +155,16 @@ def _asked(
     return target, asked
 
 
+def _bracket(at: Callable[[float], _End], first: float, further: Callable[[_End], float]) -> tuple[_End, _End]:
+    """Neighbouring places of which one keeps the target: from `first` on, as far as `further` does not raise."""
+    end = at(first)
+    while True:
+        following = at(further(end))
+        if following.keeps != end.keeps:
+            return end, following
+        end = following
+
+
 def _last_good(at: Callable[[float], _End], one: _End, other: _End, *, whole: bool = False) -> float:
     """The place that keeps the target, when the two ends lie as near to each other as they should.
 
@@ -166,7 +172,7 @@ def _last_good(at: Callable[[float], _End], one: _End, other: _End, *, whole: bo
     step: once one end is at the root, the next point is just across.  Where two points do not halve the bracket, or a
     value is infinite, the third is the middle.
     """
-    good, bad = (one, other) if one.value <= 0 else (other, one)
+    good, bad = (one, other) if one.keeps else (other, one)
     weight = {True: 1.0, False: 1.0}
     widths = [math.inf, math.inf]
     last: bool | None = None
@@ -181,10 +187,9 @@ def _last_good(at: Callable[[float], _End], one: _End, other: _End, *, whole: bo
         step = 1.0 if whole else 0.4 * _TOLERANCE * low
         place = min(max(round(place) if whole else place, low + step), high - step)
         new = at(place)
-        keeps = new.value <= 0
-        good, bad = (new, bad) if keeps else (good, new)
-        weight = {keeps: 1.0, (not keeps): 0.5 * weight[not keeps] if keeps is last else 1.0}
-        last = keeps
+        good, bad = (new, bad) if new.keeps else (good, new)
+        weight = {new.keeps: 1.0, (not new.keeps): 0.5 * weight[not new.keeps] if new.keeps is last else 1.0}
+        last = new.keeps
     return good.place
 
 

@@ -207,7 +207,8 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
     import pld_accountant as pa
     from pld_accountant.numerals import rounded_down, rounded_up
 
-    composition = pa.compose([(pa.SampledGaussian(noise_multiplier, sample_rate), steps)])
+    with mistakes_of_the_user():
+        composition = pa.compose([(pa.SampledGaussian(noise_multiplier, sample_rate), steps)])
     bounds, renyi = composition.epsilon(delta, direction=direction), composition.rdp_epsilon(delta)
     if bounds.certified:
         answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"

@@ -18,6 +18,7 @@ from .spectral import SpectralMaker
 __all__ = ["Composition", "compose"]
 
 _LARGEST_MU = 1e100  # beyond, the closed form's squares overflow
+_MOST_STEPS = 2**53  # a double counts no further
 
 
 def directions(direction: str) -> tuple[str, ...]:
@@ -48,7 +49,8 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
     Raises
     ------
     ValueError
-        For something that is not a mechanism, or a count that is not a whole number of at least 0.
+        For something that is not a mechanism, a count that is not a whole number of at least 0, or more than 2^53
+        steps in all.
 
     Examples
     --------
@@ -66,6 +68,8 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
             raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
         key = (mechanism.noise_multiplier, mechanism.sample_rate)
         counts[key] = counts.get(key, 0) + validate.count(number, "count")
+    if sum(counts.values()) > _MOST_STEPS:
+        raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {sum(counts.values())}")
     return Composition({key: n for key, n in counts.items() if n})
 
 

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from . import validate
+
 __all__ = ["rdp_budget", "rdp_delta", "rdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
 _ROUNDING = 2.0**-50  # four roundings of each term of a sum
+_LARGEST = 1e100  # beyond, products overflow
 
 
 def _check(conversion: str) -> bool:
@@ -22,14 +25,19 @@ def _check(conversion: str) -> bool:
     return conversion == "best"
 
 
-def _array(value: Any, name: str, low: float, high: float = np.inf, *, open_low: bool = False) -> np.ndarray:
+def _array(value: Any, name: str, low: float, high: float = _LARGEST, *, open_low: bool = False) -> np.ndarray:
     """A float64 array with every element in [low, high), or (low, high)."""
-    a = np.asarray(value, dtype=np.float64)
+    a = validate.numbers(value, name) + 0.0  # no -0
     inside = ((a > low) if open_low else (a >= low)) & (a < high)
     if not np.all(inside):
         side = "(" if open_low else "["
         raise ValueError(f"{name} must lie in {side}{low:g}, {high:g}), got {a[~inside].flat[0]}")
     return a
+
+
+def _exp_up(value: Any) -> np.ndarray:
+    """exp, at most 1, rounded up also where it underflows."""
+    return np.minimum(np.nextafter(np.exp(np.minimum(value, 0)), 2), 1)
 
 
 def _plain(value: np.ndarray) -> Any:
@@ -105,11 +113,14 @@ def rdp_delta(rho: Any, alpha: Any, epsilon: Any, *, conversion: str = "best") -
     best = _check(conversion)
     rho = _array(rho, "rho", 0)
     x = _array(alpha, "alpha", 1, open_low=True) - 1
-    epsilon = _array(epsilon, "epsilon", 0)
+    return _plain(_delta_at(rho, x, _array(epsilon, "epsilon", 0), best))
+
+
+def _delta_at(rho: Any, x: Any, epsilon: Any, best: bool) -> np.ndarray:
+    """delta at order 1 + x, rounded up."""
     a, b = x * rho, x * epsilon
     extra = x * np.log1p(1 / x) + np.log1p(x) if best else np.zeros_like(x)
-    log_delta = a - b - extra + _ROUNDING * (a + b + extra + 1)
-    return _plain(np.exp(np.minimum(log_delta, 0)))
+    return _exp_up(a - b - extra + _ROUNDING * (a + b + extra + 1))
 
 
 def rdp_budget(epsilon: Any, alpha: Any, delta: Any, *, conversion: str = "best") -> Any:
@@ -130,13 +141,18 @@ def rdp_budget(epsilon: Any, alpha: Any, delta: Any, *, conversion: str = "best"
     best = _check(conversion)
     epsilon = _array(epsilon, "epsilon", 0)
     x = _array(alpha, "alpha", 1, open_low=True) - 1
-    a, b = _terms(x, np.log(_array(delta, "delta", 0, 1, open_low=True)), best)
-    return _plain(np.maximum(epsilon - a - b - _ROUNDING * (epsilon - a + np.abs(b)), 0))
+    return _plain(_budget_at(epsilon, x, np.log(_array(delta, "delta", 0, 1, open_low=True)), best))
+
+
+def _budget_at(epsilon: Any, x: Any, log_delta: Any, best: bool) -> np.ndarray:
+    """The budget at order 1 + x, rounded down."""
+    a, b = _terms(x, log_delta, best)
+    return np.maximum(epsilon - a - b - _ROUNDING * (epsilon - a + np.abs(b)), 0)
 
 
 def _best_order(rho: Any, log_delta: Any) -> np.ndarray:
     """alpha - 1 that minimises alpha rho + conversion: the root of x**2 rho + log(1 + x) = log(1 / delta)."""
-    goal = -log_delta
+    goal, rho = -log_delta, np.maximum(rho, 1e-100)  # of a smaller rho the same order, whose bound holds as well
     low = 2 * goal / (1 + np.sqrt(1 + 4 * rho * goal))  # log(1 + x) <= x
     with np.errstate(divide="ignore", over="ignore"):
         high = np.minimum(np.sqrt(goal / rho), np.expm1(goal))
@@ -199,16 +215,18 @@ def zcdp_delta(rho: Any, epsilon: Any, *, conversion: str = "best") -> Any:
     rho, epsilon = np.broadcast_arrays(_array(rho, "rho", 0), _array(epsilon, "epsilon", 0))
     out = np.zeros(rho.shape)
     some = rho > 0
-    r, e = rho[some], epsilon[some]
+    r, e = np.maximum(rho[some], 1e-80), epsilon[some]
     if not best:
-        gap = np.maximum(e - r, 0)
-        out[some] = np.exp(np.minimum(-gap * gap / (4 * r) + _ROUNDING * (1 + e * e / r), 0))
+        gap = np.maximum(e - r - _ROUNDING * (e + r), 0)
+        with np.errstate(over="ignore"):
+            out[some] = _exp_up(-np.square(gap / np.sqrt(r)) / 4 * (1 - _ROUNDING))
         return _plain(out)
     # (2 x + 1) rho - log(1 + 1 / x) = epsilon, and 1 / (x + 1) <= log(1 + 1 / x) <= 1 / x.
-    high = (e - r + np.sqrt((e - r) ** 2 + 8 * r)) / (4 * r)
-    low = np.maximum((e + r + np.sqrt((e + r) ** 2 + 8 * r)) / (4 * r) - 1, high * 1e-9)
+    root = np.hypot(e - r, np.sqrt(8 * r))
+    high = np.where(e > r, (e - r + root) / (4 * r), 2 / (root - np.minimum(e - r, 0)))
+    low = np.maximum((e + r + np.hypot(e + r, np.sqrt(8 * r))) / (4 * r) - 1, high * 1e-9)
     x = _increasing_root(lambda x: (2 * x + 1) * r - np.log1p(1 / x) - e, low, high)
-    out[some] = rdp_delta(r * (1 + x) * (1 + _ROUNDING), 1 + x, e)
+    out[some] = _delta_at(r * (1 + x) * (1 + _ROUNDING), x, e, best)
     return _plain(out)
 
 
@@ -237,6 +255,6 @@ def zcdp_rho(epsilon: Any, delta: Any, *, conversion: str = "best") -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(8):  # Dinkelbach's iteration for the largest budget / alpha: increasing, quadratic
             x = _best_order(rho, log_delta)
-            new = rdp_budget(epsilon, 1 + x, delta) / (1 + x) * (1 - _ROUNDING)
+            new = _budget_at(epsilon, x, log_delta, best) / (1 + x) * (1 - _ROUNDING)
             rho = np.where(epsilon > 0, np.maximum(new, rho), 0.0)
     return _plain(rho)

@@ -90,11 +90,10 @@ class Filter(Stored):
         """Admit and book one charge for each budget, or raise and book nothing."""
 
     def _admit(self, norms: Any, **step: Any) -> np.ndarray:
-        array = np.asarray(norms)
-        if array.ndim == 0 and not self._individual:
-            array = np.full(1, validate.norms(array.reshape(1), 1)[0])
+        if np.ndim(norms) == 0 and not self._individual:
+            array = validate.norms(np.reshape(norms, 1), 1)
         else:
-            array = validate.norms(array, self._num_examples)
+            array = validate.norms(norms, self._num_examples)
             validate.array_shape(array, (self._num_examples,), "norms")
         if self._individual:
             return self._book(array, **step)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OPENERS", "ReadError", "Table", "require"]
+__all__ = ["OPENERS", "ReadError", "Table", "check_npy", "require"]
 
 # Rows of a Parquet file are decoded so many bytes at a time.
 _BATCH_BYTES = 16 * 2**20
@@ -55,6 +55,8 @@ def _chosen(names: Sequence[str], dataset: str | None, file: Path, what: str) ->
         return "norms"
     if len(names) == 1:
         return names[0]
+    if not names:
+        raise ReadError(f"{file} has no {what}")
     raise ReadError(f"{file} holds {len(names)} {what}s; name the one to read (dataset): {', '.join(names)}")
 
 
@@ -71,12 +73,22 @@ def _of_array(array: Any, *, stated: Any = None, direct: bool = False, close: An
     )
 
 
+def check_npy(file: Path) -> None:
+    """Raise ValueError for what is no ``.npy`` file: numpy takes it for a pickle and advises to load it as one."""
+    with file.open("rb") as raw:
+        if raw.read(6) != b"\x93NUMPY":
+            raise ValueError("it does not begin like one")
+
+
 def _open_npy(file: Path, dataset: str | None) -> Table:
+    if dataset is not None:
+        raise ReadError(f"{file} holds one array without a name, not {dataset!r}")
+    check_npy(file)
     return _of_array(np.load(file, mmap_mode="r", allow_pickle=False), direct=True)
 
 
 def _open_npz(file: Path, dataset: str | None) -> Table:
-    with np.load(file, allow_pickle=False) as archive:
+    with file.open("rb") as raw, np.load(raw, allow_pickle=False) as archive:
         name = _chosen([n for n in archive.files if n != "orientation"], dataset, file, "array")
         stated = archive["orientation"].item() if "orientation" in archive.files else None
         return _of_array(archive[name], stated=stated, direct=True)
@@ -202,6 +214,8 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
     schema = parquet.schema_arrow
     stated = (schema.metadata or {}).get(b"orientation")
     stated = None if stated is None else stated.decode()
+    if len(set(schema.names)) < len(schema.names):
+        raise ReadError(f"{file} has columns of the same name")
     lists = [
         f.name for f in schema if isinstance(f.type, (arrow.ListType, arrow.LargeListType, arrow.FixedSizeListType))
     ]

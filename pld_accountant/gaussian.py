@@ -12,12 +12,17 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from . import validate
+
 __all__ = ["delta", "epsilon", "log_delta", "mu"]
 
 _LOG_SQRT_TWO_PI = 0.5 * np.log(2 * np.pi)
 _NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(6))
-_SHORT = 0.4  # below this mu the difference of Mills ratios cancels and is integrated instead
+_SHORT = 0.4  # below this mu, and far out, the difference of Mills ratios cancels and is integrated instead
 _NEWTON_STEPS = 100
+_SQUARES = 1e150  # thresholds beyond cannot be squared
+_NEAR_ONE = 2.0**-41
+_FAR = 1e6  # from this mu on t2 is so large that Phi(-t1) alone bounds delta to a few units of mu's round-off
 
 
 def _mills(t: np.ndarray) -> np.ndarray:
@@ -41,7 +46,7 @@ def _log_delta_above(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
     t1 = eps / mu - mu / 2
     t2 = eps / mu + mu / 2
     out = np.empty(np.broadcast(t1, t2).shape)
-    short = mu < _SHORT
+    short = (mu < _SHORT) | (t1 > 1e8 * mu)
     left = t1 < -1  # only for mu > 2: delta is close to 1 and an ordinary difference is accurate
     middle = ~(short | left)
     if np.any(left):
@@ -55,13 +60,23 @@ def _log_delta_above(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
         centre, width = (eps / mu)[short], mu[short]
         slope = _mills_slope(centre + width * _NODES[:, None])
         a = t1[short]
-        out[short] = -a * a / 2 - _LOG_SQRT_TWO_PI + np.log(width * (_WEIGHTS @ slope))
+        out[short] = -a * a / 2 - _LOG_SQRT_TWO_PI + np.log(width) + np.log(_WEIGHTS @ slope)
+    return out
+
+
+def _log_delta_anywhere(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    """`_log_delta_above`, and its limits -inf and 0 where the threshold is too large to be squared."""
+    with np.errstate(over="ignore"):
+        t1 = eps / mu - mu / 2
+    out = np.where(t1 > 0, -np.inf, 0.0)
+    ordinary = np.abs(t1) < _SQUARES
+    out[ordinary] = _log_delta_above(eps[ordinary], mu[ordinary])
     return out
 
 
 def _prepare(**values: Any) -> tuple[list[np.ndarray], tuple[int, ...]]:
     """Broadcast to flat float64 arrays; NaN is refused by name."""
-    arrays = [np.asarray(v, dtype=np.float64) for v in values.values()]
+    arrays = [validate.numbers(value, name) for name, value in values.items()]
     for name, a in zip(values, arrays, strict=True):
         if np.isnan(a).any():
             raise ValueError(f"{name} must be a number, got NaN")
@@ -90,12 +105,12 @@ def log_delta(epsilon: Any, mu: Any) -> Any:
     _require((m >= 0) & (m < np.inf), "mu must be finite and at least 0")
     out = np.full(eps.shape, -np.inf)
     above = (eps >= 0) & (eps < np.inf) & (m > 0)
-    out[above] = _log_delta_above(eps[above], m[above])
+    out[above] = _log_delta_anywhere(eps[above], m[above])
     below = (eps < 0) & (m > 0)
     # H(-e) = 1 - exp(-e) + exp(-e) H(e): the pair is symmetric; both terms are positive.
     out[eps < 0] = np.log(-np.expm1(eps[eps < 0]))
     finite = below & (eps > -np.inf)
-    out[finite] = np.logaddexp(out[finite], eps[finite] + _log_delta_above(-eps[finite], m[finite]))
+    out[finite] = np.logaddexp(out[finite], eps[finite] + _log_delta_anywhere(-eps[finite], m[finite]))
     return _shaped(out, shape)
 
 
@@ -119,8 +134,8 @@ def delta(epsilon: Any, mu: Any) -> Any:
     ValueError
         For NaN, or a negative or infinite mu.
 
-    **Error**: nearest, not directed; relative about 2**-52 * (4 + t**2) with t = epsilon / mu - mu / 2, which
-    is also what the rounding of the arguments themselves can do to delta.
+    **Error**: nearest, not directed; relative about 2**-52 * (4 + t**2 + mu * max(t, 0)) with t = epsilon / mu -
+    mu / 2, which is also what the rounding of the arguments themselves can do to delta.
 
     **Cost**: 0.2 microseconds an element, 0.5 for mu below 0.4.
 
@@ -140,9 +155,13 @@ def delta(epsilon: Any, mu: Any) -> Any:
 
 
 def _margin(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
-    """A bound on the error of the computed log delta, four times the worst seen against 60 digits."""
-    t = np.abs(eps / mu - mu / 2)
-    return 2.0**-50 * (32 + t * t + 16 * t)
+    """A bound on the error of the computed log delta, four times the worst seen against 60 digits.
+
+    The last term: t1 is known to 2**-54 mu, and log delta has a slope of at most 1 / R(t1) in it.
+    """
+    t1 = eps / mu - mu / 2
+    t = np.abs(np.maximum(t1, -8.0))  # further left delta is 1 to the last digit
+    return 2.0**-50 * (32 + t * t + 16 * t) + 2.0**-52 * mu / _mills(t1)
 
 
 def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
@@ -187,8 +206,10 @@ def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
     _require((dlt > 0) & (dlt < 1), "delta must lie in (0, 1)")
     _require((m >= 0) & (m < np.inf), "mu must be finite and at least 0")
     out = np.zeros(dlt.shape)
+    far = m >= _FAR
+    out[far] = _far_epsilon(dlt[far], m[far], rounding)
     goal = np.log(dlt)
-    todo = np.flatnonzero(m > 0)
+    todo = np.flatnonzero((m > 0) & ~far)
     zero = np.zeros(todo.size)
     todo = todo[_log_delta_above(zero, m[todo]) + _margin(zero, m[todo]) > goal[todo]]
     m, goal = m[todo], goal[todo]
@@ -196,7 +217,8 @@ def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
     live = np.arange(x.size)
     for _ in range(_NEWTON_STEPS):
         value = _log_delta_above(x[live], m[live])
-        slope = -np.exp(x[live] + special.log_ndtr(-x[live] / m[live] - m[live] / 2) - value)
+        t1 = x[live] / m[live] - m[live] / 2
+        slope = -np.exp(-t1 * t1 / 2 - _LOG_SQRT_TWO_PI - value) * _mills(t1 + m[live])
         step = (goal[live] - _margin(x[live], m[live]) - value) / slope  # negative: towards the left
         moving = step < -(2.0**-50) * x[live]
         live, step = live[moving], step[moving]
@@ -213,6 +235,34 @@ def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
         push *= 2
     out[todo] = x if rounding == "up" else _below(x, m, goal)
     return _shaped(out, shape)
+
+
+def _far_thresholds(dlt: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of t1 for a mu of at least about `_FAR`: Phi(-t1) >= delta >= Phi(-t1) - phi(t1) / t2, t2 > mu / 2.
+
+    Left of z = Phi^-1(1 - delta) by s = 4 / mu, Phi(-t1) has grown by at least s min(phi(z), phi(z - s)), more than
+    phi(z - s) / t2.
+    """
+    z = -special.ndtri(dlt)
+    error = 1e-12 * (1 + np.abs(z))
+    return z - error - 4 / mu, z + error
+
+
+def _far_epsilon(dlt: np.ndarray, mu: np.ndarray, rounding: str) -> np.ndarray:
+    """`epsilon` from `_FAR` on."""
+    low, high = _far_thresholds(dlt, mu)
+    with np.errstate(over="ignore"):
+        if rounding == "up":
+            return mu * (mu / 2 + high) * (1 + 2.0**-50)
+        return np.minimum(mu * (mu / 2 + low) * (1 - 2.0**-50), np.finfo(np.float64).max)
+
+
+def _far_mu(eps: np.ndarray, dlt: np.ndarray, rounding: str) -> np.ndarray:
+    """`mu` from `_FAR` on: the root of epsilon / mu - mu / 2 = t1."""
+    root = np.sqrt(2.0) * np.sqrt(eps)
+    low, high = _far_thresholds(dlt, root)
+    t, side = (low, 1.0) if rounding == "up" else (high, -1.0)
+    return (np.hypot(t, root) - t) * (1 + side * 2.0**-50)
 
 
 def _below(x: np.ndarray, mu: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -244,6 +294,7 @@ def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:
     Returns
     -------
     float or ndarray
+        inf for "up" where delta is so near to 1 (2**-41) that no computed value proves that it is reached.
 
     Raises
     ------
@@ -264,21 +315,29 @@ def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:
     (eps, dlt), shape = _prepare(epsilon=epsilon, delta=delta)
     _require((eps >= 0) & (eps < np.inf), "epsilon must be finite and at least 0")
     _require((dlt > 0) & (dlt < 1), "delta must lie in (0, 1)")
-    side = -1.0 if rounding == "down" else 1.0
-    low, high = _bracket(eps, dlt)
-    x = _root_in_mu(eps, np.log(dlt), low, high, side)
+    out = np.full(eps.shape, np.inf)
+    far = eps >= _FAR**2 / 2
+    out[far] = _far_mu(eps[far], dlt[far], rounding)
+    todo = ~far if rounding == "down" else ~far & (np.log(dlt) < -_NEAR_ONE)
+    out[todo] = _near_mu(eps[todo], np.log(dlt[todo]), -1.0 if rounding == "down" else 1.0)
+    return _shaped(out, shape)
+
+
+def _near_mu(eps: np.ndarray, goal: np.ndarray, side: float) -> np.ndarray:
+    """The root of log delta = goal in mu, on the side asked for."""
+    x = _root_in_mu(eps, goal, *_bracket(eps, goal, side), side)
     push = 2.0**-51
     while True:
-        bad = side * (_log_delta_above(eps, x) - np.log(dlt)) < _margin(eps, x) / 2
+        bad = side * (_log_delta_above(eps, x) - goal) < _margin(eps, x) / 2
         if not bad.any():
-            break
+            return x
         x[bad] *= 1 + side * push
         push *= 2
-    return _shaped(x, shape)
 
 
-def _bracket(eps: np.ndarray, dlt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bracket(eps: np.ndarray, goal: np.ndarray, side: float) -> tuple[np.ndarray, np.ndarray]:
     """A mu below and one above the root: delta <= Phi(mu / 2 - eps / mu) below, doubling above."""
+    dlt = np.exp(goal)
     z = -special.ndtri(dlt)
     root = np.hypot(z, np.sqrt(2 * eps))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -286,7 +345,7 @@ def _bracket(eps: np.ndarray, dlt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low = np.maximum(low, dlt) * (1 - 1e-9)  # delta(eps, mu) <= delta(0, mu) < mu / 2
     high = 2 * low
     while True:
-        short = _log_delta_above(eps, high) < np.log(dlt) + _margin(eps, high)
+        short = _log_delta_above(eps, high) < goal + side * _margin(eps, high)
         if not short.any():
             return low, high
         high[short] *= 2
@@ -308,8 +367,8 @@ def _root_in_mu(eps: np.ndarray, goal: np.ndarray, low: np.ndarray, high: np.nda
         high[live] = np.where(value > 0, m, high[live])
         low[live] = np.where(value > 0, low[live], m)
         t1 = e / m - m / 2
-        slope = m * np.exp(-t1 * t1 / 2 - _LOG_SQRT_TWO_PI - log_dlt)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            slope = m * np.exp(-t1 * t1 / 2 - _LOG_SQRT_TWO_PI - log_dlt)
             new = m * np.exp(-value / slope)
         inside = (new > low[live]) & (new < high[live])
         x[live] = np.where(inside, new, np.sqrt(low[live]) * np.sqrt(high[live]))

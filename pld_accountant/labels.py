@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pld_accountant.formats import ReadError
+from pld_accountant.formats import ReadError, check_npy
 
 __all__ = ["read_labels"]
 
@@ -20,7 +20,8 @@ def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
     ----------
     path : path
         ``.npy`` (one-dimensional, integers, booleans or strings), ``.txt`` (a label per line) or ``.csv``
-        (one column, or a header line with a column ``group``).
+        (one column, or a header line with a column ``group``; where it has a column ``index`` too, as the tables
+        of the command line have, that must count the people from 0).
     num_examples : int
         How many people there are.
 
@@ -65,11 +66,14 @@ def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
 
 
 def _from_npy(file: Path, num_examples: int) -> np.ndarray:
+    check_npy(file)
     labels = np.load(file, allow_pickle=False)
     if labels.ndim != 1:
         raise ReadError(f"{file} must hold one label per person, got an array of shape {labels.shape}")
     if labels.dtype.kind not in "iubU":
         raise ReadError(f"{file} must hold integers or strings, got {labels.dtype}")
+    if labels.dtype.kind == "U" and np.any(labels == ""):
+        raise ReadError(f"{file}: person {int(np.argmax(labels == ''))} has no label")
     return labels
 
 
@@ -85,6 +89,8 @@ def _from_csv(file: Path, num_examples: int) -> np.ndarray:
     if not rows:
         raise ReadError(f"{file} is empty")
     header = rows[0]
+    if header.count("group") > 1:
+        raise ReadError(f"{file} has two columns 'group'")
     if "group" in header:
         column, rows = header.index("group"), rows[1:]
     elif len(header) != 1:
@@ -95,15 +101,22 @@ def _from_csv(file: Path, num_examples: int) -> np.ndarray:
     if any(len(row) != len(header) for row in rows):
         number = next(i for i, row in enumerate(rows) if len(row) != len(header))
         raise ReadError(f"{file}: the row of person {number} has {len(rows[number])} fields, not {len(header)}")
+    if "group" in header and "index" in header:
+        place = header.index("index")
+        if [row[place].strip() for row in rows] != [str(i) for i in range(len(rows))]:
+            raise ReadError(f"{file}: the rows must be those of the people in order, with the index 0, 1, 2, ...")
     return _typed([row[column] for row in rows], file)
 
 
 def _typed(texts: list[str], file: Path) -> np.ndarray:
-    """The labels as integers if all of them are, else as they stand."""
+    """The labels as integers if all are (007 and 1_0 are not: they would become 7 and 10), else as they stand."""
     labels = [text.strip() for text in texts]
     if "" in labels:
         raise ReadError(f"{file}: person {labels.index('')} has no label")
     try:
-        return np.array([int(label) for label in labels], dtype=np.int64)
+        numbers = [int(label) for label in labels]
+        if [str(number) for number in numbers] == labels:
+            return np.array(numbers, dtype=np.int64)
     except (ValueError, OverflowError):
-        return np.array(labels, dtype=np.str_)
+        pass
+    return np.array(labels, dtype=np.str_)

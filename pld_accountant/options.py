@@ -171,7 +171,7 @@ _OF_A_LOG = (
     click.option("--dataset", help="Name of the array inside .npz, .zarr or .h5, or of the list column of .parquet."),
     click.option(
         "--buckets",
-        type=click.IntRange(min=1),
+        type=click.IntRange(min=2, max=4096),
         default=256,
         show_default=True,
         help="How finely noise ratios are told apart.",

@@ -116,7 +116,8 @@ class LinearQueries:
         ValueError
             For a value that is not finite, or a wrong shape; nothing is spent then.
         """
-        rows = np.asarray(values, dtype=np.float64)
+        given = np.ma.asanyarray(values)
+        rows = validate.numbers(given.astype(np.int8) if given.dtype == np.bool_ else given, "values")
         if rows.ndim == 1:
             rows = rows[:, None]
         if rows.ndim != 2 or len(rows) != self._filter.num_examples:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import validate
 from .spectral import SpectralMaker
 from .tables import Maker
 
@@ -41,7 +42,7 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
     Raises
     ------
     ValueError
-        For an order that is not above 1, or a noise multiplier that is not above 0.
+        For an order that is not above 1, a noise multiplier that is not above 0, or a sample rate outside of (0, 1].
 
     **Error**: rounded up, by at most a relative 1e-12 and 1e-14 / (alpha - 1).
     **Cost**: some hundred exponentials an element.
@@ -58,8 +59,8 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
     >>> float(rdp(8, 100.0, 1.0))
     0.0004...
     """
-    orders = np.asarray(alpha, dtype=np.float64)
-    noise = np.asarray(noise_multiplier, dtype=np.float64)
+    orders, noise = validate.numbers(alpha, "alpha"), validate.numbers(noise_multiplier, "noise_multiplier")
+    rate = validate.sample_rate(sample_rate)
     if not np.all((orders > 1) & (orders < np.inf)):
         raise ValueError(f"alpha must be finite and above 1, got {alpha!r}")
     if not np.all(noise > 0):
@@ -69,9 +70,8 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
     sigma = noise.reshape(-1)[finite]
     out = np.zeros((noise.size, orders.size))
     if sigma.size and theta.size:
-        rate = np.full(sigma.shape, sample_rate)
         # removal has the larger divergence at every order (Mironov, Talwar and Zhang 2019, Section 3.2)
-        out[finite] = SpectralMaker(sigma, rate, "remove").log_moments(theta, exact=True) / theta
+        out[finite] = SpectralMaker(sigma, np.full(sigma.shape, rate), "remove").log_moments(theta, exact=True) / theta
     return out.reshape(noise.shape + orders.shape)
 
 

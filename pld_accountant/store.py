@@ -105,15 +105,20 @@ def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
         If the file is not whole, not of this `kind`, or of another `version`.
     """
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with open(path, "rb") as raw:
+            if raw.read(2) != b"PK":
+                raise ValueError("it does not begin like one")
+            raw.seek(0)
+            with np.load(raw, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
         expected = arrays.pop("sha256")
         whole = expected.tobytes() == _digest(arrays).tobytes()
         header = json.loads(arrays.pop("header").tobytes())
     except FileNotFoundError:
         raise
     except (OSError, KeyError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise StoreError(f"{os.fspath(path)} is not a whole {kind} file: {error}") from error
+        why = f"it has no part {error}" if isinstance(error, KeyError) else str(error)
+        raise StoreError(f"{os.fspath(path)} is not a whole {kind} file: {why}") from error
     if not whole:
         raise StoreError(f"{os.fspath(path)} was altered or damaged: its checksum does not match")
     if header.get("kind") != kind:

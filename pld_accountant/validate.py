@@ -17,18 +17,36 @@ __all__ = [
     "nonnegative",
     "norm_error",
     "norms",
+    "numbers",
     "positive",
     "sample_rate",
 ]
 
 
+_REAL = "fiuO"  # kinds of array elements: O are Python's fractions and decimals
+
+
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, (bool, str, bytes)) or np.ndim(value) != 0:
-        raise ValueError(f"{name} must be a number, got {value!r}")
     try:
+        if np.ma.is_masked(value) or np.ndim(value) != 0 or np.asarray(value).dtype.kind not in _REAL:
+            raise TypeError
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be a number, got {value!r}") from None
+
+
+def numbers(values: Any, name: str) -> np.ndarray:
+    """A number, or an array of them, as float64; whatever lies outside of a double's range is inf."""
+    try:
+        array = np.asarray(values)
+        if np.ma.is_masked(values) or array.dtype.kind not in _REAL:
+            raise TypeError
+        if array.dtype.kind == "O":  # numpy itself would make NaN of None
+            return np.array([_number(v, name) for v in array.flat], dtype=np.float64).reshape(array.shape)
+        with np.errstate(over="ignore"):
+            return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be a number or an array of numbers, got {values!r}") from None
 
 
 def positive(value: Any, name: str) -> float:
@@ -40,8 +58,11 @@ def positive(value: Any, name: str) -> float:
 
 
 def noise_multiplier(value: Any) -> float:
-    """A noise multiplier: finite, above 0."""
-    return positive(value, "noise_multiplier")
+    """A noise multiplier: between 1e-100 and 1e100, so that its square is a number."""
+    x = positive(value, "noise_multiplier")
+    if not 1e-100 <= x <= 1e100:
+        raise ValueError(f"noise_multiplier must lie between 1e-100 and 1e100, got {value!r}")
+    return x
 
 
 def sample_rate(value: Any) -> float:
@@ -85,6 +106,8 @@ def norms(values: Any, num_examples: int) -> np.ndarray:
         C-contiguous float64.
     """
     array = np.asarray(values)
+    if np.ma.is_masked(values):
+        raise ValueError("norms must not be masked: everybody has a norm at every step")
     if array.dtype.kind not in "fiu":
         raise ValueError(f"norms must be real numbers, got an array of {array.dtype}")
     if array.ndim not in (1, 2) or array.shape[-1] != num_examples:

@@ -196,6 +196,17 @@ def test_epsilon_of_refuses_bad_steps(steps, tmp_path, monkeypatch):
     assert "--steps" in fails("epsilon-of", *words)
 
 
+def test_more_steps_than_a_double_counts(folder):
+    words = ("--noise-multiplier", 2, "--sample-rate", 0.01, "--delta", 1e-5)
+    assert "steps must be at most" in fails("epsilon-of", "--steps", 1e16, *words)
+
+
+def test_numbers_and_names_that_cannot_be_meant(folder):
+    assert "range 2<=x<=4096" in fails("epsilon", "norms.npy", *OPTIONS, "--buckets", 1)
+    told = fails("epsilon", "norms.npy", *OPTIONS, "--dataset", "other")
+    assert "holds one array without a name, not 'other'" in told
+
+
 def test_demo_writes_all_its_files(tmp_path):
     result = run("demo", "--out", tmp_path / "new" / "folder", "--steps", 60)
     assert result.exit_code == 0, result.output

@@ -30,6 +30,18 @@ def test_full_batch_steps_are_one_gaussian(delta):
     assert composed.mu().upper >= mu * (1 - 2**-52)
 
 
+@pytest.mark.parametrize("sigma", [1e-9, 1e-30, 1e-90])
+def test_hardly_any_noise_on_everybody(sigma):
+    """Phi(-t) is delta to many digits there, so that epsilon = mu^2 / 2 + mu t."""
+    composed = pa.compose([(pa.Gaussian(sigma), 10)])
+    mu = np.sqrt(10.0) / sigma
+    bounds = composed.epsilon(1e-5)
+    exact = mu * (mu / 2 + 4.264890793922825)  # Phi(-4.26...) = 1e-5
+    assert bounds.lower <= exact * (1 + 1e-10)
+    assert exact * (1 - 1e-10) <= bounds.upper <= bounds.lower * (1 + 1e-10)
+    assert composed.delta(10.0).upper == 1.0
+
+
 def test_order_and_grouping_do_not_matter():
     other = pa.SampledGaussian(5.0, 0.02)
     a = pa.compose([(SAMPLED, 300), (other, 500)])
@@ -86,7 +98,12 @@ def test_other_nonsense_is_refused():
         composed.epsilon(1e-5, "sideways")
     with pytest.raises(ValueError, match="epsilon"):
         composed.delta(float("nan"))
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises(ValueError, match="count must be a whole number of at least 0, got -1"):
         pa.compose([(SAMPLED, -1)])
+    for number in (2**53, 10**30):
+        with pytest.raises(ValueError, match="steps must be at most 9007199254740992 in all"):
+            pa.compose([(SAMPLED, number), (pa.Gaussian(1.0), 1)])
+    with pytest.raises(ValueError, match="noise_multiplier must lie between 1e-100 and 1e100"):
+        pa.SampledGaussian(1e-101, 0.1)
     with pytest.raises((ValueError, TypeError)):
         pa.compose([(SAMPLED, 1.5)])

@@ -55,8 +55,7 @@ def test_rdp_delta_is_the_formula_rounded_up(rho, alpha, epsilon, conversion):
         if conversion == "best":
             exact *= (1 - 1 / a) ** a / (a - 1)
         exact = min(exact, 1)
-        assert value >= exact * (1 if exact > 1e-300 else 0)
-        assert value <= exact * (1 + mpmath.mpf(10) ** -10) + mpmath.mpf(10) ** -300
+        assert exact <= value <= exact * (1 + mpmath.mpf(10) ** -10) + mpmath.mpf(10) ** -300
 
 
 @settings(max_examples=100, deadline=None)
@@ -128,9 +127,66 @@ def test_corners():
     assert conversions.rdp_epsilon(np.ones((2, 1)), np.full(3, 2.0), 1e-5).shape == (2, 3)
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    rho=st.floats(-90, 99).map(lambda x: 10.0**x),
+    delta=deltas,
+    epsilon=st.floats(-8, 99).map(lambda x: 10.0**x),
+)
+def test_the_simple_forms_are_the_formulas_rounded_to_the_safe_side(rho, delta, epsilon):
+    with mpmath.workdps(250):
+        r, e, goal = mpmath.mpf(rho), mpmath.mpf(epsilon), -mpmath.log(delta)
+        exact = r + 2 * mpmath.sqrt(r * goal)
+        assert exact <= conversions.zcdp_epsilon(rho, delta, conversion="simple") <= exact * (1 + 1e-14)
+        exact = (mpmath.sqrt(goal + e) - mpmath.sqrt(goal)) ** 2
+        assert exact * (1 - 1e-13) <= conversions.zcdp_rho(epsilon, delta, conversion="simple") <= exact
+        exact = mpmath.exp(-(max(e - r, 0) ** 2) / (4 * r))
+        assert exact <= conversions.zcdp_delta(rho, epsilon, conversion="simple") <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(rho=rhos, delta=deltas, epsilon=st.floats(-4, 2).map(lambda x: 10.0**x))
+def test_the_best_forms_are_never_below_the_optimum_in_60_digits(rho, delta, epsilon):
+    """The optimum over all real orders alpha = 1 + x, from its own stationary equation."""
+    with mpmath.workdps(60):
+        r, d, e = mpmath.mpf(rho), mpmath.mpf(delta), mpmath.mpf(epsilon)
+        x = root(lambda x: x * x * r + mpmath.log1p(x) + mpmath.log(d), mpmath.mpf("1e-30"), mpmath.mpf("1e30"))
+        least = r * (1 + x) - mpmath.log1p(1 / x) - (mpmath.log(d) + mpmath.log1p(x)) / x
+        assert max(least, 0) <= conversions.zcdp_epsilon(rho, delta) <= max(least, 0) * (1 + 1e-9) + 1e-9
+        x = root(lambda x: (2 * x + 1) * r - mpmath.log1p(1 / x) - e, mpmath.mpf("1e-30"), mpmath.mpf("1e30"))
+        least = mpmath.exp(x * (r * (1 + x) - e) - x * mpmath.log1p(1 / x) - mpmath.log1p(x))
+        assert min(least, 1) <= conversions.zcdp_delta(rho, epsilon) <= min(least, 1) * (1 + 1e-6) + 1e-300
+
+
+def root(increasing, low, high):
+    """Bisection on a logarithmic scale."""
+    for _ in range(110):
+        middle = mpmath.sqrt(low * high)
+        low, high = (low, middle) if increasing(middle) > 0 else (middle, high)
+    return low
+
+
+def test_the_largest_and_the_smallest_arguments():
+    """No overflow on the way, and never a bound that underflowed to 0."""
+    for conversion in CONVERSIONS:
+        for rho in (-0.0, 5e-324, 1e-300, 1.0, 9e99):
+            for epsilon in (-0.0, 5e-324, 1.0, 9e99):
+                assert conversions.zcdp_epsilon(rho, 5e-324, conversion=conversion) >= rho
+                assert 0 <= conversions.rdp_delta(rho, 9e99, epsilon, conversion=conversion) <= 1
+                assert (conversions.zcdp_delta(rho, epsilon, conversion=conversion) > 0) == (rho > 0)
+                assert 0 <= conversions.zcdp_rho(epsilon, 1 - 2.0**-53, conversion=conversion) < np.inf
+    with pytest.raises(ValueError, match="rho must lie in"):
+        conversions.zcdp_epsilon(1e100, 1e-5)
+
+
 @pytest.mark.parametrize(
     "call",
     [
+        lambda: conversions.zcdp_rho("1", 1e-5),
+        lambda: conversions.zcdp_rho(1j, 1e-5),
+        lambda: conversions.zcdp_rho(None, 1e-5),
+        lambda: conversions.zcdp_rho(np.ma.array([1.0], mask=True), 1e-5),
+        lambda: conversions.zcdp_rho(10**400, 1e-5),
         lambda: conversions.rdp_epsilon(-1.0, 2.0, 1e-5),
         lambda: conversions.rdp_epsilon(1.0, 1.0, 1e-5),
         lambda: conversions.rdp_epsilon(1.0, 2.0, 0.0),

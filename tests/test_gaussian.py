@@ -67,6 +67,11 @@ def test_corners():
         lambda: gaussian.mu(1.0, 0.0),
         lambda: gaussian.mu(1.0, 1e-5, rounding="nearest"),
         lambda: gaussian.epsilon(1e-5, 1.0, rounding="nearest"),
+        lambda: gaussian.delta("1", 1.0),
+        lambda: gaussian.delta(1.0, 1j),
+        lambda: gaussian.delta(None, 1.0),
+        lambda: gaussian.delta(np.ma.array([1.0, 2.0], mask=[False, True]), 1.0),
+        lambda: gaussian.mu(True, 1e-5),
     ],
 )
 def test_bad_arguments_are_refused(call):
@@ -85,6 +90,52 @@ def test_epsilon_is_on_the_safe_side_and_close(mu, log_delta):
     below = gaussian.epsilon(delta, mu, rounding="down")
     assert below == 0 or exact_delta(below, mu) >= delta
     assert below >= epsilon - 2e-11 * (epsilon + mu)
+
+
+@settings(max_examples=50, deadline=None)
+@given(mu=st.floats(1.5, 150).map(lambda x: 10.0**x), log_delta=st.floats(-690, -0.01))
+def test_epsilon_is_on_the_safe_side_for_a_mu_of_any_size(mu, log_delta):
+    delta = float(np.exp(log_delta))
+    up, down = gaussian.epsilon(delta, mu), gaussian.epsilon(delta, mu, rounding="down")
+    assert exact_delta(up, mu) <= delta <= exact_delta(down, mu)
+    assert up - down <= 1e-11 * up
+
+
+@settings(max_examples=50, deadline=None)
+@given(epsilon=st.floats(1, 300).map(lambda x: 10.0**x), log_delta=st.floats(-690, -0.01))
+def test_mu_is_on_the_safe_side_for_an_epsilon_of_any_size(epsilon, log_delta):
+    delta = float(np.exp(log_delta))
+    down, up = gaussian.mu(epsilon, delta), gaussian.mu(epsilon, delta, rounding="up")
+    assert exact_delta(epsilon, down) <= delta <= exact_delta(epsilon, up)
+    assert up - down <= 1e-10 * up
+
+
+@pytest.mark.parametrize("exponent", [0, 5, 6, 10, 30, 100])
+def test_the_inverses_are_continuous_where_the_formula_changes(exponent):
+    """No gap at mu = 1e6, where the closed form takes over, and none elsewhere."""
+    mu = 10.0**exponent * np.array([0.999999, 1.0, 1.000001])
+    epsilon = gaussian.epsilon(1e-5, mu)
+    assert np.all(np.diff(epsilon) > 0)
+    np.testing.assert_allclose(gaussian.mu(epsilon, 1e-5), mu, rtol=1e-11)
+
+
+def test_limits_of_the_doubles():
+    """Whatever overflows on the way, the answer is a number on the right side, without a warning."""
+    values = [0.0, 5e-324, 1e-300, 1e-8, 1.0, 1e10, 1e100, 1e160, 1e308]
+    epsilon, mu = np.array(values)[:, None], np.array(values[1:])
+    log_delta = gaussian.log_delta(epsilon, mu)
+    assert np.all(log_delta <= 0)
+    assert log_delta[-1, -1] == 0  # epsilon is far below mu**2 / 2
+    assert log_delta[-1, 3] == -np.inf
+    assert gaussian.log_delta(2.0**64, 1.0) == pytest.approx(-(2.0**127), rel=1e-15)
+    deltas = np.array([5e-324, 1e-300, 1e-5, 0.5, 1 - 1e-10, 1 - 2.0**-53])[:, None]
+    for rounding in ("up", "down"):
+        assert np.all(gaussian.epsilon(deltas, mu, rounding=rounding) >= 0)
+        assert np.all(gaussian.mu(epsilon.T, deltas, rounding=rounding) > 0)
+    assert gaussian.epsilon(1e-5, 1e160) == np.inf
+    assert gaussian.epsilon(1e-5, 1e160, rounding="down") < np.inf
+    assert gaussian.mu(1.0, 1 - 2.0**-53, rounding="up") == np.inf
+    assert exact_delta(1.0, gaussian.mu(1.0, 1 - 2.0**-53)) <= 1 - 2.0**-53
 
 
 @settings(max_examples=40, deadline=None)

@@ -26,6 +26,9 @@ def test_npy(tmp_path, labels):
         (".csv", 'name,group\n"Alpha, A",b\nBeta,a\nGamma,b\n', ["b", "a", "b"]),
         (".csv", "group\na\nb\nc\n\n", ["a", "b", "c"]),
         (".csv", "\ufeffgroup\na\nb\nc\n", ["a", "b", "c"]),
+        (".csv", "index,group\n0,a\n1,b\n2,a\n", ["a", "b", "a"]),
+        (".txt", "7\n007\n-1\n", ["7", "007", "-1"]),
+        (".txt", "1_0\n10\n3\n", ["1_0", "10", "3"]),
     ],
 )
 def test_text(tmp_path, ending, text, expected):
@@ -43,6 +46,10 @@ def test_text(tmp_path, ending, text, expected):
         (".csv", "", "is empty"),
         (".csv", "a,1\nb,2\nc,3\n", "one column, or a header line with a column 'group'"),
         (".csv", "name,group\na,1\nb\nc,3\n", "row of person 1 has 1 fields, not 2"),
+        (".csv", "index,group\n0,a\n2,b\n1,c\n", "rows must be those of the people in order"),
+        (".csv", "index,group\n0,a\n0,b\n1,c\n", "rows must be those of the people in order"),
+        (".csv", "group,group\na,1\nb,1\nc,1\n", "two columns 'group'"),
+        (".csv", "group\n", "holds 0 labels"),
         (".json", "[1, 2, 3]", "must end in"),
     ],
 )
@@ -60,6 +67,7 @@ def test_bad_text(tmp_path, ending, text, message):
         (np.ones(3), "integers or strings"),
         (np.array([None, 1, 2]), "cannot be read"),
         (np.arange(4), "4 labels"),
+        (np.array(["a", "", "b"]), "person 1 has no label"),
     ],
 )
 def test_bad_npy(tmp_path, labels, message):
@@ -69,6 +77,9 @@ def test_bad_npy(tmp_path, labels, message):
 
 
 def test_not_utf8_and_not_there(tmp_path):
+    (tmp_path / "labels.npy").write_bytes(b"a\nb\n")
+    with pytest.raises(ReadError, match="does not begin like one"):
+        read_labels(tmp_path / "labels.npy", 2)
     (tmp_path / "labels.txt").write_bytes(b"\xff\xfe\n")
     with pytest.raises(ReadError, match="cannot be read as labels"):
         read_labels(tmp_path / "labels.txt", 1)

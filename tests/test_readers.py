@@ -1,6 +1,7 @@
 """Norm logs on disk: every format reads as the array it was written from, in any blocks, in both
 orientations."""
 
+import gc
 import sys
 
 import h5py
@@ -175,6 +176,29 @@ def test_lists_of_unequal_length_are_refused(tmp_path, rows):
     pq.write_table(pa.table({"norms": rows}), tmp_path / "log.parquet")
     with open_norms(tmp_path / "log.parquet") as log, pytest.raises(ReadError, match="one length"):
         log[0:2]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    """Columns are read by their names."""
+    file = tmp_path / "log.parquet"
+    pq.write_table(pa.table([pa.array([1.0, 2.0]), pa.array([3.0, 4.0])], names=["a", "a"]), file)
+    with pytest.raises(ReadError, match="columns of the same name"):
+        open_norms(file)
+
+
+def test_an_empty_container_says_so(tmp_path):
+    np.savez(tmp_path / "log.npz")
+    with pytest.raises(ReadError, match=r"log\.npz has no array"):
+        open_norms(tmp_path / "log.npz")
+
+
+def test_a_file_that_is_cut_is_refused_and_closed(tmp_path):
+    """numpy leaves a file open that it cannot unpack; the warning about it would come at any time later."""
+    np.savez(tmp_path / "log.npz", norms=np.ones((3, 2)))
+    (tmp_path / "log.npz").write_bytes((tmp_path / "log.npz").read_bytes()[:-100])
+    with pytest.raises(ReadError, match=r"cannot be read as a \.npz file"):
+        open_norms(tmp_path / "log.npz")
+    gc.collect()
 
 
 def test_lists_of_whole_numbers_are_norms_and_lists_of_words_are_not(tmp_path):

@@ -232,7 +232,10 @@ def test_what_comes_from_outside_is_escaped(ledger, found):
 
 def test_a_label_that_is_not_text_can_be_written(ledger, found):
     people = replace(found, labels=np.array(["\ud800", "x"])[np.arange(PEOPLE) % 2])
-    page_writer(gather(ledger, people))(io.BytesIO())
+    file = io.BytesIO()
+    page_writer(gather(ledger, people))(file)
+    read = Page(file.getvalue().decode("utf-8"))
+    assert sorted(row[0] for row in read.tables["by-group"]) == ["x", "\ufffd"]
 
 
 def test_long_labels_and_many_groups_are_cut(make_individuals):
@@ -403,7 +406,7 @@ def test_epsilon_writes_a_ledger_for_it(tmp_path, monkeypatch):
     ("words", "message"),
     [
         (("absent.npz", "--delta", 1e-5, "--out", "r.html"), "absent.npz: No such file"),
-        (("labels.npy", "--delta", 1e-5, "--out", "r.html"), "labels.npy is not a whole"),
+        (("labels.npy", "--delta", 1e-5, "--out", "r.html"), "ledger file: it does not begin like one"),
         (("ledger.npz", "--delta", 2, "--out", "r.html"), "delta must lie in"),
         (("ledger.npz", "--delta", 1e-5, "--deltas", "1e-3,2", "--out", "r.html"), "delta must lie in"),
         (("ledger.npz", "--delta", 1e-5, "--deltas", "x", "--out", "r.html"), "must be numbers and commas"),

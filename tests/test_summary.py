@@ -74,4 +74,6 @@ def test_many_groups_are_cut_in_print_but_not_in_json(make_individuals):
     "labels", [np.array([True, False] * 3), np.array(["x", "y"] * 3), np.arange(6, dtype=np.int8)]
 )
 def test_json_takes_any_kind_of_label(make_individuals, labels):
-    json.dumps(summarise(make_individuals(np.ones(6), labels=labels)).as_dict(), allow_nan=False)
+    text = json.dumps(summarise(make_individuals(np.ones(6), labels=labels)).as_dict(), allow_nan=False)
+    told = {group["group"]: group["people"] for group in json.loads(text)["groups"]}
+    assert told == {label: labels.tolist().count(label) for label in labels.tolist()}

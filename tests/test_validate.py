@@ -1,0 +1,84 @@
+"""What is a number: the one check behind every parameter."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant import validate
+
+NOT_NUMBERS = [
+    None,
+    "1e-5",
+    b"1",
+    True,
+    np.True_,
+    np.array(True),
+    1j,
+    np.complex128(0.5),
+    10**400,
+    [0.5],
+    np.array([0.5]),
+    np.ma.masked,
+    np.ma.array(0.5, mask=True),
+    np.datetime64("2020-01-01"),
+    object(),
+    {},
+]
+
+
+@pytest.mark.parametrize("bad", NOT_NUMBERS, ids=repr)
+def test_not_a_number(bad):
+    """Refused by name, without a warning on the way."""
+    checks = (lambda v: validate.count(v, "delta"), lambda v: validate.positive(v, "delta"))
+    for check in (validate.delta, *checks):
+        with pytest.raises(ValueError, match="delta must be a number, got"):
+            check(bad)
+
+
+@pytest.mark.parametrize(
+    "good", [0.5, np.float16(0.5), np.float32(0.5), np.longdouble(0.5), np.array(0.5), Fraction(1, 2), Decimal("0.5")]
+)
+def test_a_number_of_any_type(good):
+    value = validate.delta(good)
+    assert (value, type(value)) == (0.5, float)
+
+
+def test_arrays_of_numbers():
+    assert validate.numbers([1, Fraction(1, 2)], "x").tolist() == [1.0, 0.5]
+    assert validate.numbers(np.longdouble("1e400"), "x") == np.inf
+    for bad in (["1"], [1j], [True], np.ma.array([1.0, 2.0], mask=[False, True]), [None], [10**400], "1", None):
+        with pytest.raises(ValueError, match="x must be a number or an array of numbers"):
+            validate.numbers(bad, "x")
+
+
+def test_norms_of_any_kind_of_array():
+    """The same norms in other types and orders are the same steps; what is masked is not taken for what lies under."""
+    ledger = {"noise_multiplier": 2.0, "sample_rate": 0.01, "max_grad_norm": 1.0, "buckets": 16}
+    log = np.array([[0.5, 1.0, 0.25], [0.0, 3.0, 0.125]])
+    expected = pa.Ledger.from_norms(log, **ledger).counts
+    for same in (
+        log.astype(np.float16),
+        log.astype(np.float32),
+        log.astype(np.longdouble),
+        log.astype(">f8"),
+        np.asfortranarray(log),
+        np.repeat(log, 2, axis=1)[:, ::2],
+        np.ma.array(log),
+        log.tolist(),
+    ):
+        np.testing.assert_array_equal(pa.Ledger.from_norms(same, **ledger).counts, expected)
+    whole = pa.Ledger(3, **ledger)
+    whole.record(np.array([0, 3, 1], dtype=np.uint8))
+    assert whole.counts.sum() == 2
+    masked = np.ma.array(log, mask=log == 0)
+    with pytest.raises(ValueError, match="norms must not be masked"):
+        pa.Ledger.from_norms(masked, **ledger)
+    keep = pa.GaussianFilter(1.0, num_examples=3, noise_multiplier=2.0)
+    with pytest.raises(ValueError, match="norms must not be masked"):
+        keep.admit(masked[1])
+    for bad in (log.astype(complex), log.astype(str), log.astype(object), log > 0):
+        with pytest.raises(ValueError, match="norms must be real numbers"):
+            pa.Ledger.from_norms(bad, **ledger)
