@@ -24,7 +24,7 @@ NOT_NUMBERS = [
     np.ma.masked,
     np.ma.array(0.5, mask=True),
     np.datetime64("2020-01-01"),
-    object(),
+    pytest.param(object(), id="object"),
     {},
 ]
 
