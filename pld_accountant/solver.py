@@ -31,9 +31,7 @@ _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a latti
 _LOST = 1e-7  # share of delta that many people's laws may leave out, all steps together
 _LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
 _FAR = -25.0  # log delta below which many people's laws end from the first attempt on
-# log delta below which Renyi accounting's upper bound will do for many people: 1e-70, and 1e-30 where the first
-# attempt has failed
-_TINY, _SMALL = -160.0, -70.0
+_TINY = -160.0  # log delta below which Renyi accounting's upper bound will do for many people: 1e-70
 
 
 def people_bounds(
@@ -281,7 +279,7 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
     Few people may cost more each.
     """
     few = people <= _MANY
-    tiny = Limits().least_log_delta if few else _TINY if number == 0 else _SMALL
+    tiny = Limits().least_log_delta if few else _TINY
     if number == 0:
         return 0.0, Limits() if few else Limits(least_expectation=1e-6, least_log_delta=tiny, frequencies=256), 0
     if number < 4 and few:
