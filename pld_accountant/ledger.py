@@ -59,6 +59,19 @@ def _joined(found: Sequence[Bounds], lower: bool) -> Bounds:
     return Bounds(least, middle, upper, status=status)
 
 
+def _reporter(total: int, progress: Progress | None) -> Callable[[int], None]:
+    """Turns numbers done since the last call into `progress(done, total)`."""
+    done = 0
+
+    def report(number: int) -> None:
+        nonlocal done
+        done += number
+        if progress is not None:
+            progress(min(done, total), total)
+
+    return report
+
+
 def _let_go(norms: Any) -> None:
     """Unmap what was read of a file that is mapped for reading: its pages would count as memory of this process."""
     mapped = False
@@ -402,15 +415,7 @@ class Ledger:
             zero = np.zeros(people)
             return [Bounds(zero, zero, zero, status=np.zeros(people, dtype=np.uint8)) for _ in targets]
         passes = [(d, None) for d in wanted] + ([(wanted[0], self._lower_rows())] if lower else [])
-        total = people * len(passes) * len(targets)
-        done = 0
-
-        def report(number: int) -> None:
-            nonlocal done
-            done += number
-            if progress is not None:
-                progress(min(done, total), total)
-
+        report = _reporter(people * len(passes) * len(targets), progress)
         sides = [
             people_bounds(
                 self._counts, self._maker(d), targets, d, solve_epsilon=solve_epsilon, rows=rows, progress=report
@@ -419,8 +424,16 @@ class Ledger:
         ]
         return [_joined(found, lower) for found in zip(*sides, strict=True)]
 
-    def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
+    def mu(self, min_delta: float = 1e-10, direction: str = "both", *, progress: Progress | None = None) -> Bounds:
         """The smallest mu whose Gaussian curve lies above each person's for every epsilon >= 0 with delta >= min_delta.
+
+        Parameters
+        ----------
+        min_delta : float
+            In (0, 1).
+        direction : {"both", "remove", "add"}
+        progress : callable, optional
+            Called as ``progress(done, total)``, in people times passes.
 
         Returns
         -------
@@ -431,18 +444,25 @@ class Ledger:
         -----
         A description of the curve, not mu-GDP; see `Composition.mu`.
 
-        **Cost**: about 0.2 milliseconds a person on one core.
+        **Cost**: about 0.1 milliseconds a person on one core.
         """
         min_delta = validate.delta(min_delta, "min_delta")
         wanted = directions(direction)
         if not self._groups:
             zero = np.zeros(self.num_examples)
             return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
-        upper = np.zeros(self.num_examples)
-        for d in wanted:
-            upper = range_mu.mu_upper(self._counts, self._maker(d), d, min_delta, floor=upper)
-        rows = self._lower_rows()
-        below = range_mu.mu_lower(self._counts, self._maker(wanted[0]), wanted[0], min_delta, rows=rows)
+        first, *others = wanted
+        report = _reporter(self.num_examples * (len(wanted) + 1), progress)
+        upper, touch, end = range_mu.touching(self._counts, self._maker(first), first, min_delta, progress=report)
+        for d in others:
+            # addition's curve is nearly always the lower one: it is below min_delta at the same end
+            upper, _, _ = range_mu.touching(
+                self._counts, self._maker(d), d, min_delta, floor=upper, end=end, progress=report
+            )
+        share = np.where(end > 0.0, touch / np.where(end > 0.0, end, 1.0), 1.0)
+        below = range_mu.mu_lower(
+            self._counts, self._maker(first), first, min_delta, rows=self._lower_rows(), share=share, progress=report
+        )
         lower = np.where(np.isfinite(upper), below * _LOWER, 0.0)
         middle = np.where(np.isfinite(upper), 0.5 * (lower + upper), np.nan)
         return Bounds(lower, middle, upper, status=np.isinf(upper).astype(np.uint8))

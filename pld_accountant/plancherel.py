@@ -351,7 +351,9 @@ def _exponents(
     return exponents, helper
 
 
-def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | None = None) -> NDArray:
+def curves(
+    counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | None = None, lower: bool = True
+) -> NDArray:
     """Bounds of log delta at several epsilons of each person, all at one tilt.
 
     Parameters
@@ -360,6 +362,8 @@ def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | No
         As for `solve`.
     target : ndarray, shape (people, points)
         Ascending epsilons of each person.
+    lower : bool
+        False: only the upper ends are wanted, which is less work; the lower are -inf.
 
     Returns
     -------
@@ -370,7 +374,7 @@ def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | No
     people = len(counts)
     out = np.zeros((people, target.shape[1], 2))
     out[:, :, 0] = -np.inf
-    middle = np.ascontiguousarray(target[:, target.shape[1] // 2])
+    middle = 0.5 * (target[:, 0] + target[:, -1])
     limits = Limits(error=1e-13, least_expectation=1e-3, tilts=4)
     plan = _plan(counts, maker, rows, middle, np.full(people, np.nan), False, limits)
     # the period must hold for the far end of the range as well
@@ -395,6 +399,7 @@ def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | No
                 table.setting(len(table.columns)),
                 helper,
                 np.ascontiguousarray(target[part]),
+                lower,
                 some,
             )
             out[part] = some

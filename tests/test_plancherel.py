@@ -6,7 +6,7 @@ import pytest
 
 from pld_accountant.kernels import plancherel as kernel
 from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import Limits, Solution, solve
+from pld_accountant.plancherel import Limits, Solution, curves, solve
 from pld_accountant.spectral import SpectralMaker
 
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
@@ -46,6 +46,36 @@ def test_the_polynomial_and_its_derivative():
         value, slope = kernel._inner_product(a.real.copy(), a.imag.copy(), m, angle)
         assert value == pytest.approx(np.sum(a * turn).real, abs=1e-12)
         assert slope == pytest.approx(np.sum(np.arange(m + 1) * a * turn).imag, abs=1e-10)
+
+
+@pytest.mark.parametrize("points", [1, 7, 8, 33])
+def test_several_angles_at_once_are_each_by_itself(points):
+    """To the last bit: the same operations in the same order."""
+    rng = np.random.default_rng(points)
+    m = 61
+    re, im = rng.normal(size=(2, m + 1))
+    angle, out = rng.uniform(-50, 50, points), np.empty(points)
+    kernel._inner_products(re, im, m, angle, np.empty((3, points)), out)
+    assert out.tolist() == [kernel._inner_product(re, im, m, x)[0] for x in angle]
+
+
+@pytest.mark.parametrize("lattice", [False, True])
+def test_a_curve_holds_the_same_bounds_point_by_point(maker, lattice):
+    """A lattice that rounds losses up has a curve of its own, hardly above."""
+    some = COUNTS[:4]
+    far = solve(some, maker, GOAL[:4], solve_epsilon=True).upper
+    epsilon = far[:, None] * np.linspace(0.0, 1.0, 11)
+    own = LatticeMaker(maker, "upper", 1 << 12) if lattice else maker
+    curve = curves(some, own, epsilon)
+    for j in range(11):
+        found = solve(some, maker, epsilon[:, j].copy(), solve_epsilon=False)
+        assert found.solved.all()
+        assert np.all(found.lower <= curve[:, j, 1]) and np.all(curve[:, j, 0] <= curve[:, j, 1])
+        assert np.all(curve[:, j, 0] <= found.upper + 0.02 * lattice)
+        # one tilt for the whole range: at its ends some digits are lost
+        assert np.all(curve[:, j, 1] - found.lower < (0.02 if lattice else 1e-5))
+    upper = curves(some, own, epsilon, lower=False)
+    assert np.array_equal(upper[:, :, 1], curve[:, :, 1]) and np.all(upper[:, :, 0] == -np.inf)
 
 
 def convolved(maker, table, row, epsilon):
