@@ -29,6 +29,7 @@ _FAR = 40.0
 _SHORT = 1e-4
 _CHUNK = 16
 _PIECES = 8  # tangents to a chord, when two do not do
+_STRIDES = (64, 8, 1)
 _RAISES = 3  # steps in which mu is raised by `loss` for the sake of the chords
 
 
@@ -215,20 +216,22 @@ def _least_at_points(e, d, mu, ceiling, shift, tangents):
     """The smallest mu that serves all points, from a mu below it, or one above ceiling; the last point that asked for
     more, or -1.  tangents (points, 4): lower G, lower and upper tau, and the mu they are for.
 
-    From right to left: most curves ask for more mu the further they go, and then only the last point does.
+    From right to left: most curves ask for more mu the further they go, and then only the last point does.  Some
+    points first: where a curve asks for more the further left, few points do so either.
     """
     touch = -1
-    for r in range(e.size):
-        j = e.size - 1 - r
-        if not mu <= ceiling:
-            return mu, touch
-        low, _, tau_low, tau_high, _ = _gauss(e[j], mu, shift)
-        if low < d[j]:
-            mu = _raise(e[j], d[j], mu, shift)
-            touch = j
-            if mu < np.inf:
-                low, _, tau_low, tau_high, _ = _gauss(e[j], mu, shift)
-        tangents[j, 0], tangents[j, 1], tangents[j, 2], tangents[j, 3] = low, tau_low, tau_high, mu
+    for stride in _STRIDES:
+        for r in range(0, e.size, stride):
+            j = e.size - 1 - r
+            if not mu <= ceiling:
+                return mu, touch
+            low, _, tau_low, tau_high, _ = _gauss(e[j], mu, shift)
+            if low < d[j]:
+                mu = _raise(e[j], d[j], mu, shift)
+                touch = j
+                if mu < np.inf:
+                    low, _, tau_low, tau_high, _ = _gauss(e[j], mu, shift)
+            tangents[j, 0], tangents[j, 1], tangents[j, 2], tangents[j, 3] = low, tau_low, tau_high, mu
     return mu, touch
 
 
@@ -281,10 +284,12 @@ def least_mu_up(epsilon, log_delta, floor, ceiling, loss, final, out, hull):
             mu = max(mu, floor[i, 1])
             for j in range(points - 1):
                 chords[j] = j
+            # two tangents to a short chord cost less than `loss`
+            short = mu * math.sqrt(4.1 * loss)
             left = 0
             for c in range(_doubtful(e, d, mu, shift, tangents, chords, points - 1)):
                 j = chords[c]
-                if not _above_chord(e[j], e[j + 1], d[j], d[j + 1], mu, shift):
+                if e[j + 1] - e[j] <= short or not _above_chord(e[j], e[j + 1], d[j], d[j + 1], mu, shift):
                     chords[left] = j
                     left += 1
             out[i, 1] = mu

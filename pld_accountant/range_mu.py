@@ -25,7 +25,7 @@ LOSS = 5e-5
 """What the chords may add to the upper bound of mu in one direction, relative."""
 
 # distances in standard deviations of the Gaussian
-_STEP = 0.17  # mean of the first points'
+_STEP = 0.1  # mean of the first points'
 _FINE = float(np.sqrt(4.0 * LOSS))  # of points whose chords cost just LOSS, where the curve is a Gaussian's
 _SPLIT = 6  # an interval that is looked at again becomes so many at most, before rounding up
 _ROUNDS = 4
