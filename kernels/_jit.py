@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.core import cgutils, types
 from numba.core.caching import FunctionCache
+from numba.extending import intrinsic
 
 # A process that forks after OpenMP has started aborts, and the workqueue layer aborts on concurrent use:
 # kernels with prange are called from one thread at a time, and worker processes are spawned, not forked.
@@ -20,10 +22,12 @@ from numba.core.caching import FunctionCache
 prange = numba.prange
 get_num_threads = numba.get_num_threads
 
+_JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+
 
 def _disk_cache_works() -> bool:
     """Whether numba finds a writable place for this package's machine code (a read-only install has none)."""
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    if not _JIT:
         return False
     try:
         FunctionCache(_disk_cache_works)
@@ -66,3 +70,24 @@ def pjit(*signatures: str) -> Callable[[Any], Any]:
 def inline(function: Any) -> Any:
     """Compile a scalar helper that is called from kernels of the same file only."""
     return numba.njit(cache=_CACHE, error_model="numpy", nogil=True)(function)
+
+
+def _prefetch(_context: Any, array: Any, row: Any, column: Any) -> Any:
+    """An element of a matrix will soon be written: its memory is asked for, and nothing waits."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        ir = cgutils.ir
+        matrix = context.make_array(array)(context, builder, given[0])
+        index = [context.cast(builder, g, t, types.intp) for g, t in zip(given[1:], (row, column), strict=True)]
+        place = cgutils.get_item_pointer(context, builder, array, matrix, index, wraparound=False)
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        # to write, into the nearest cache, of data
+        builder.call(ask, [builder.bitcast(place, byte), word(1), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, row, column), write
+
+
+prefetch: Any = intrinsic(_prefetch) if _JIT else lambda array, row, column: None

@@ -29,7 +29,8 @@ _FAR = 40.0
 _SHORT = 1e-4
 _CHUNK = 16
 _PIECES = 8  # tangents to a chord, when two do not do
-_RAISES = 8  # steps in which mu is raised by `loss` for the sake of the chords
+_STRIDES = (64, 8, 1)
+_RAISES = 3  # steps in which mu is raised by `loss` for the sake of the chords
 
 
 def _series():
@@ -210,50 +211,108 @@ def _raise_chord(left, right, d_left, d_right, mu, part, shift):
     return np.inf
 
 
-@pjit("void(f8[:, ::1], f8[:, ::1], f8[::1], f8[::1], f8, f8[:, ::1], i8[:, ::1])")
-def least_mu_up(epsilon, log_delta, floor, ceiling, loss, out, hull):
+@inline
+def _least_at_points(e, d, mu, ceiling, shift, tangents):
+    """The smallest mu that serves all points, from a mu below it, or one above ceiling; the last point that asked for
+    more, or -1.  tangents (points, 4): lower G, lower and upper tau, and the mu they are for.
+
+    From right to left: most curves ask for more mu the further they go, and then only the last point does.  Some
+    points first: where a curve asks for more the further left, few points do so either.
+    """
+    touch = -1
+    for stride in _STRIDES:
+        for r in range(0, e.size, stride):
+            j = e.size - 1 - r
+            if not mu <= ceiling:
+                return mu, touch
+            low, _, tau_low, tau_high, _ = _gauss(e[j], mu, shift)
+            if low < d[j]:
+                mu = _raise(e[j], d[j], mu, shift)
+                touch = j
+                if mu < np.inf:
+                    low, _, tau_low, tau_high, _ = _gauss(e[j], mu, shift)
+            tangents[j, 0], tangents[j, 1], tangents[j, 2], tangents[j, 3] = low, tau_low, tau_high, mu
+    return mu, touch
+
+
+@inline
+def _doubtful(e, d, mu, shift, tangents, chords, number):
+    """Of these chords, ascending, those that do not surely lie below the tangents at their own ends remain, and how
+    many they are.  A chord that lies below G does so for every larger mu."""
+    kept = 0
+    for c in range(number):
+        for j in range(chords[c], chords[c] + 2):
+            if tangents[j, 3] != mu:
+                tangents[j, 0], _, tangents[j, 1], tangents[j, 2], _ = _gauss(e[j], mu, shift)
+                tangents[j, 3] = mu
+        j = chords[c]
+        left, right = tangents[j], tangents[j + 1]
+        if not _below_tangents(e[j], left[0], left[2], d[j], e[j + 1], right[0], right[1], d[j + 1]):
+            chords[kept] = j
+            kept += 1
+    return kept
+
+
+@pjit("void(f8[:, ::1], f8[:, ::1], f8[:, ::1], f8, f8, b1, f8[:, ::1], i8[:, ::1])")
+def least_mu_up(epsilon, log_delta, floor, ceiling, loss, final, out, hull):
     """The smallest mu, at least floor, whose G lies above everybody's chords, rounded up.
 
-    log_delta: upper bounds.  out (people, 2): mu that serves all points and all chords but those of the hull; mu that
-    serves all, inf where none was found.  hull (people, 2): first and last point of the chords that cost more than a
-    relative `loss` above what the points need; (0, 0) for none.  Who needs more than ceiling at some point is left
-    there: both are that mu.
+    log_delta: upper bounds.  floor (people, 2): at least what all points seen so far need; at least what their chords
+    do.  out (people, 3): mu that serves all points; all points and all chords but those of the hull; mu that serves
+    all, inf where none was found or, unless `final`, where there is a hull.  hull (people, 3): first and last point of
+    the chords that cost more than a relative `loss` above what the points need, (0, 0) for none; the point that asked
+    for the most, -1 for none.  Who needs more than ceiling at some point is left there: all three are that mu.
     """
     people, points = epsilon.shape
     for chunk in prange((people + _CHUNK - 1) // _CHUNK):
         d = np.empty(points)
+        tangents = np.empty((points, 4))
+        chords = np.empty(points, dtype=np.int64)
         for i in range(chunk * _CHUNK, min(people, (chunk + 1) * _CHUNK)):
             e = epsilon[i]
             shift = min(-0.5 * log_delta[i, points - 1], 600.0)
             for j in range(points):
                 d[j] = math.exp(log_delta[i, j] + shift) * (1.0 + 2.0**-50 * (4.0 + shift - log_delta[i, j]))
             # delta(0) is at most mu / sqrt(2 pi)
-            mu = max(floor[i], 2.5 * d[0] * math.exp(-shift))
-            for j in range(points):
-                if mu <= ceiling[i] and _gauss(e[j], mu, shift)[0] < d[j]:
-                    mu = _raise(e[j], d[j], mu, shift)
-            hull[i, 0] = 0
-            hull[i, 1] = 0
-            out[i, 0] = mu
-            out[i, 1] = mu
-            if not mu <= ceiling[i] or not mu < np.inf:
+            mu = max(floor[i, 0], 2.5 * d[0] * math.exp(-shift))
+            mu, touch = _least_at_points(e, d, mu, ceiling, shift, tangents)
+            hull[i, 0], hull[i, 1], hull[i, 2] = 0, 0, touch
+            out[i, 0], out[i, 1], out[i, 2] = mu, mu, mu
+            if not mu <= ceiling or not mu < np.inf:
                 continue
-            goal = mu * (1.0 + loss)
-            step = loss / _RAISES
-            need = mu
+            most = mu * (1.0 + loss)
+            mu = max(mu, floor[i, 1])
             for j in range(points - 1):
-                if _above_chord(e[j], e[j + 1], d[j], d[j + 1], mu, shift):
-                    continue
+                chords[j] = j
+            # two tangents to a short chord cost less than `loss`
+            short = mu * math.sqrt(4.1 * loss)
+            left = 0
+            for c in range(_doubtful(e, d, mu, shift, tangents, chords, points - 1)):
+                j = chords[c]
+                if e[j + 1] - e[j] <= short or not _above_chord(e[j], e[j + 1], d[j], d[j + 1], mu, shift):
+                    chords[left] = j
+                    left += 1
+            out[i, 1] = mu
+            goal = mu
+            for part in range(1, _RAISES + 1):
+                if left == 0 or goal >= most:
+                    break
+                goal = mu + (most - mu) * part / _RAISES
+                before = left
+                left = _doubtful(e, d, goal, shift, tangents, chords, left)
+                if left < before:
+                    out[i, 1] = goal
+            need = goal
+            for c in range(left):
+                j = chords[left - 1 - c]
                 if _above_chord(e[j], e[j + 1], d[j], d[j + 1], goal, shift):
-                    while mu < goal and not _above_chord(e[j], e[j + 1], d[j], d[j + 1], mu, shift):
-                        mu = min(mu * (1.0 + step), goal)
+                    out[i, 1] = goal
                     continue
                 if hull[i, 1] == 0:
-                    hull[i, 0] = j
-                hull[i, 1] = j + 1
-                need = _raise_chord(e[j], e[j + 1], d[j], d[j + 1], max(need, goal), loss, shift)
-            out[i, 0] = mu
-            out[i, 1] = max(mu, need)
+                    hull[i, 1] = j + 1
+                hull[i, 0] = j
+                need = _raise_chord(e[j], e[j + 1], d[j], d[j + 1], need, loss, shift) if final else np.inf
+            out[i, 2] = need if hull[i, 1] > 0 else out[i, 1]
 
 
 @pjit("void(f8[:, ::1], f8[:, ::1], f8[::1])")

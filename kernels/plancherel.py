@@ -41,6 +41,24 @@ def _inner_product(a_re, a_im, m, angle):
 
 
 @inline
+def _inner_products(a_re, a_im, m, angle, work, out):
+    """out: `_inner_product`'s sum, without the other, at several angles.  The points are inside, so none waits for
+    its own last product.  work (3, points)."""
+    points = angle.size
+    zr, zi, bi = work[0], work[1], work[2]
+    for j in range(points):
+        zr[j], zi[j] = math.cos(angle[j]), math.sin(angle[j])
+        out[j], bi[j] = a_re[m], a_im[m]
+    for r in range(m):
+        f = m - 1 - r
+        re, im = a_re[f], a_im[f]
+        for j in range(points):
+            x = out[j] * zr[j] - bi[j] * zi[j] + re
+            bi[j] = out[j] * zi[j] + bi[j] * zr[j] + im
+            out[j] = x
+
+
+@inline
 def _amplitudes(row, weight_re, weight_im, m, a_re, a_im):
     """a_f = weight_f exp(log phi_f); returns sum |a_f| and sum f |a_f|."""
     a_re[0] = weight_re[0]
@@ -242,22 +260,47 @@ def bound_people(exponents, weight, setting, helper, target, solve_epsilon, star
             out[i] = np.nan
 
 
-@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], f8[:, :, ::1])")
-def bound_curves(exponents, weight, setting, helper, target, out):
-    """out (people, points, 2): log of lower and upper delta at the epsilons target (people, points)."""
-    n = exponents.shape[0]
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], b1, f8[:, :, ::1])")
+def bound_curves(exponents, weight, setting, helper, target, lower, out):
+    """out (people, points, 2): log of lower and upper delta at the ascending epsilons target (people, points), all of
+    them at least 0.  Without `lower` the lower ends are -inf.
+
+    The error budget grows with epsilon: that of the last point serves all.
+    """
+    n, points = target.shape
     m = weight.size - 1
+    theta, spacing = setting[0], setting[1]
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
-    weights = _weights(weight, setting[1])
+    weights = _weights(weight, spacing)
     a_re = np.empty(m + 1)
     a_im = np.empty(m + 1)
     sizes = np.empty(2)
-    one = np.empty(5)
+    work = np.empty((3, points))
+    q = np.empty(points)
     for i in range(n):
         row = exponents[i]
         sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
-        for j in range(target.shape[1]):
-            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i, j], one)
-            out[i, j, 0] = one[0] if found else -np.inf
-            out[i, j, 1] = min(one[2], 0.0) if found and one[2] == one[2] else 0.0
+        if setting[4] == 0.0:
+            _inner_products(a_re, a_im, m, spacing * (row[1] - target[i]), work, q)
+        else:
+            for j in range(points):
+                q[j] = _chord(a_re, a_im, m, setting, row, target[i, j])
+        error, kappa = _budget(row, sizes, m, setting, weights, target[i, points - 1])
+        infinite = math.log(-math.expm1(-row[5])) if row[5] > 0.0 else -np.inf
+        for j in range(points):
+            epsilon = target[i, j]
+            scale = row[0] - theta * epsilon
+            out[i, j, 0] = -np.inf
+            out[i, j, 1] = 0.0
+            if not q[j] > 0.0:
+                continue
+            top = scale + kappa + math.log(q[j] + error)
+            if row[5] > 0.0:
+                top = max(top, infinite) + math.log1p(math.exp(-abs(top - infinite)))
+            if top < 0.0:
+                out[i, j, 1] = top
+            if lower:
+                below = q[j] - error - _alias(helper[i], theta, setting[2], row[0], epsilon)
+                if below > 0.0:
+                    out[i, j, 0] = scale - kappa + math.log(below)

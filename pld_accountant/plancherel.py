@@ -372,7 +372,9 @@ def _exponents(
     return exponents, helper
 
 
-def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | None = None) -> NDArray:
+def curves(
+    counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | None = None, lower: bool = True
+) -> NDArray:
     """Bounds of log delta at several epsilons of each person, all at one tilt.
 
     Parameters
@@ -381,6 +383,8 @@ def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | No
         As for `solve`.
     target : ndarray, shape (people, points)
         Ascending epsilons of each person.
+    lower : bool
+        False: only the upper ends are wanted, which is less work; the lower are -inf.
 
     Returns
     -------
@@ -391,7 +395,7 @@ def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | No
     people = len(counts)
     out = np.zeros((people, target.shape[1], 2))
     out[:, :, 0] = -np.inf
-    middle = np.ascontiguousarray(target[:, target.shape[1] // 2])
+    middle = 0.5 * (target[:, 0] + target[:, -1])
     limits = Limits(error=1e-13, least_expectation=1e-3, tilts=4)
     plan = _plan(counts, maker, rows, middle, np.full(people, np.nan), False, limits)
     # the period must hold for the far end of the range as well
@@ -404,7 +408,7 @@ def curves(counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | No
         exponents, helper = _exponents(counts, members, table, rows, plan)
         some = np.empty((members.size, *out.shape[1:]))
         goals = np.ascontiguousarray(target[members])
-        _kernels().bound_curves(exponents, table.weight, table.setting(len(table.columns)), helper, goals, some)
+        _kernels().bound_curves(exponents, table.weight, table.setting(len(table.columns)), helper, goals, lower, some)
         return some
 
     parts = _groups_with_tables(chosen, plan, period, width, limits, counts, maker, rows)

@@ -95,15 +95,15 @@ def array_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
 
 
-def norms(values: Any, num_examples: int) -> np.ndarray:
+def norms(values: Any, num_examples: int, *, as_given: bool = False) -> np.ndarray:
     """Type and shape of the norms of one step or a block of steps: (num_examples,) or (steps, num_examples).
 
-    The values themselves are checked where they are counted, in the same pass (`norm_error` then says which is bad).
+    The values themselves are checked by the kernels (`norm_error` then says which is bad).
 
     Returns
     -------
     ndarray
-        C-contiguous float64.
+        C-contiguous float64; where `as_given`, float32 stays float32, and what may not be written stays so.
     """
     array = np.asarray(values)
     if np.ma.is_masked(values):
@@ -115,8 +115,9 @@ def norms(values: Any, num_examples: int) -> np.ndarray:
             f"norms must have shape ({num_examples},) or (steps, {num_examples}), got {array.shape}; "
             "a log with a row per person must be transposed"
         )
-    array = np.ascontiguousarray(array, dtype=np.float64)
-    return array if array.flags.writeable else array.copy()
+    if as_given:
+        return np.require(array, np.float32 if array.dtype == np.float32 else np.float64, ["C", "A"])
+    return np.require(array, np.float64, ["C", "A", "W"])
 
 
 def norm_error(array: np.ndarray, *, first_row: int = 0) -> ValueError:

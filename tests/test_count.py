@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,8 @@ FINE = Buckets.make(2.0, 0.01, 4096)
 
 
 def counted(norms, clip, scale, group=GROUP, repeat=1, dtype=np.uint16, offset=0, width=None):
-    norms = np.atleast_2d(np.asarray(norms, dtype=np.float64))
+    norms = np.atleast_2d(np.asarray(norms))
+    norms = norms if norms.dtype == np.float32 else norms.astype(np.float64)
     counts = np.zeros((norms.shape[1], width or group.size), dtype=dtype)
     count.count_down(
         np.ascontiguousarray(norms), clip, scale, group.edges, group.first, np.uint32(repeat), counts, offset
@@ -104,6 +106,41 @@ def test_many_steps_and_people_add_up(people):
     assert np.array_equal(counts.sum(axis=1), 3 * (norms > 0).sum(axis=0))
 
 
+@pytest.mark.parametrize("group", [GROUP, FINE, Buckets.make(2.0, 0.01, 2)])
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_float32_is_counted_as_the_float64_of_the_same_value(group, dtype):
+    rng = np.random.default_rng(8)
+    near = group.edges.astype(np.float32) * np.float32(0.3)
+    near = np.concatenate([near, np.nextafter(near, np.float32(0)), np.nextafter(near, np.float32(1))])
+    norms = np.concatenate([rng.lognormal(-2, 2, 4000).astype(np.float32), near, np.float32([0, 1e-45, 3e38])])
+    assert norms.dtype == np.float32
+    single = counted(norms, 0.3, 1 / 0.3, group, repeat=5, dtype=dtype)
+    assert np.array_equal(single, counted(norms.astype(np.float64), 0.3, 1 / 0.3, group, repeat=5, dtype=dtype))
+    assert single.sum() == 5 * np.count_nonzero(norms)
+
+
+def test_norms_that_may_not_be_written_are_counted_in_place():
+    norms = np.linspace(0, 2, 300, dtype=np.float32)
+    expected = counted(norms, 1.0, 1.0)
+    norms.flags.writeable = False
+    assert np.array_equal(counted(norms, 1.0, 1.0), expected)
+    assert count.all_norms(norms[None])
+
+
+def test_neither_the_order_of_steps_nor_the_threads_change_a_count():
+    rng = np.random.default_rng(9)
+    norms = rng.lognormal(-1, 1, (20, 1000)).astype(np.float32)
+    expected = counted(norms, 1.0, 1.0)
+    assert np.array_equal(counted(norms[rng.permutation(20)], 1.0, 1.0), expected)
+    threads = numba.get_num_threads()
+    try:
+        for number in range(1, threads + 1):
+            numba.set_num_threads(number)
+            assert np.array_equal(counted(norms, 1.0, 1.0), expected)
+    finally:
+        numba.set_num_threads(threads)
+
+
 def test_the_offset_chooses_the_group():
     counts = counted([0.5, 1.0], 1.0, 1.0, offset=10, width=64 + 20)
     assert counts[:, :10].sum() == 0
@@ -113,10 +150,11 @@ def test_the_offset_chooses_the_group():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1e-300])
 @pytest.mark.parametrize("place", [(0, 0), (2, 5), (3, 8)])
-def test_bad_norms_are_seen_wherever_they_are(bad, place):
-    norms = np.ones((4, 9))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bad_norms_are_seen_wherever_they_are(bad, place, dtype):
+    norms = np.ones((4, 9), dtype=dtype)
     assert count.all_norms(norms)
-    norms[place] = bad
+    norms[place] = bad if dtype == np.float64 else np.sign(bad) * 1e-45 if np.isfinite(bad) else bad
     assert not count.all_norms(norms)
 
 

@@ -1,5 +1,7 @@
 """The ledger: what is booked, what is refused, and bounds that hold the exact privacy loss of the very norms."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -66,7 +68,11 @@ def test_a_block_equals_its_steps_and_blocks_of_a_log(monkeypatch):
     assert told == [(7, 50), (14, 50), (21, 50), (28, 50), (35, 50), (42, 50), (49, 50), (50, 50)]
 
 
-@pytest.mark.parametrize("kind", ["list", "float32", "int", "fortran", "read-only", "memmap"])
+@pytest.mark.parametrize(
+    "kind",
+    ["list", "float16", "float32", "longdouble", "big-endian", "int", "uint", "fortran", "read-only", "unaligned",
+     "memmap"],
+)  # fmt: skip
 def test_logs_of_any_kind(tmp_path, kind):
     log = np.array([[1.0, 2.0, 7.0], [0.0, 3.0, 4.0]])
     expected = pa.Ledger.from_norms(log, **OPTIONS).counts
@@ -77,8 +83,12 @@ def test_logs_of_any_kind(tmp_path, kind):
         given = np.load(tmp_path / "log.npy", mmap_mode="r")
     elif kind == "fortran":
         given = np.asfortranarray(log)
+    elif kind == "unaligned":
+        given = np.frombuffer(b"-" + log.tobytes(), dtype=np.uint8)[1:].view(np.float64).reshape(log.shape)
+        assert not given.flags.aligned
     else:
-        given = log.astype({"float32": np.float32, "int": np.int32}.get(kind, np.float64))
+        kinds = {"big-endian": ">f8", "int": np.int32, "uint": np.uint8, "read-only": np.float64}
+        given = log.astype(kinds.get(kind, kind))
     if kind == "read-only":
         given.flags.writeable = False
     assert np.array_equal(pa.Ledger.from_norms(given, **OPTIONS).counts, expected)
@@ -89,14 +99,42 @@ def test_logs_of_any_kind(tmp_path, kind):
     assert np.array_equal(np.asarray(given), log)
 
 
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_a_mapped_log_is_let_go_of_and_what_was_written_into_it_is_not(tmp_path, mode):
+    """Of 8 MiB of norms not half may stay."""
+    log = np.random.default_rng(0).uniform(0, 5, (512, 4096)).astype(np.float32)
+    np.save(tmp_path / "log.npy", log)
+    mapped = np.load(tmp_path / "log.npy", mmap_mode=mode)
+    if mode != "r":
+        mapped[0] = log[0] = 3.0
+    expected = pa.Ledger.from_norms(log, **OPTIONS).counts
+    before = mapped_kilobytes()
+    made = pa.Ledger.from_norms(mapped, **OPTIONS)
+    if mode == "r" and before is not None:
+        assert mapped_kilobytes() < before + 4096
+    assert np.array_equal(mapped, log)
+    assert np.array_equal(made.counts, expected)
+
+
+def mapped_kilobytes():
+    """What of mapped files counts as memory of this process, where the system says so."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("RssFile")), None)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1e-9])
-def test_a_bad_norm_books_nothing_and_is_named(bad):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_bad_norm_books_nothing_and_is_named(bad, dtype):
+    bad = dtype(bad)
     book = ledger(3)
     book.record([1.0, 2.0, 3.0], repeat=4)
     before = book.counts.copy()
     with pytest.raises(ValueError, match=rf"norms must be finite and at least 0, got {bad} at step 4, example 2"):
-        book.record([1.0, 1.0, bad])
-    log = np.ones((6, 3))
+        book.record(np.array([1.0, 1.0, bad], dtype=dtype))
+    log = np.ones((6, 3), dtype=dtype)
     log[5, 1] = bad
     with pytest.raises(ValueError, match=rf"got {bad} at step 9, example 1"):
         book.record(log)

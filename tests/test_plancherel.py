@@ -6,7 +6,7 @@ import pytest
 
 from pld_accountant.kernels import plancherel as kernel
 from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import Limits, Solution, solve
+from pld_accountant.plancherel import Limits, Solution, curves, solve
 from pld_accountant.spectral import SpectralMaker
 
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
@@ -46,6 +46,38 @@ def test_the_polynomial_and_its_derivative():
         value, slope = kernel._inner_product(a.real.copy(), a.imag.copy(), m, angle)
         assert value == pytest.approx(np.sum(a * turn).real, abs=1e-12)
         assert slope == pytest.approx(np.sum(np.arange(m + 1) * a * turn).imag, abs=1e-10)
+
+
+@pytest.mark.parametrize("points", [1, 7, 8, 33])
+def test_several_angles_at_once_are_each_by_itself(points):
+    """To the last bit: the same operations in the same order."""
+    rng = np.random.default_rng(points)
+    m = 61
+    re, im = rng.normal(size=(2, m + 1))
+    angle, out = rng.uniform(-50, 50, points), np.empty(points)
+    kernel._inner_products(re, im, m, angle, np.empty((3, points)), out)
+    assert out.tolist() == [kernel._inner_product(re, im, m, x)[0] for x in angle]
+
+
+@pytest.mark.parametrize("side", [None, "upper", "lower"])
+def test_a_curve_holds_the_bounds_found_point_by_point(maker, side):
+    """A lattice rounds losses to one side: there its curve holds them, and is no further off than a coarse grid is."""
+    some = COUNTS[:4]
+    far = solve(some, maker, GOAL[:4], solve_epsilon=True).upper
+    epsilon = far[:, None] * np.linspace(0.0, 1.0, 11)
+    own = LatticeMaker(maker, side, 1 << 12) if side else maker
+    curve = curves(some, own, epsilon)
+    # one tilt for the whole range: at its ends some digits are lost
+    width = 0.1 if side else 1e-5
+    for j in range(11):
+        found = solve(some, maker, epsilon[:, j].copy(), solve_epsilon=False)
+        assert found.solved.all()
+        if side != "lower":
+            assert np.all((found.lower <= curve[:, j, 1]) & (curve[:, j, 1] < found.upper + width))
+        if side != "upper":
+            assert np.all((found.lower - width < curve[:, j, 0]) & (curve[:, j, 0] <= found.upper))
+    upper = curves(some, own, epsilon, lower=False)
+    assert np.array_equal(upper[:, :, 1], curve[:, :, 1]) and np.all(upper[:, :, 0] == -np.inf)
 
 
 def convolved(maker, table, row, epsilon):

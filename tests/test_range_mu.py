@@ -43,12 +43,12 @@ def test_a_gaussian_is_its_own_smallest_curve(mu):
         t = np.linspace(0, 6, points)
         epsilon = mu * t[None]
         curve = gaussian.log_delta(epsilon, mu)
-        low, high, hull = np.empty(1), np.empty((1, 2)), np.empty((1, 2), dtype=np.int64)
+        low, high, hull = np.empty(1), np.empty((1, 3)), np.empty((1, 3), dtype=np.int64)
         kernel.least_mu_down(epsilon, curve, low)
-        kernel.least_mu_up(epsilon, curve, np.zeros(1), np.full(1, np.inf), 5e-5, high, hull)
+        kernel.least_mu_up(epsilon, curve, np.zeros((1, 2)), np.inf, 5e-5, True, high, hull)
         assert mu * (1 - 1e-8) <= low[0] <= mu
-        assert mu <= high[0, 1] <= mu * (1 + 2.2 * t[1] ** 2 / 8 + 6e-5), "a step doubles at worst"
-        assert high[0, 0] <= mu * (1 + 6e-5)
+        assert mu <= high[0, 2] <= mu * (1 + 2.2 * t[1] ** 2 / 8 + 6e-5), "a step doubles at worst"
+        assert high[0, 1] <= mu * (1 + 6e-5)
         assert (hull[0, 1] > 0) == (points < 401)
 
 
@@ -63,16 +63,16 @@ def test_the_result_lies_above_every_chord():
         for j in range(1, points - 1):
             t = (x[:, j] - x[:, j - 1]) / (x[:, j + 1] - x[:, j - 1])
             delta[:, j] = np.minimum(delta[:, j], (1 - t) * delta[:, j - 1] + t * delta[:, j + 1])
-    out, hull = np.empty((people, 2)), np.empty((people, 2), dtype=np.int64)
-    kernel.least_mu_up(epsilon, np.log(delta), np.zeros(people), np.full(people, np.inf), 5e-5, out, hull)
+    out, hull = np.empty((people, 3)), np.empty((people, 3), dtype=np.int64)
+    kernel.least_mu_up(epsilon, np.log(delta), np.zeros((people, 2)), np.inf, 5e-5, True, out, hull)
     share = np.linspace(0, 1, 201)
     tight = 0
     for i in range(people):
         for j in range(points - 1):
             between = x[i, j] + share * (x[i, j + 1] - x[i, j])
             chord = (1 - share) * delta[i, j] + share * delta[i, j + 1]
-            assert np.all(gaussian.delta(np.log(between), out[i, 1]) >= chord * (1 - 1e-12))
-            tight += bool(np.any(gaussian.delta(np.log(between), out[i, 1] * 0.9) < chord))
+            assert np.all(gaussian.delta(np.log(between), out[i, 2]) >= chord * (1 - 1e-12))
+            tight += bool(np.any(gaussian.delta(np.log(between), out[i, 2] * 0.9) < chord))
     assert tight >= people
 
 
@@ -151,7 +151,9 @@ def test_one_step_has_a_closed_form(direction):
 
 
 def test_with_fewer_rounds_the_upper_end_is_larger_never_smaller(monkeypatch):
-    """Whatever was not looked at again counts with its coarse chords."""
+    """Whatever was not looked at again counts with its coarse chords.  The usual points need no second look here."""
+    monkeypatch.setattr(range_mu, "_STEP", 1.0)
+    monkeypatch.setattr(range_mu, "_SPLIT", 2)
     maker = SpectralMaker(np.array([2.0, 5.0]), np.array([0.005, 0.01]), "remove")
     counts = np.array([[3000, 0], [2000, 5000], [0, 9000]])
     found = []
@@ -160,6 +162,41 @@ def test_with_fewer_rounds_the_upper_end_is_larger_never_smaller(monkeypatch):
         found.append(range_mu.mu_upper(counts, maker, "remove", 1e-8))
     assert np.all(np.diff(found, axis=0) <= 0)
     assert np.all(found[0] > found[1]) and np.all(found[1] > found[3] * (1 + 1e-4))
+
+
+def some_people(seed, people=6):
+    counts = np.random.default_rng(seed).integers(100, 5000, (people, 3))
+    counts[0] = 0
+    return counts, np.array([1.0, 2.0, 6.0]), np.array([0.02, 0.01, 0.005])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.999, 1.0, 1.5, np.inf])
+def test_an_end_is_taken_only_where_it_is_one(share):
+    """Whatever is proposed, the whole range is compared."""
+    counts, sigma, rate = some_people(5)
+    maker = SpectralMaker(sigma, rate, "remove")
+    upper, touch, end = range_mu.touching(counts, maker, "remove", 1e-6)
+    assert upper[0] == touch[0] == end[0] == 0.0
+    assert np.all((touch[1:] > 0) & (touch[1:] <= end[1:]))
+    with np.errstate(invalid="ignore"):
+        proposed = np.where(end > 0, end * share, 0.0)
+    again, _, used = range_mu.touching(counts, maker, "remove", 1e-6, end=proposed)
+    assert np.all(used >= end * (1 - 1e-9))
+    # beyond the end the curve may ask for more
+    assert np.all(np.abs(again[1:] / upper[1:] - 1) < 2 * range_mu.LOSS) or share == 1.5
+    assert np.all(again >= upper * (1 - 2 * range_mu.LOSS))
+
+
+def test_any_share_gives_a_lower_bound_and_the_right_one_a_close_one():
+    counts, sigma, rate = some_people(6)
+    maker = SpectralMaker(sigma, rate, "remove")
+    upper, touch, end = range_mu.touching(counts, maker, "remove", 1e-8)
+    right = touch[1:] / end[1:]
+    for share in (right, np.zeros(5), np.full(5, 0.5), np.ones(5)):
+        lower = range_mu.mu_lower(counts, maker, "remove", 1e-8, share=np.concatenate([[1.0], share]))
+        assert lower[0] == 0.0
+        assert np.all(lower <= upper)
+        assert share is not right or np.all(upper[1:] / lower[1:] - 1 < 1.5 * range_mu.LOSS)
 
 
 def test_where_nothing_else_serves_the_steps_count_without_sampling(monkeypatch):
@@ -190,3 +227,21 @@ def test_a_ledgers_bounds_enclose_the_person_clipped_at_every_step():
     assert found.upper[0] == found.lower[0] == 0
     assert worst.lower <= found.upper[2] == pytest.approx(worst.upper, rel=1e-9)
     assert np.all(found.lower <= found.upper) and found.lower[2] > 0.98 * worst.lower
+
+
+def test_a_ledgers_mu_lies_above_all_curves_in_both_directions():
+    ledger = pa.Ledger(4, noise_multiplier=1.0, sample_rate=0.02, max_grad_norm=1)
+    norms = np.array([0.0, 0.02, 0.5, 1.0])
+    ledger.record(norms, repeat=1000)
+    told = []
+    found = ledger.mu(1e-7, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told) and told[-1] == (12, 12)
+    for person in (1, 2, 3):
+        c = pa.compose([(pa.SampledGaussian(1.0 / norms[person], 0.02), 1000)])
+        asks = []
+        for direction in ("remove", "add"):
+            epsilon = np.linspace(0, c.epsilon(1e-7, direction).lower, 25)
+            delta = np.array([c.delta(e, direction).lower for e in epsilon])
+            asks.append(gaussian.mu(epsilon, delta).max())
+        assert found.lower[person] <= max(asks) * (1 + 1e-3)
+        assert max(asks) * (1 - 1e-9) <= found.upper[person]
