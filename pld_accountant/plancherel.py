@@ -219,7 +219,7 @@ def _groups(*keys: NDArray) -> Iterator[NDArray]:
     order = np.lexsort(keys[::-1])
     stacked = np.stack([k[order] for k in keys])
     edges = np.flatnonzero(np.any(stacked[:, 1:] != stacked[:, :-1], axis=0)) + 1
-    yield from np.split(order, edges)
+    yield from np.split(order, edges) if order.size else ()
 
 
 def _finish(solution: Solution, people: NDArray, out: NDArray, limits: Limits, solve_epsilon: bool) -> tuple:
