@@ -15,14 +15,18 @@ import numpy as np
 
 from ._jit import inline, jit
 
-_SHORT = 1e-3  # below, five terms of the series of 1 - exp(-d) are exact to 1e-18
+BLOCK = 16  # losses of a whose sums are added up by themselves, which keeps chains of additions short
+_STEEP = 30.0
+_BELOW = 1.0 - 2.0**-48
+_SHORT = 0.03  # below, eight terms of the series of 1 - exp(-d) are exact to 1e-17
 
 
 @inline
 def _fall(d):
     """1 - exp(-d) for d >= 0."""
     if d < _SHORT:
-        return d * (1.0 - d * (0.5 - d * (1.0 / 6.0 - d * (1.0 / 24.0 - d / 120.0))))
+        tail = 1.0 / 120.0 - d * (1.0 / 720.0 - d * (1.0 / 5040.0 - d / 40320.0))
+        return d * (1.0 - d * (0.5 - d * (1.0 / 6.0 - d * (1.0 / 24.0 - d * tail))))
     return -math.expm1(-d)
 
 
@@ -46,8 +50,15 @@ def compose(la, pa, lb, pb, knots, p, u):
         beyond[j] = pb[j] + beyond[j + 1] * math.exp(-step)
     p[:] = 0.0
     u[:] = 0.0
+    some_p, some_u = np.zeros(p.size), np.zeros(p.size)
     start, stop = n, n
+    cell = np.ones(n, dtype=np.int64)
     for i in range(la.size):
+        if i % BLOCK == 0:
+            p += some_p
+            u += some_u
+            some_p[:] = 0.0
+            some_u[:] = 0.0
         m, x = pa[i], la[i]
         while start > 0 and x + lb[start - 1] > knots[1]:
             start -= 1
@@ -56,28 +67,26 @@ def compose(la, pa, lb, pb, knots, p, u):
         first = min(start, stop)
         if m == 0.0:
             continue
-        shift = _fall(max(x + lb[0] - knots[0], 0.0))
+        shift = max(x + lb[0] - knots[0], 0.0)
         p[0] += m * before[first]
-        u[0] += m * (shift * before[first] + (1.0 - shift) * before_fall[first])
+        u[0] += m * (_fall(shift) * before[first] + math.exp(-shift) * before_fall[first])
         if stop < n:
             p[last] += m * after[stop]
             u[last] += m * (curve[stop] + _fall(max(x + lb[stop] - knots[last], 0.0)) * beyond[stop])
-        k, here, there = 1, 0.0, 0.0
-        if first < stop:
-            k = np.searchsorted(knots, x + lb[first]) - 1
         for j in range(first, stop):
+            # from one a to the next a sum seldom moves on by more than two cells
             s = x + lb[j]
-            if s > knots[k + 1]:
-                p[k] += m * here
-                u[k] += m * there
-                here, there = 0.0, 0.0
+            k = cell[j]
+            k += s > knots[k + 1]
+            k += s > knots[k + 1]
+            while s > knots[k + 1]:
                 k += 1
-                while s > knots[k + 1]:
-                    k += 1
-            here += pb[j]
-            there += pb[j] * _fall(s - knots[k])
-        p[k] += m * here
-        u[k] += m * there
+            cell[j] = k
+            mass = m * pb[j]
+            some_p[k] += mass
+            some_u[k] += mass * _fall(s - knots[k])
+    p += some_p
+    u += some_u
 
 
 @jit("void(f8[::1], f8[::1], f8[::1], f8[::1])")
@@ -97,7 +106,7 @@ def merge_down(knots, p, u, error, loss, mass):
     for k in range(p.size):
         if p[k] > 0.0:
             share = min(u[k] / p[k] * (1.0 - error), _fall(knots[k + 1] - knots[k]))
-            loss[n] = knots[k] - math.log1p(-share)
+            loss[n] = min(knots[k] - math.log1p(-share) * _BELOW, knots[k + 1])
             mass[n] = p[k]
             n += 1
     return n
@@ -151,20 +160,22 @@ def _between(at, below, above, low, high):
 
 
 @inline
-def _harm(at, below, above, rest_at, rest_below, rest_above, epsilon, low, high):
+def _harm(mass, rest_at, rest_below, rest_above, epsilon, low, high):
     """E of the cell: its mass, times that of the other steps' losses which make up epsilon, times its width."""
-    mass = _between(at, below, above, low, high)
     most = 0.0
     for e in epsilon:
         most = max(most, _between(rest_at, rest_below, rest_above, e - high, e - low))
     return mass * most * min(high - low, 1.0)
 
 
-@jit("i8(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8, f8, f8, f8[::1], f8[::1])")
-def partition(at, below, above, rest_at, rest_below, rest_above, epsilon, low, high, most, ends, harm):
-    """Halve cells from [low, high] on until none has an E above `most`; returns their number, 0 for too many.
+@jit("i8(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8, f8, f8, f8, f8[::1], f8[::1])")
+def partition(at, below, above, rest_at, rest_below, rest_above, epsilon, low, high, most, least, ends, harm):
+    """Halve cells from [low, high] on until none has an E above `most`, nor falls too steeply; returns their number.
 
-    ends, harm : the right ends of the cells, ascending, and their E.
+    A cell of mass above `least` falls too steeply where next to nothing lies beyond it: its right end would be lifted by
+    orders of magnitude, which E, for one change at a time, does not see.
+
+    ends, harm : the right ends of the cells, ascending, and their E; 0 is returned where they do not suffice.
     """
     stack = np.empty(200)
     stack[0] = high
@@ -172,9 +183,11 @@ def partition(at, below, above, rest_at, rest_below, rest_above, epsilon, low, h
     left = low
     while depth:
         right = stack[depth - 1]
-        harmful = _harm(at, below, above, rest_at, rest_below, rest_above, epsilon, left, right)
+        mass = _between(at, below, above, left, right)
+        harmful = _harm(mass, rest_at, rest_below, rest_above, epsilon, left, right)
+        beyond = _beside(at, below, above, right)[1]
         middle = 0.5 * (left + right)
-        if harmful > most and left < middle < right and depth < 200:
+        if (harmful > most or (mass > least and mass > _STEEP * beyond)) and left < middle < right and depth < 200:
             stack[depth] = middle
             depth += 1
             continue

@@ -167,6 +167,12 @@ def barycentre(sigma, q, sign, h):
     return centre + math.log(p / (p - up))
 
 
+@jit("void(f8, f8, f8, f8[::1], f8[::1])")
+def losses(sigma, q, sign, x, loss):
+    for i in range(x.size):
+        loss[i] = sign * _log_g(x[i], sigma, q)
+
+
 @jit("void(f8, f8, f8, f8[::1], f8[::1], f8[::1])")
 def masses(sigma, q, sign, knots, p, u):
     """Of the cells between ascending losses: p, and p less e^(left end) times the mass under Q."""

@@ -1,263 +1,387 @@
-"""Few steps composed without a transform: pairs of atoms on grids placed where the answer is decided."""
+"""Few steps composed directly, on grids placed where the answer is decided: no transform, tilt, period or band.
+
+A partial sum of the losses is held as two discrete laws, one above and one below the true one.  Two are added pair by
+pair, and the sums brought back to a grid: up by sharing each mass between the ends of its cell, down by merging each
+cell into one atom.  Both keep the masses under P and under Q, so the first is a chord of the hockey-stick curve, which
+is convex in e^epsilon, and the second a post-processing; and both orders survive composition.  Only positive numbers
+are added, so delta = 1e-100 is as accurate as 1e-5.  The sum of the last two laws is never formed.
+
+With f and r the densities of a partial sum and of the other steps' sum, a cell of width h at the loss l adds about
+f(l) r(epsilon - l) h^3 / 12 to the curve above, and takes half as much from the one below: what counts is where the
+partial sum lies when the whole sum is epsilon.  A rough pass finds f and r, the next ones place h like the inverse cube
+root of their product.  The bounds are valid on any grid.
+
+References: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, "Connect the dots: tighter discrete approximations of privacy
+loss distributions", PoPETs 2022, for the chords.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Direct"]
+from . import error_budget as budget
 
-_UNIT = 2.0**-53
-_OUTSIDE = 1e-300  # of one step's law, above its mass beyond 38 standard deviations
+__all__ = ["DirectSum", "Tree", "plant"]
+
+_REACH = 38.0  # standard deviations that a step's law goes on for
+_ROUGH, _FIRST, _MOST_MODEL = 300, 500, 2_000
+_ENOUGH = 0.02  # relative width at which a pass is a good enough model for the next
+_STEPS = 150  # cells that only keep a law from falling too steeply
+_LEAF = 100_000  # points where nothing is composed before the end
+_TRIES = 3
+DEBUG=0
+_TILTS = 2.0 ** np.arange(-4.0, 46.0, 0.5)
 
 
 @dataclass(frozen=True)
-class _Law:
-    """A partial sum's loss on a grid: an upper law, a lower law, and the masses of the cells for placing grids."""
+class Tree:
+    """Partial sums, each of two earlier ones; the whole sum is that of the two in `root`.
 
-    up: tuple[NDArray, NDArray]
-    down: tuple[NDArray, NDArray]
-    knots: NDArray
-    below: NDArray
-    above: NDArray
+    Attributes
+    ----------
+    nodes : list of (int, int)
+        Children; (-1, k) for one step in bucket k.
+    uses : list of int
+        How often each node enters the whole sum.
+    depth : int
+    """
 
-
-def _law(knots: NDArray, up_cells: tuple, down_cells: tuple, error: float) -> _Law:
-    from .kernels import direct
-
-    upper, loss, mass = np.empty(knots.size), np.empty(knots.size), np.empty(knots.size)
-    direct.spread_up(knots, *up_cells, upper)
-    n = direct.merge_down(knots, *down_cells, error, loss, mass)
-    p = down_cells[0]
-    below = np.concatenate([[0.0], np.cumsum(p)])
-    above = np.concatenate([np.cumsum(p[::-1])[::-1], [0.0]])
-    return _Law((knots, upper), (loss[:n].copy(), mass[:n].copy()), knots, below, above)
-
-
-class Direct:
-    def __init__(self, sigma, q, counts, direction) -> None:
-        self.sign = 1.0 if direction == "remove" else -1.0
-        self.leaves: list[tuple[float, float]] = []
-        self.nodes: list[tuple[int, int]] = []  # children; (-1, leaf)
-        tops = []
-        for s, r, n in zip(sigma, q, counts):
-            if n:
-                self.leaves.append((float(s), float(r)))
-                self.nodes.append((-1, len(self.leaves) - 1))
-                tops.append((len(self.nodes) - 1, int(n)))
-        self.root = self._tree(tops)
-        self.laws: list[_Law] = []
-        self.steps = int(np.sum(counts))
-
-    def _tree(self, tops) -> tuple[int, int]:
-        whole = []
-        for k, (leaf, n) in enumerate(tops):
-            alone = len(tops) == 1
-            whole.append(self._power(leaf, n, {1: leaf}, alone))
-        if len(tops) == 1:
-            return whole[0]
-        while len(whole) > 2:
-            a, b = whole.pop(0), whole.pop(0)
-            whole.append(self._add(a, b))
-        return whole[0], whole[1]
-
-    def _add(self, a, b) -> int:
-        self.nodes.append((a, b))
-        return len(self.nodes) - 1
-
-    def _power(self, leaf, n, memo, apart=False):
-        if n in memo and not apart:
-            return memo[n]
-        a, b = (n // 2, n // 2) if n % 2 == 0 else (n - 1, 1)
-        pair = self._power(leaf, a, memo), self._power(leaf, b, memo)
-        if apart:
-            return pair
-        memo[n] = self._add(*pair)
-        return memo[n]
+    nodes: list[tuple[int, int]]
+    root: tuple[int, int]
+    uses: list[int]
+    depth: int
 
     @property
     def sums(self) -> int:
         return sum(a >= 0 for a, _ in self.nodes)
 
-    # -- grids
-    def _span(self, i) -> tuple[float, float]:
-        a, b = self.nodes[i]
-        if a < 0:
-            s, r = self.leaves[b]
-            return tuple(sorted(self.sign * _log_g(x, s, r) for x in (-38 * s, 38 * s + 1)))
-        raise AssertionError
 
-    def first(self, points: int, reach: float, target: float, solve_epsilon: bool) -> None:
-        laws, tilted = [], []
-        for i, (a, b) in enumerate(self.nodes):
-            if a < 0:
-                s, r = self.leaves[b]
-                x = np.linspace(-reach * s, 1 + reach * s, points)
-                knots = np.unique(np.concatenate([self._span(i), [self.sign * _log_g(v, s, r) for v in x]]))
-                laws.append(self._leaf(b, knots))
-        theta = 2.0 ** np.arange(-4.0, 45.0, 0.5)
-        k = np.zeros(theta.size)
-        counts = self._multiplicity()
-        least = 0.0
-        j = 0
-        for i, (a, b) in enumerate(self.nodes):
-            if a < 0:
-                knots, mass = laws[j].up
-                j += 1
-                with np.errstate(divide="ignore"):
-                    w = np.multiply.outer(theta, knots) + np.log(mass)
-                k += counts[i] * np.logaddexp.reduce(w, axis=1)
-                least += counts[i] * knots[0]
-        log_c = theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
-        if solve_epsilon:
-            e = (k + log_c - target) / theta
-            t = theta[np.argmin(e)]
-            self.cap = max(float(e.min()), 0.0)
-        else:
-            t = theta[np.argmin(k + log_c - theta * target)]
-            self.cap = target
-        self.theta = t
-        leaves, laws = laws, []
-        for i, (a, b) in enumerate(self.nodes):
-            if a < 0:
-                laws.append(leaves.pop(0))
+def plant(counts: NDArray) -> Tree:
+    """The tree of these numbers of steps in each bucket, at least two in all: by halving, then bucket by bucket."""
+    nodes: list[tuple[int, int]] = []
+    known: dict[tuple[int, int], int] = {}
+
+    def power(k: int, n: int) -> int:
+        if (k, n) not in known:
+            half = n // 2 if n % 2 == 0 else 1
+            nodes.append((-1, k) if n == 1 else (power(k, n - half), power(k, half)))
+            known[k, n] = len(nodes) - 1
+        return known[k, n]
+
+    parts = [power(int(k), int(counts[k])) for k in np.flatnonzero(counts)]
+    while len(parts) > 1:
+        nodes.append((parts.pop(0), parts.pop(0)))
+        parts.append(len(nodes) - 1)
+    root = nodes.pop()
+    uses, depth = [0] * len(nodes), [0] * len(nodes)
+    for a in root:
+        uses[a] += 1
+    for i in range(len(nodes) - 1, -1, -1):
+        for child in nodes[i] if nodes[i][0] >= 0 else ():
+            uses[child] += uses[i]
+    for i, (a, b) in enumerate(nodes):
+        depth[i] = 1 + max(depth[a], depth[b]) if a >= 0 else 0
+    return Tree(nodes, root, uses, 1 + max(depth))
+
+
+@dataclass(frozen=True)
+class _Law:
+    """A loss on a grid: (losses, masses) of the upper and of the lower law; the lower one's masses by cells."""
+
+    knots: NDArray
+    up: tuple[NDArray, NDArray]
+    down: tuple[NDArray, NDArray]
+    cells: NDArray
+
+    @cached_property
+    def below(self) -> NDArray:
+        return np.concatenate([[0.0], np.cumsum(self.cells)])
+
+    @cached_property
+    def above(self) -> NDArray:
+        return np.concatenate([np.cumsum(self.cells[::-1])[::-1], [0.0]])
+
+
+def _law(knots: NDArray, up: NDArray, down: NDArray, error: float) -> _Law:
+    """From (p, u) of the cells of either side; `error` is the relative one of u."""
+    from .kernels import direct
+
+    mass, loss, merged = np.empty((3, knots.size))
+    direct.spread_up(knots, up[0], up[1], mass)
+    n = direct.merge_down(knots, down[0], down[1], error, loss, merged)
+    return _Law(knots, (knots, mass), (loss[:n].copy(), merged[:n].copy()), down[0])
+
+
+@dataclass(frozen=True)
+class _Aim:
+    """What grids are placed for: where epsilon may be, and a mass that does not matter."""
+
+    epsilons: NDArray
+    least: float
+
+
+class DirectSum:
+    """The loss of one person's steps.
+
+    Parameters
+    ----------
+    sigma, q : ndarray, shape (buckets,)
+    sign : float
+        +1 for removal, -1 for addition.
+    counts : ndarray of int, shape (buckets,)
+        At least two steps in all.
+    """
+
+    def __init__(self, sigma: NDArray, q: NDArray, sign: float, counts: NDArray) -> None:
+        self.tree = plant(counts)
+        self._sigma, self._q, self._sign = sigma, q, sign
+        self._steps = int(counts.sum())
+        self._outside = budget.outside(self._steps)
+        self._scale, self._offset = budget.roundoff_loss(sigma, q, counts, self.tree.depth)
+        self._tilt, self._cap = 0.0, np.inf
+        self._laws: list[_Law] = []
+        self._model: list[_Law] = []
+        self._rest: list[_Law] = []
+
+    def bounds(self, target: float, solve_epsilon: bool, width: float, pairs: float) -> tuple[float, float]:
+        """Lower and upper epsilon at the log delta `target`, or log delta at the epsilon `target`.
+
+        Parameters
+        ----------
+        width : float
+            At which to stop: relative for epsilon, absolute for log delta.
+        pairs : float
+            How many pairs of atoms the largest pass may add up, about.
+        """
+        most = int(math.sqrt(pairs / (2 * self.tree.sums))) if self.tree.sums else _LEAF
+        self._rough(target, solve_epsilon)
+        points, final, tries = _ROUGH, False, 0
+        lower, upper = -np.inf, np.inf
+        while True:
+            low, high = self._answer(target, solve_epsilon)
+            if DEBUG: print('   ',points,final,low,high)
+            lower, upper = max(lower, low), min(upper, high)
+            with np.errstate(invalid="ignore"):
+                apart = (upper - lower) / upper if solve_epsilon and upper > 0.0 else upper - lower
+            if not apart > width or points >= most or tries == _TRIES:
+                return lower, upper
+            aim = self._aim(lower, upper, target, solve_epsilon)
+            final = final or (points >= _FIRST and (apart < _ENOUGH or points >= _MOST_MODEL))
+            tries += final
+            wanted = 1.2 * points * math.sqrt(min(apart / width, 1e4)) if final else 2.0 * points
+            points = min(max(int(wanted), _FIRST), most if final else min(most, _MOST_MODEL))
+            self._pass(points, aim, final)
+
+    def _aim(self, lower: float, upper: float, target: float, solve_epsilon: bool) -> _Aim:
+        if not solve_epsilon:
+            return _Aim(np.array([target]), 1e-6 * math.exp(max(lower, -680.0)))
+        apart = max(min(upper, self._cap) - lower, 0.0)  # an upper bound far off says nothing
+        return _Aim(lower + np.array([0.0, 1e-3, 0.03, 0.3, 1.0]) * apart, 1e-6 * math.exp(target))
+
+    # answers
+
+    def _answer(self, target: float, solve_epsilon: bool) -> tuple[float, float]:
+        from .kernels import direct
+
+        ends = []
+        for side in ("down", "up"):
+            one, two = (getattr(self._laws[i], side) for i in self.tree.root)
+            curve, beyond = np.empty((2, two[0].size))
+            direct.tails(*two, curve, beyond)
+            error = self._error(one[0].size, two[0].size) + self._scale
+            factor, more = (1.0 + error, self._outside) if side == "up" else (1.0 - error, 0.0)
+
+            def delta(
+                epsilon: float, one=one, two=two, curve=curve, beyond=beyond, factor=factor, more=more
+            ) -> float:  # fmt: skip
+                return direct.hockey_stick(*one, two[0], curve, beyond, epsilon) * factor + more
+
+            sign = 1.0 if side == "up" else -1.0
+            if solve_epsilon:
+                low, high = _root(delta, math.exp(target), self._cap)
+                found = high if side == "up" else low
+                ends.append(max(found * (1.0 + sign * self._scale) + sign * self._offset * (found > 0.0), 0.0))
             else:
-                laws.append(self._sum(laws[a], laws[b], self._rough_knots(laws[a], laws[b], points, t, self.cap - least)))
-        self.laws = laws
-        self.rest = self.complements(lambda i, one, two: self._rough_knots(one, two, points, t, self.cap - least))
+                value = delta((target - sign * self._offset) / (1.0 + sign * self._scale))
+                ends.append(min(math.log(value) + sign * 2.0**-44, 0.0) if value > 0.0 else -np.inf)
+        return ends[0], ends[1]
 
-    def _rough_knots(self, one, two, points, t, top):
-        """The sum on a grid from the pairs of knots: some by their number, some by their tilted mass."""
-        sums = np.add.outer(one.knots, two.knots).ravel()
-        order = np.argsort(sums)
-        sums = sums[order]
-        w = np.add.outer(*[_tilted(x, t) for x in (one, two)]).ravel()[order]
-        w = np.cumsum(np.exp((w - w.max()) / 3.0))
-        few = points // 2
-        some = sums[: max(int(np.searchsorted(sums, top)), 1)]
-        knots = [sums[:1], some[:: max(some.size // few, 1)], sums[np.searchsorted(w, np.linspace(0, w[-1], few)[1:-1])], sums[-1:]]
-        return np.unique(np.concatenate(knots))
+    def _error(self, one: int, two: int) -> float:
+        """Relative error of delta as the sum over the last two laws, of these sizes."""
+        nodes, total = self.tree.nodes, budget.roundoff_pairs(one, two)
+        for (a, b), uses in zip(nodes, self.tree.uses, strict=True):
+            step = budget.LEAF if a < 0 else budget.roundoff_pairs(self._laws[a].knots.size, self._laws[b].knots.size)
+            total += uses * step
+        return total
 
-    def _multiplicity(self):
-        out = np.zeros(len(self.nodes))
-        for c in self.root:
-            out[c] += 1
-        for i in range(len(self.nodes) - 1, -1, -1):
-            for c in self.nodes[i]:
-                if self.nodes[i][0] >= 0:
-                    out[c] += out[i]
-        return out
+    # laws
 
-    def _leaf(self, b, knots) -> _Law:
+    def _leaf(self, bucket: int, knots: NDArray) -> _Law:
         from .kernels import discretise
 
-        s, r = self.leaves[b]
-        p, u = np.empty((2, knots.size - 1))
-        discretise.masses(s, r, self.sign, knots, p, u)
-        return _law(knots, (p, u), (p, u), 1e-13)
+        cells = np.empty((2, knots.size - 1))
+        discretise.masses(self._sigma[bucket], self._q[bucket], self._sign, knots, cells[0], cells[1])
+        return _law(knots, cells, cells, budget.LEAF)
 
     def _sum(self, one: _Law, two: _Law, knots: NDArray) -> _Law:
         from .kernels import direct
 
-        up, down = np.empty((2, knots.size - 1)), np.empty((2, knots.size - 1))
+        up, down = np.empty((2, 2, knots.size - 1))
         direct.compose(*one.up, *two.up, knots, up[0], up[1])
         direct.compose(*one.down, *two.down, knots, down[0], down[1])
-        return _law(knots, tuple(up), tuple(down), (one.knots.size + two.knots.size) * 4 * _UNIT)
+        return _law(knots, up, down, budget.roundoff_pairs(one.knots.size, two.knots.size))
 
-    def complements(self, place) -> list[_Law]:
-        """Of every node, the law of all the other steps; `place(i, one, two)` gives the grid of node i's."""
-        out: list[_Law | None] = [None] * len(self.nodes)
-        a, b = self.root
-        out[a], out[b] = self.laws[b], self.laws[a]
-        for i in range(len(self.nodes) - 1, -1, -1):
-            a, b = self.nodes[i]
+    def _losses(self, bucket: int, x: NDArray) -> NDArray:
+        from .kernels import discretise
+
+        loss = np.empty(x.size)
+        discretise.losses(self._sigma[bucket], self._q[bucket], self._sign, x, loss)
+        return loss
+
+    def _ends(self, bucket: int) -> tuple[float, float]:
+        sigma = self._sigma[bucket]
+        low, high = np.sort(self._losses(bucket, np.array([-_REACH * sigma, 1.0 + _REACH * sigma])))
+        return float(low), float(high)
+
+    # grids
+
+    def _rough(self, target: float, solve_epsilon: bool) -> None:
+        """A first pass: steps on even grids in the Gaussian's variable, sums on some of the pairs' sums."""
+        reach = _REACH
+        if solve_epsilon:
+            reach = min(_REACH, math.sqrt(2.0 * (math.log(1e4 * self._steps) - target)))
+        steps = {}
+        for a, bucket in self.tree.nodes:
+            if a < 0:
+                sigma = self._sigma[bucket]
+                x = np.linspace(-reach * sigma, 1.0 + reach * sigma, _ROUGH)
+                knots = np.concatenate([self._ends(bucket), self._losses(bucket, x)])
+                steps[bucket] = self._leaf(bucket, np.unique(knots))
+        self._tilt, self._cap = self._chernoff(steps, target, solve_epsilon)
+        self._laws = []
+        for a, b in self.tree.nodes:
+            if a < 0:
+                self._laws.append(steps[b])
+            else:
+                one, two = self._laws[a], self._laws[b]
+                self._laws.append(self._sum(one, two, self._rough_grid(one, two)))
+        self._model = self._laws
+        self._rest = self._others(lambda _, one, two: self._rough_grid(one, two))
+
+    def _chernoff(self, steps: dict[int, _Law], target: float, solve_epsilon: bool) -> tuple[float, float]:
+        """About Renyi accounting's tilt and epsilon: from the lower laws, whose tails the rough grid does not lift."""
+        k = np.zeros(_TILTS.size)
+        for (a, bucket), uses in zip(self.tree.nodes, self.tree.uses, strict=True):
+            if a < 0:
+                loss, mass = steps[bucket].down
+                some = mass > 0.0
+                exponent = np.multiply.outer(_TILTS, loss[some]) + np.log(mass[some])
+                k += uses * np.logaddexp.reduce(exponent, axis=1)
+        k += _TILTS * np.log(_TILTS) - (1.0 + _TILTS) * np.log1p(_TILTS)
+        if not solve_epsilon:
+            return float(_TILTS[np.argmin(k - _TILTS * target)]), target
+        epsilon = (k - target) / _TILTS
+        return float(_TILTS[np.argmin(epsilon)]), max(float(epsilon.min()), 0.0)
+
+    def _rough_grid(self, one: _Law, two: _Law) -> NDArray:
+        """Some of the sums of knots: by their number up to the largest that matters, and by their tilted mass."""
+        half = _ROUGH // 2
+        few = two.knots[:: max(two.knots.size // half, 1)]
+        sums = np.add.outer(one.knots, few).ravel()
+        order = np.argsort(sums)
+        sums = sums[order]
+        weight = np.add.outer(_tilted(one, one.knots, self._tilt), _tilted(two, few, self._tilt)).ravel()[order]
+        weight = np.cumsum(np.exp((weight - weight.max()) / 3.0))
+        some = sums[: max(int(np.searchsorted(sums, self._cap + self._steps_down)), 1)]
+        heavy = sums[np.searchsorted(weight, np.linspace(0.0, weight[-1], half)[1:-1])]
+        return np.unique(np.concatenate([_range(one, two), some[:: max(some.size // half, 1)], heavy]))
+
+    @cached_property
+    def _steps_down(self) -> float:
+        """How much all steps together can lower the loss."""
+        every = zip(self.tree.nodes, self.tree.uses, strict=True)
+        return -sum(uses * min(self._ends(bucket)[0], 0.0) for (a, bucket), uses in every if a < 0)
+
+    def _others(self, grid: Callable[[int, _Law, _Law], NDArray]) -> list[_Law]:
+        """Of every node, the law of all the other steps; `grid` places the sum for a node."""
+        found: dict[int, _Law] = {}
+        a, b = self.tree.root
+        found[a], found[b] = self._laws[b], self._laws[a]
+        for i in range(len(self.tree.nodes) - 1, -1, -1):
+            a, b = self.tree.nodes[i]
             for child, other in ((a, b), (b, a)):
-                if a >= 0 and out[child] is None:
-                    out[child] = self._sum(out[i], self.laws[other], place(child, out[i], self.laws[other]))
-        return out
+                if a >= 0 and child not in found:
+                    one, two = found[i], self._laws[other]
+                    found[child] = self._sum(one, two, grid(child, one, two))
+        return [found[i] for i in range(len(self.tree.nodes))]
 
-    def refine(self, points, epsilons, last=False) -> None:
-        old, rest, laws = self.laws, self.rest, []
-        eps = np.asarray(epsilons)
-        for i, (a, b) in enumerate(self.nodes):
-            low, high = self._span(i) if a < 0 else (laws[a].knots[0] + laws[b].knots[0], laws[a].knots[-1] + laws[b].knots[-1])
-            knots = _place(old[i], rest[i], eps, low, high, points)
-            laws.append(self._leaf(b, knots) if a < 0 else self._sum(laws[a], laws[b], knots))
-        self.laws = laws
-        if not last:
-            self.rest = self.complements(
-                lambda i, one, two: _place(
-                    rest[i], old[i], eps, one.knots[0] + two.knots[0], one.knots[-1] + two.knots[-1], points
-                )
-            )
-
-    # -- answers
-    def delta(self, epsilon, side) -> float:
-        from .kernels import direct
-
-        one, two = (getattr(self.laws[i], side) for i in self.root)
-        curve, beyond = np.empty((2, two[0].size))
-        direct.tails(*two, curve, beyond)
-        return direct.hockey_stick(*one, two[0], curve, beyond, epsilon)
-
-    def epsilon(self, delta, side, top) -> float:
-        from .kernels import direct
-
-        one, two = (getattr(self.laws[i], side) for i in self.root)
-        curve, beyond = np.empty((2, two[0].size))
-        direct.tails(*two, curve, beyond)
-        f = lambda e: direct.hockey_stick(*one, two[0], curve, beyond, e) - delta
-        lo, hi = 0.0, top
-        if f(0.0) <= 0: return 0.0
-        while f(hi) > 0: lo, hi = hi, 2 * hi
-        for _ in range(200):
-            mid = 0.5 * (lo + hi)
-            if not lo < mid < hi or hi - lo < 1e-13 * hi: break
-            if f(mid) > 0: lo = mid
-            else: hi = mid
-        return hi if side == "up" else lo
+    def _pass(self, points: int, aim: _Aim, final: bool) -> None:
+        """All laws once more, on grids of this size placed by the model: the last laws but the final ones."""
+        model, rest, self._laws = self._model, self._rest, []
+        for i, (a, b) in enumerate(self.tree.nodes):
+            if a < 0:
+                self._laws.append(self._leaf(b, _place(model[i], rest[i], aim, self._ends(b), points)))
+            else:
+                one, two = self._laws[a], self._laws[b]
+                self._laws.append(self._sum(one, two, _place(model[i], rest[i], aim, _range(one, two), points)))
+        if not final:
+            self._model = self._laws
+            self._rest = self._others(lambda i, one, two: _place(rest[i], model[i], aim, _range(one, two), points))
 
 
-def _tilted(law, t):
-    p = np.diff(law.below)
-    p = np.where(law.below[:-1] < law.above[1:], p, -np.diff(law.above))
-    with np.errstate(divide="ignore"):
-        return np.maximum(np.log(np.maximum(np.append(p, 0.0), 1e-320)), -1e4) + t * law.knots
+def _range(one: _Law, two: _Law) -> tuple[float, float]:
+    return one.knots[0] + two.knots[0], one.knots[-1] + two.knots[-1]
 
 
-def _place(law, rest, epsilon, low, high, points) -> NDArray:
+def _root(delta: Callable[[float], float], goal: float, start: float) -> tuple[float, float]:
+    """Neighbouring epsilon with delta above the goal at the first and not above it at the second; (0, 0) if at 0."""
+    low, high = 0.0, max(start, 1e-12)
+    if delta(0.0) <= goal:
+        return 0.0, 0.0
+    while delta(high) > goal:
+        low, high = high, 2.0 * high
+        if high > 1e9:
+            return low, np.inf
+    while high - low > 2.0**-46 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if delta(middle) > goal else (low, middle)
+    return low, high
+
+
+def _tilted(law: _Law, at: NDArray, tilt: float) -> NDArray:
+    """log of the mass about some of the law's knots, tilted."""
+    k = np.minimum(np.searchsorted(law.knots, at), law.cells.size - 1)
+    return np.log(np.maximum(law.cells[k], 1e-320)) + tilt * at
+
+
+def _place(law: _Law, rest: _Law, aim: _Aim, ends: tuple[float, float], points: int) -> NDArray:
+    """A grid for a partial sum: no cell may do much harm, and their cube roots of harm are about equal."""
     from .kernels import direct
 
-    ends, harm = np.empty((2, points))
-    args = (law.knots, law.below, law.above, rest.knots, rest.below, rest.above, epsilon, low, high)
-    # the geometric bisection of the threshold
-    a, b = -700.0, 5.0
-    best = 0
-    for _ in range(24):
-        most = 0.5 * (a + b)
-        n = direct.partition(*args, math.exp(most), ends, harm)
-        if n == 0 or n > points // 2:
-            a = most
-        else:
-            b = most
-            if n > points // 3:
-                break
-    n = direct.partition(*args, math.exp(b), ends, harm)
-    edges = np.concatenate([[low], ends[:n]])
+    right, harm = np.empty((2, min(points, 6_000) // 6 + _STEPS))
+    known = law.knots, law.below, law.above, rest.knots, rest.below, rest.above, aim.epsilons, *ends
+
+    def cells(log_most: float) -> int:
+        return direct.partition(*known, math.exp(log_most), aim.least, right, harm)
+
+    too_fine, fine = -700.0, 5.0
+    for _ in range(40):
+        middle = 0.5 * (too_fine + fine)
+        n = cells(middle)
+        too_fine, fine = (middle, fine) if n == 0 else (too_fine, middle)
+        if n > 0.7 * right.size:
+            break
+    n = cells(fine)
+    edges = np.concatenate([ends[:1], right[:n], ends[1:]])
     weight = np.concatenate([[0.0], np.cumsum(np.cbrt(harm[:n]))])
-    if weight[-1] == 0.0:
-        return np.linspace(low, high, points)
-    inner = np.interp(np.linspace(0, weight[-1], points - n), weight, edges)
+    if weight[-1] > 0.0:
+        inner = np.interp(np.linspace(0.0, weight[-1], max(points - n, points // 2)), weight, edges[: n + 1])
+    else:
+        inner = np.linspace(*ends, points)
     return np.unique(np.concatenate([edges, inner]))
-
-
-def _log_g(x, sigma, q):
-    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-    if q == 1.0 or t > 36.0:
-        return t + math.log(q) + (math.log1p((1 - q) / q * math.exp(-t)))
-    y = q * math.expm1(t)
-    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
