@@ -35,7 +35,6 @@ _ENOUGH = 0.02  # relative width at which a pass is a good enough model for the 
 _STEPS = 150  # cells that only keep a law from falling too steeply
 _LEAF = 100_000  # points where nothing is composed before the end
 _TRIES = 3
-DEBUG=0
 _TILTS = 2.0 ** np.arange(-4.0, 46.0, 0.5)
 
 
@@ -165,7 +164,6 @@ class DirectSum:
         lower, upper = -np.inf, np.inf
         while True:
             low, high = self._answer(target, solve_epsilon)
-            if DEBUG: print('   ',points,final,low,high)
             lower, upper = max(lower, low), min(upper, high)
             with np.errstate(invalid="ignore"):
                 apart = (upper - lower) / upper if solve_epsilon and upper > 0.0 else upper - lower

@@ -15,6 +15,7 @@ from scipy.special import log_ndtr
 
 from . import one_step
 from .bounds import Bounds, Status
+from .direct import DirectSum
 from .lattice import LatticeMaker
 from .plancherel import Limits, Moments, Solution, shared_moments, solve
 from .spectral import SpectralMaker
@@ -26,6 +27,11 @@ _BLOCK = 65_536
 _ATTEMPTS = 6
 _FEW_ONLY = (2, 3)
 _SPECTRAL = 3
+# The attempts before which steps are composed directly: how many steps at most, and for how many pairs of atoms, all
+# people together.
+_DIRECT = {1: (128, 5e7), 2: (128, 4e8), 4: (2**62, 4e8)}
+_DIRECT_WIDTH = 1e-6
+_MOST_SUMS = 48
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
 # log delta below which Renyi accounting's upper bound will do for many people: 1e-130, and 1e-30 where the first
 # attempt has failed
@@ -142,6 +148,10 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             zero = _surely_zero(job.counts, left, job.maker, job.target, job.rows)
             _settle(solution, left[zero], 0.0, 0.0, 0.0)
             left = left[~zero]
+        if number in _DIRECT and left.size <= _NOT_ON_A_LATTICE:
+            _directly(solution, left, job, number)
+            width = max(width, _DIRECT_WIDTH)
+            left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
         if not left.size:
             break
         for who, maker, log_negligible in _makers(job, number, solution, left):
@@ -169,6 +179,30 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
     _settle(solution, rest, 0.0 if job.solve_epsilon else -np.inf, bound, bound)
     if job.progress is not None and rest.size:
         job.progress(int(rest.size))
+
+
+def _directly(solution: Solution, left: NDArray, job: _Job, number: int) -> None:
+    """Person by person, by `direct`: those of few steps, or in the end all who take few partial sums."""
+    most_steps, pairs = _DIRECT[number]
+    few, final = left.size <= _MANY, number == max(_DIRECT)
+    for person in left if few or final else ():
+        row, counts = job.counts[person].astype(np.int64), np.zeros(job.maker.buckets, dtype=np.int64)
+        if job.rows is None:
+            counts += row
+        else:
+            np.add.at(counts, job.rows[job.rows >= 0], row[job.rows >= 0])
+        steps = int(counts.sum())
+        if steps > most_steps or (few and final and steps <= _DIRECT[2][0]):
+            continue
+        composition = DirectSum(job.maker.sigma, job.maker.q, job.maker.sign, counts)
+        if composition.tree.sums > _MOST_SUMS:
+            continue
+        found = Solution.empty(1, job.solve_epsilon)
+        wanted = 0.2 * _DIRECT_WIDTH if few else 1e-4
+        lower, upper = composition.bounds(job.target, job.solve_epsilon, wanted, pairs / left.size)
+        _settle(found, np.array([0]), lower, (2.0 * lower + upper) / 3.0 if np.isfinite(lower) else upper, upper)
+        found.solved &= np.isfinite(upper)
+        _merge(solution, np.array([person]), found)
 
 
 def _makers(
