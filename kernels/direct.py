@@ -16,7 +16,7 @@ import numpy as np
 from ._jit import inline, jit
 
 BLOCK = 16  # losses of a whose sums are added up by themselves, which keeps chains of additions short
-_STEEP = 30.0
+_STEEP = 3.0
 _BELOW = 1.0 - 2.0**-48
 _SHORT = 0.03  # below, eight terms of the series of 1 - exp(-d) are exact to 1e-17
 

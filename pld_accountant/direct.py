@@ -32,7 +32,9 @@ __all__ = ["DirectSum", "Tree", "plant"]
 _REACH = 38.0  # standard deviations that a step's law goes on for
 _ROUGH, _FIRST, _MOST_MODEL = 300, 500, 2_000
 _ENOUGH = 0.02  # relative width at which a pass is a good enough model for the next
-_STEPS = 150  # cells that only keep a law from falling too steeply
+_PAIRED = 250
+_ROUGH_STEP = 0.4
+_STEPS = 400  # cells that only keep a law from falling too steeply
 _LEAF = 100_000  # points where nothing is composed before the end
 _TRIES = 3
 _TILTS = 2.0 ** np.arange(-4.0, 46.0, 0.5)
@@ -143,7 +145,7 @@ class DirectSum:
         self._steps = int(counts.sum())
         self._outside = budget.outside(self._steps)
         self._scale, self._offset = budget.roundoff_loss(sigma, q, counts, self.tree.depth)
-        self._tilt, self._cap = 0.0, np.inf
+        self._tilt, self._cap, self._log_least = 0.0, np.inf, 0.0
         self._laws: list[_Law] = []
         self._model: list[_Law] = []
         self._rest: list[_Law] = []
@@ -261,7 +263,8 @@ class DirectSum:
                 x = np.linspace(-reach * sigma, 1.0 + reach * sigma, _ROUGH)
                 knots = np.concatenate([self._ends(bucket), self._losses(bucket, x)])
                 steps[bucket] = self._leaf(bucket, np.unique(knots))
-        self._tilt, self._cap = self._chernoff(steps, target, solve_epsilon)
+        self._tilt, self._cap, log_delta = self._chernoff(steps, target, solve_epsilon)
+        self._log_least = max(log_delta - 14.0, -690.0)
         self._laws = []
         for a, b in self.tree.nodes:
             if a < 0:
@@ -272,8 +275,8 @@ class DirectSum:
         self._model = self._laws
         self._rest = self._others(lambda _, one, two: self._rough_grid(one, two))
 
-    def _chernoff(self, steps: dict[int, _Law], target: float, solve_epsilon: bool) -> tuple[float, float]:
-        """About Renyi accounting's tilt and epsilon: from the lower laws, whose tails the rough grid does not lift."""
+    def _chernoff(self, steps: dict[int, _Law], target: float, solve_epsilon: bool) -> tuple[float, float, float]:
+        """About Renyi accounting's tilt, epsilon and log delta: from the lower laws, whose tails the rough grid does not lift."""
         k = np.zeros(_TILTS.size)
         for (a, bucket), uses in zip(self.tree.nodes, self.tree.uses, strict=True):
             if a < 0:
@@ -283,28 +286,27 @@ class DirectSum:
                 k += uses * np.logaddexp.reduce(exponent, axis=1)
         k += _TILTS * np.log(_TILTS) - (1.0 + _TILTS) * np.log1p(_TILTS)
         if not solve_epsilon:
-            return float(_TILTS[np.argmin(k - _TILTS * target)]), target
+            log_delta = k - _TILTS * target
+            return float(_TILTS[np.argmin(log_delta)]), target, float(log_delta.min())
         epsilon = (k - target) / _TILTS
-        return float(_TILTS[np.argmin(epsilon)]), max(float(epsilon.min()), 0.0)
+        return float(_TILTS[np.argmin(epsilon)]), max(float(epsilon.min()), 0.0), target
 
     def _rough_grid(self, one: _Law, two: _Law) -> NDArray:
-        """Some of the sums of knots: by their number up to the largest that matters, and by their tilted mass."""
-        half = _ROUGH // 2
-        few = two.knots[:: max(two.knots.size // half, 1)]
-        sums = np.add.outer(one.knots, few).ravel()
+        """Some of the pairs' sums: at equal steps of the log of the mass above, of that below, and of tilted mass."""
+        (x, p), (y, r) = (_thinned(law, _PAIRED) for law in (one, two))
+        sums = np.add.outer(x, y).ravel()
         order = np.argsort(sums)
-        sums = sums[order]
-        weight = np.add.outer(_tilted(one, one.knots, self._tilt), _tilted(two, few, self._tilt)).ravel()[order]
-        weight = np.cumsum(np.exp((weight - weight.max()) / 3.0))
-        some = sums[: max(int(np.searchsorted(sums, self._cap + self._steps_down)), 1)]
-        heavy = sums[np.searchsorted(weight, np.linspace(0.0, weight[-1], half)[1:-1])]
-        return np.unique(np.concatenate([_range(one, two), some[:: max(some.size // half, 1)], heavy]))
-
-    @cached_property
-    def _steps_down(self) -> float:
-        """How much all steps together can lower the loss."""
-        every = zip(self.tree.nodes, self.tree.uses, strict=True)
-        return -sum(uses * min(self._ends(bucket)[0], 0.0) for (a, bucket), uses in every if a < 0)
+        sums, mass = sums[order], np.multiply.outer(p, r).ravel()[order]
+        above, below = np.cumsum(mass[::-1])[::-1], np.cumsum(mass)
+        few = int(_ROUGH / 2 + min(-self._log_least, 700.0) / _ROUGH_STEP)
+        steps = np.linspace(0.0, self._log_least, few)
+        high = sums[np.searchsorted(-above, -np.exp(steps)) - 1]
+        low = sums[np.minimum(np.searchsorted(below, np.exp(steps[:: few // 100])), sums.size - 1)]
+        with np.errstate(divide="ignore"):
+            tilted = np.log(mass) + self._tilt * sums
+        tilted = np.cumsum(np.exp((tilted - tilted.max()) / 3.0))
+        heavy = sums[np.searchsorted(tilted, np.linspace(0.0, tilted[-1], _ROUGH // 2)[1:-1])]
+        return np.unique(np.concatenate([_range(one, two), high, low, heavy]))
 
     def _others(self, grid: Callable[[int, _Law, _Law], NDArray]) -> list[_Law]:
         """Of every node, the law of all the other steps; `grid` places the sum for a node."""
@@ -352,10 +354,10 @@ def _root(delta: Callable[[float], float], goal: float, start: float) -> tuple[f
     return low, high
 
 
-def _tilted(law: _Law, at: NDArray, tilt: float) -> NDArray:
-    """log of the mass about some of the law's knots, tilted."""
-    k = np.minimum(np.searchsorted(law.knots, at), law.cells.size - 1)
-    return np.log(np.maximum(law.cells[k], 1e-320)) + tilt * at
+def _thinned(law: _Law, points: int) -> tuple[NDArray, NDArray]:
+    """Some of a law's knots and the masses from each to the next."""
+    some = np.unique(np.linspace(0, law.cells.size, points + 1).astype(int))
+    return law.knots[some[:-1]], np.add.reduceat(law.cells, some[:-1])
 
 
 def _place(law: _Law, rest: _Law, aim: _Aim, ends: tuple[float, float], points: int) -> NDArray:

@@ -217,5 +217,5 @@ def roundoff_loss(sigma: NDArray, q: NDArray, counts: NDArray, depth: int) -> tu
 
 
 def outside(steps: int) -> float:
-    """Mass of so many steps beyond 38 standard deviations, where their grids end: each below 1e-300."""
-    return 1e-300 * steps
+    """Mass of so many steps beyond 38 standard deviations, where their grids end: each below 6e-316."""
+    return 1e-315 * steps
