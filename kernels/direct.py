@@ -3,7 +3,7 @@
 Legend
     a, b     two laws: ascending losses la, lb with masses pa, pb under P;  an atom's mass under Q is p e^-l
     knots    ascending ends of the cells of the sum;  cell k = [knots[k], knots[k + 1]]
-    p, u     of a cell: sum of the masses m, and of m (1 - exp(knots[k] - loss)): the P mass less e^knot times the Q mass
+    p, u     of a cell: sums of masses m, and of m (1 - exp(knots[k] - loss)), that is p less e^knot times the Q mass
     E        of a cell: how much the curve of the whole composition suffers from giving up the losses in the cell
 
 Nothing is subtracted from a sum, so every result has a small relative error, at a mass of 1e-100 too.
@@ -172,8 +172,8 @@ def _harm(mass, rest_at, rest_below, rest_above, epsilon, low, high):
 def partition(at, below, above, rest_at, rest_below, rest_above, epsilon, low, high, most, least, ends, harm):
     """Halve cells from [low, high] on until none has an E above `most`, nor falls too steeply; returns their number.
 
-    A cell of mass above `least` falls too steeply where next to nothing lies beyond it: its right end would be lifted by
-    orders of magnitude, which E, for one change at a time, does not see.
+    A cell of mass above `least` falls too steeply where little lies beyond it: its right end would be lifted by orders
+    of magnitude, which E, made for one change at a time, does not see.
 
     ends, harm : the right ends of the cells, ascending, and their E; 0 is returned where they do not suffice.
     """

@@ -19,112 +19,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import error_budget as budget
+from .partial_sums import Aim, Law, law, place, plant, thinned
 
-__all__ = ["DirectSum", "Tree", "plant"]
+__all__ = ["DirectSum"]
 
 _REACH = 38.0  # standard deviations that a step's law goes on for
 _ROUGH, _FIRST, _MOST_MODEL = 300, 500, 2_000
 _ENOUGH = 0.02  # relative width at which a pass is a good enough model for the next
 _PAIRED = 250
 _ROUGH_STEP = 0.4
-_STEPS = 400  # cells that only keep a law from falling too steeply
 _LEAF = 100_000  # points where nothing is composed before the end
 _TRIES = 3
 _TILTS = 2.0 ** np.arange(-4.0, 46.0, 0.5)
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Partial sums, each of two earlier ones; the whole sum is that of the two in `root`.
-
-    Attributes
-    ----------
-    nodes : list of (int, int)
-        Children; (-1, k) for one step in bucket k.
-    uses : list of int
-        How often each node enters the whole sum.
-    depth : int
-    """
-
-    nodes: list[tuple[int, int]]
-    root: tuple[int, int]
-    uses: list[int]
-    depth: int
-
-    @property
-    def sums(self) -> int:
-        return sum(a >= 0 for a, _ in self.nodes)
-
-
-def plant(counts: NDArray) -> Tree:
-    """The tree of these numbers of steps in each bucket, at least two in all: by halving, then bucket by bucket."""
-    nodes: list[tuple[int, int]] = []
-    known: dict[tuple[int, int], int] = {}
-
-    def power(k: int, n: int) -> int:
-        if (k, n) not in known:
-            half = n // 2 if n % 2 == 0 else 1
-            nodes.append((-1, k) if n == 1 else (power(k, n - half), power(k, half)))
-            known[k, n] = len(nodes) - 1
-        return known[k, n]
-
-    parts = [power(int(k), int(counts[k])) for k in np.flatnonzero(counts)]
-    while len(parts) > 1:
-        nodes.append((parts.pop(0), parts.pop(0)))
-        parts.append(len(nodes) - 1)
-    root = nodes.pop()
-    uses, depth = [0] * len(nodes), [0] * len(nodes)
-    for a in root:
-        uses[a] += 1
-    for i in range(len(nodes) - 1, -1, -1):
-        for child in nodes[i] if nodes[i][0] >= 0 else ():
-            uses[child] += uses[i]
-    for i, (a, b) in enumerate(nodes):
-        depth[i] = 1 + max(depth[a], depth[b]) if a >= 0 else 0
-    return Tree(nodes, root, uses, 1 + max(depth))
-
-
-@dataclass(frozen=True)
-class _Law:
-    """A loss on a grid: (losses, masses) of the upper and of the lower law; the lower one's masses by cells."""
-
-    knots: NDArray
-    up: tuple[NDArray, NDArray]
-    down: tuple[NDArray, NDArray]
-    cells: NDArray
-
-    @cached_property
-    def below(self) -> NDArray:
-        return np.concatenate([[0.0], np.cumsum(self.cells)])
-
-    @cached_property
-    def above(self) -> NDArray:
-        return np.concatenate([np.cumsum(self.cells[::-1])[::-1], [0.0]])
-
-
-def _law(knots: NDArray, up: NDArray, down: NDArray, error: float) -> _Law:
-    """From (p, u) of the cells of either side; `error` is the relative one of u."""
-    from .kernels import direct
-
-    mass, loss, merged = np.empty((3, knots.size))
-    direct.spread_up(knots, up[0], up[1], mass)
-    n = direct.merge_down(knots, down[0], down[1], error, loss, merged)
-    return _Law(knots, (knots, mass), (loss[:n].copy(), merged[:n].copy()), down[0])
-
-
-@dataclass(frozen=True)
-class _Aim:
-    """What grids are placed for: where epsilon may be, and a mass that does not matter."""
-
-    epsilons: NDArray
-    least: float
 
 
 class DirectSum:
@@ -146,9 +57,9 @@ class DirectSum:
         self._outside = budget.outside(self._steps)
         self._scale, self._offset = budget.roundoff_loss(sigma, q, counts, self.tree.depth)
         self._tilt, self._cap, self._log_least = 0.0, np.inf, 0.0
-        self._laws: list[_Law] = []
-        self._model: list[_Law] = []
-        self._rest: list[_Law] = []
+        self._laws: list[Law] = []
+        self._model: list[Law] = []
+        self._rest: list[Law] = []
 
     def bounds(self, target: float, solve_epsilon: bool, width: float, pairs: float) -> tuple[float, float]:
         """Lower and upper epsilon at the log delta `target`, or log delta at the epsilon `target`.
@@ -178,11 +89,12 @@ class DirectSum:
             points = min(max(int(wanted), _FIRST), most if final else min(most, _MOST_MODEL))
             self._pass(points, aim, final)
 
-    def _aim(self, lower: float, upper: float, target: float, solve_epsilon: bool) -> _Aim:
+    def _aim(self, lower: float, upper: float, target: float, solve_epsilon: bool) -> Aim:
+        least = math.exp(self._log_least)
         if not solve_epsilon:
-            return _Aim(np.array([target]), 1e-6 * math.exp(max(lower, -680.0)))
+            return Aim(np.array([target]), least)
         apart = max(min(upper, self._cap) - lower, 0.0)  # an upper bound far off says nothing
-        return _Aim(lower + np.array([0.0, 1e-3, 0.03, 0.3, 1.0]) * apart, 1e-6 * math.exp(target))
+        return Aim(lower + np.array([0.0, 1e-3, 0.03, 0.3, 1.0]) * apart, least)
 
     # answers
 
@@ -222,20 +134,20 @@ class DirectSum:
 
     # laws
 
-    def _leaf(self, bucket: int, knots: NDArray) -> _Law:
+    def _leaf(self, bucket: int, knots: NDArray) -> Law:
         from .kernels import discretise
 
         cells = np.empty((2, knots.size - 1))
         discretise.masses(self._sigma[bucket], self._q[bucket], self._sign, knots, cells[0], cells[1])
-        return _law(knots, cells, cells, budget.LEAF)
+        return law(knots, cells, cells, budget.LEAF)
 
-    def _sum(self, one: _Law, two: _Law, knots: NDArray) -> _Law:
+    def _sum(self, one: Law, two: Law, knots: NDArray) -> Law:
         from .kernels import direct
 
         up, down = np.empty((2, 2, knots.size - 1))
         direct.compose(*one.up, *two.up, knots, up[0], up[1])
         direct.compose(*one.down, *two.down, knots, down[0], down[1])
-        return _law(knots, up, down, budget.roundoff_pairs(one.knots.size, two.knots.size))
+        return law(knots, up, down, budget.roundoff_pairs(one.knots.size, two.knots.size))
 
     def _losses(self, bucket: int, x: NDArray) -> NDArray:
         from .kernels import discretise
@@ -275,8 +187,8 @@ class DirectSum:
         self._model = self._laws
         self._rest = self._others(lambda _, one, two: self._rough_grid(one, two))
 
-    def _chernoff(self, steps: dict[int, _Law], target: float, solve_epsilon: bool) -> tuple[float, float, float]:
-        """About Renyi accounting's tilt, epsilon and log delta: from the lower laws, whose tails the rough grid does not lift."""
+    def _chernoff(self, steps: dict[int, Law], target: float, solve_epsilon: bool) -> tuple[float, float, float]:
+        """About Renyi accounting's tilt, epsilon and log delta, from the lower laws: rough grids lift upper ones."""
         k = np.zeros(_TILTS.size)
         for (a, bucket), uses in zip(self.tree.nodes, self.tree.uses, strict=True):
             if a < 0:
@@ -291,9 +203,9 @@ class DirectSum:
         epsilon = (k - target) / _TILTS
         return float(_TILTS[np.argmin(epsilon)]), max(float(epsilon.min()), 0.0), target
 
-    def _rough_grid(self, one: _Law, two: _Law) -> NDArray:
+    def _rough_grid(self, one: Law, two: Law) -> NDArray:
         """Some of the pairs' sums: at equal steps of the log of the mass above, of that below, and of tilted mass."""
-        (x, p), (y, r) = (_thinned(law, _PAIRED) for law in (one, two))
+        (x, p), (y, r) = (thinned(part, _PAIRED) for part in (one, two))
         sums = np.add.outer(x, y).ravel()
         order = np.argsort(sums)
         sums, mass = sums[order], np.multiply.outer(p, r).ravel()[order]
@@ -308,9 +220,9 @@ class DirectSum:
         heavy = sums[np.searchsorted(tilted, np.linspace(0.0, tilted[-1], _ROUGH // 2)[1:-1])]
         return np.unique(np.concatenate([_range(one, two), high, low, heavy]))
 
-    def _others(self, grid: Callable[[int, _Law, _Law], NDArray]) -> list[_Law]:
+    def _others(self, grid: Callable[[int, Law, Law], NDArray]) -> list[Law]:
         """Of every node, the law of all the other steps; `grid` places the sum for a node."""
-        found: dict[int, _Law] = {}
+        found: dict[int, Law] = {}
         a, b = self.tree.root
         found[a], found[b] = self._laws[b], self._laws[a]
         for i in range(len(self.tree.nodes) - 1, -1, -1):
@@ -321,21 +233,21 @@ class DirectSum:
                     found[child] = self._sum(one, two, grid(child, one, two))
         return [found[i] for i in range(len(self.tree.nodes))]
 
-    def _pass(self, points: int, aim: _Aim, final: bool) -> None:
+    def _pass(self, points: int, aim: Aim, final: bool) -> None:
         """All laws once more, on grids of this size placed by the model: the last laws but the final ones."""
         model, rest, self._laws = self._model, self._rest, []
         for i, (a, b) in enumerate(self.tree.nodes):
             if a < 0:
-                self._laws.append(self._leaf(b, _place(model[i], rest[i], aim, self._ends(b), points)))
+                self._laws.append(self._leaf(b, place(model[i], rest[i], aim, self._ends(b), points)))
             else:
                 one, two = self._laws[a], self._laws[b]
-                self._laws.append(self._sum(one, two, _place(model[i], rest[i], aim, _range(one, two), points)))
+                self._laws.append(self._sum(one, two, place(model[i], rest[i], aim, _range(one, two), points)))
         if not final:
             self._model = self._laws
-            self._rest = self._others(lambda i, one, two: _place(rest[i], model[i], aim, _range(one, two), points))
+            self._rest = self._others(lambda i, one, two: place(rest[i], model[i], aim, _range(one, two), points))
 
 
-def _range(one: _Law, two: _Law) -> tuple[float, float]:
+def _range(one: Law, two: Law) -> tuple[float, float]:
     return one.knots[0] + two.knots[0], one.knots[-1] + two.knots[-1]
 
 
@@ -352,36 +264,3 @@ def _root(delta: Callable[[float], float], goal: float, start: float) -> tuple[f
         middle = 0.5 * (low + high)
         low, high = (middle, high) if delta(middle) > goal else (low, middle)
     return low, high
-
-
-def _thinned(law: _Law, points: int) -> tuple[NDArray, NDArray]:
-    """Some of a law's knots and the masses from each to the next."""
-    some = np.unique(np.linspace(0, law.cells.size, points + 1).astype(int))
-    return law.knots[some[:-1]], np.add.reduceat(law.cells, some[:-1])
-
-
-def _place(law: _Law, rest: _Law, aim: _Aim, ends: tuple[float, float], points: int) -> NDArray:
-    """A grid for a partial sum: no cell may do much harm, and their cube roots of harm are about equal."""
-    from .kernels import direct
-
-    right, harm = np.empty((2, min(points, 6_000) // 6 + _STEPS))
-    known = law.knots, law.below, law.above, rest.knots, rest.below, rest.above, aim.epsilons, *ends
-
-    def cells(log_most: float) -> int:
-        return direct.partition(*known, math.exp(log_most), aim.least, right, harm)
-
-    too_fine, fine = -700.0, 5.0
-    for _ in range(40):
-        middle = 0.5 * (too_fine + fine)
-        n = cells(middle)
-        too_fine, fine = (middle, fine) if n == 0 else (too_fine, middle)
-        if n > 0.7 * right.size:
-            break
-    n = cells(fine)
-    edges = np.concatenate([ends[:1], right[:n], ends[1:]])
-    weight = np.concatenate([[0.0], np.cumsum(np.cbrt(harm[:n]))])
-    if weight[-1] > 0.0:
-        inner = np.interp(np.linspace(0.0, weight[-1], max(points - n, points // 2)), weight, edges[: n + 1])
-    else:
-        inner = np.linspace(*ends, points)
-    return np.unique(np.concatenate([edges, inner]))

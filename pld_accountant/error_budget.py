@@ -204,13 +204,14 @@ def roundoff_loss(sigma: NDArray, q: NDArray, counts: NDArray, depth: int) -> tu
 
     One step: with t = (2 x - 1) / (2 sigma^2), at most T = 39 / sigma + 1 / sigma^2 on the grid, log g is computed from
     t, and t from log g, with an error of t below (4 T + 8) units; d log g <= 8 dt (|log g| + N), N = -log(1 - q) at
-    most, where it is not 0.  A partial sum is rounded once at every one of `depth` levels, relative to itself, and
-    again where cells are merged.  In all the errors are at most c sum |l_i| + c sum N_i; under removal no loss is below
-    -N, under addition none above N, so sum |l_i| <= |sum l_i| + 2 sum N_i where the sum is positive.
+    most, where it is not 0; below a rate of 1e-15, where log g = t + log q cancels, N = T.  A partial sum is rounded
+    once at every one of `depth` levels, relative to itself, and again where cells are merged.  In all the errors are at
+    most c sum |l_i| + c sum N_i; under removal no loss is below -N, under addition none above N, so that
+    sum |l_i| <= |sum l_i| + 2 sum N_i where the sum is positive.
     """
     t = 39.0 / sigma + 1.0 / sigma**2
     with np.errstate(divide="ignore"):
-        n = np.minimum(-np.log1p(-q), t)
+        n = np.where(q < 1e-15, t, np.minimum(-np.log1p(-q), t))
     used = counts > 0
     c = UNIT * (8.0 * (4.0 * float(t[used].max()) + 8.0) + 4.0 * depth + 8.0)
     return c, 3.0 * c * float(counts[used] @ n[used])

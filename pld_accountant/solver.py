@@ -27,9 +27,9 @@ _BLOCK = 65_536
 _ATTEMPTS = 6
 _FEW_ONLY = (2, 3)
 _SPECTRAL = 3
-# The attempts before which steps are composed directly: how many steps at most, and for how many pairs of atoms, all
+# The attempts before which steps are composed directly, for how many people at most and how many pairs of atoms, all
 # people together.
-_DIRECT = {1: (128, 5e7), 2: (128, 4e8), 4: (2**62, 4e8)}
+_DIRECT = {1: (4, 3e8), 4: (1_000, 8e8)}
 _DIRECT_WIDTH = 1e-6
 _MOST_SUMS = 48
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
@@ -148,8 +148,8 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             zero = _surely_zero(job.counts, left, job.maker, job.target, job.rows)
             _settle(solution, left[zero], 0.0, 0.0, 0.0)
             left = left[~zero]
-        if number in _DIRECT and left.size <= _NOT_ON_A_LATTICE:
-            _directly(solution, left, job, number)
+        if number in _DIRECT and left.size <= _DIRECT[number][0]:
+            _directly(solution, left, job, _DIRECT[number][1])
             width = max(width, _DIRECT_WIDTH)
             left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
         if not left.size:
@@ -181,19 +181,15 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
         job.progress(int(rest.size))
 
 
-def _directly(solution: Solution, left: NDArray, job: _Job, number: int) -> None:
-    """Person by person, by `direct`: those of few steps, or in the end all who take few partial sums."""
-    most_steps, pairs = _DIRECT[number]
-    few, final = left.size <= _MANY, number == max(_DIRECT)
-    for person in left if few or final else ():
+def _directly(solution: Solution, left: NDArray, job: _Job, pairs: float) -> None:
+    """Person by person, by `direct`: all whose steps are the sum of few partial sums."""
+    few = left.size <= _MANY
+    for person in left:
         row, counts = job.counts[person].astype(np.int64), np.zeros(job.maker.buckets, dtype=np.int64)
         if job.rows is None:
             counts += row
         else:
             np.add.at(counts, job.rows[job.rows >= 0], row[job.rows >= 0])
-        steps = int(counts.sum())
-        if steps > most_steps or (few and final and steps <= _DIRECT[2][0]):
-            continue
         composition = DirectSum(job.maker.sigma, job.maker.q, job.maker.sign, counts)
         if composition.tree.sums > _MOST_SUMS:
             continue
