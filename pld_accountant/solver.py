@@ -27,9 +27,9 @@ _BLOCK = 65_536
 _ATTEMPTS = 6
 _FEW_ONLY = (2, 3)
 _SPECTRAL = 3
-# The attempts before which steps are composed directly, for how many people at most and how many pairs of atoms, all
-# people together.
-_DIRECT = {1: (4, 3e8), 4: (1_000, 8e8)}
+# The attempts before which steps are composed directly: for how many people at most, how many steps at least and at
+# most, and how many pairs of atoms, all people together.
+_DIRECT = {1: (4, 0, 128, 3e8), 2: (4, 129, 2**62, 3e8), 4: (1_000, 0, 2**62, 8e8)}
 _DIRECT_WIDTH = 1e-6
 _MOST_SUMS = 48
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
@@ -149,9 +149,9 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             _settle(solution, left[zero], 0.0, 0.0, 0.0)
             left = left[~zero]
         if number in _DIRECT and left.size <= _DIRECT[number][0]:
-            _directly(solution, left, job, _DIRECT[number][1])
-            width = max(width, _DIRECT_WIDTH)
-            left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
+            _directly(solution, left, job, *_DIRECT[number][1:])
+            enough = max(width, _DIRECT_WIDTH) * (1.0 if job.solve_epsilon else _depth(solution.upper[left]))
+            left = left[_wider(solution, left, enough, job.solve_epsilon, limits.least_log_delta)]
         if not left.size:
             break
         for who, maker, log_negligible in _makers(job, number, solution, left):
@@ -181,8 +181,13 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
         job.progress(int(rest.size))
 
 
-def _directly(solution: Solution, left: NDArray, job: _Job, pairs: float) -> None:
-    """Person by person, by `direct`: all whose steps are the sum of few partial sums."""
+def _depth(log_delta: NDArray | float) -> NDArray:
+    """By how much more log delta may err than epsilon: about theta epsilon, the decay that both share."""
+    return np.clip(np.nan_to_num(-np.asarray(log_delta), nan=1.0), 1.0, 700.0)
+
+
+def _directly(solution: Solution, left: NDArray, job: _Job, least: int, most: int, pairs: float) -> None:
+    """Person by person, by `direct`: all with so many steps that are the sum of few partial sums."""
     few = left.size <= _MANY
     for person in left:
         row, counts = job.counts[person].astype(np.int64), np.zeros(job.maker.buckets, dtype=np.int64)
@@ -190,11 +195,14 @@ def _directly(solution: Solution, left: NDArray, job: _Job, pairs: float) -> Non
             counts += row
         else:
             np.add.at(counts, job.rows[job.rows >= 0], row[job.rows >= 0])
+        if not least <= counts.sum() <= most:
+            continue
         composition = DirectSum(job.maker.sigma, job.maker.q, job.maker.sign, counts)
         if composition.tree.sums > _MOST_SUMS:
             continue
         found = Solution.empty(1, job.solve_epsilon)
         wanted = 0.2 * _DIRECT_WIDTH if few else 1e-4
+        wanted *= 1.0 if job.solve_epsilon else float(_depth(solution.renyi[person]))
         lower, upper = composition.bounds(job.target, job.solve_epsilon, wanted, pairs / left.size)
         _settle(found, np.array([0]), lower, (2.0 * lower + upper) / 3.0 if np.isfinite(lower) else upper, upper)
         found.solved &= np.isfinite(upper)
@@ -297,7 +305,9 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
     return 1e-6 if few else 1e-3, Limits(tilts=16, frequencies=size, least_expectation=1e-5, least_log_delta=tiny), size
 
 
-def _wider(solution: Solution, who: NDArray, width: float, solve_epsilon: bool, least_log_delta: float) -> NDArray:
+def _wider(
+    solution: Solution, who: NDArray, width: float | NDArray, solve_epsilon: bool, least_log_delta: float
+) -> NDArray:
     """Whose bounds are missing, or further apart than `width`: relative for epsilon, absolute for log delta."""
     with np.errstate(invalid="ignore"):
         found = solution.upper[who] - solution.lower[who]
