@@ -1,6 +1,7 @@
-"""From counts to `Bounds`: the closed form for one step, the spectral tables, and the lattice for what they leave.
+"""From counts to `Bounds`: the closed form for one step, spectral tables, direct composition, and the lattice.
 
-The order is that of cost.  Whatever is still unsolved at the end is (0, inf) with a status.
+The order is that of cost: few steps are composed directly as soon as the first, cheap table has failed, many only
+after the second.  Whatever is still unsolved at the end is (0, inf) with a status.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def test_direct_composition_agrees_with_the_tables(monkeypatch, direction, solve
     """Random steps of both kinds: the two ways share nothing but the law of one step, and their intervals intersect."""
     rng = np.random.default_rng(11)
     both = 0
-    for _ in range(12):
+    for _ in range(5):
         sigma, q = np.exp(rng.uniform(np.log(0.5), np.log(10.0), 2)), np.exp(rng.uniform(np.log(1e-3), 0.0, 2))
         counts = np.array([rng.integers(1, 60, 2)])
         target = np.log(10.0) * -rng.uniform(3.0, 40.0) if solve_epsilon else rng.uniform(0.1, 0.5) / sigma.min()
@@ -195,4 +195,4 @@ def test_direct_composition_agrees_with_the_tables(monkeypatch, direction, solve
         both += bool(tables.lower[0] > 0.0) and lower > 0.0
         assert lower <= tables.upper[0]
         assert upper >= tables.lower[0]
-    assert both >= 6
+    assert both >= 3
