@@ -118,7 +118,8 @@ class DirectSum:
             if solve_epsilon:
                 low, high = _root(delta, math.exp(target), self._cap)
                 found = high if side == "up" else low
-                ends.append(max(found * (1.0 + sign * self._scale) + sign * self._offset * (found > 0.0), 0.0))
+                zero = side == "up" and delta(-self._offset) <= math.exp(target)
+                ends.append(0.0 if zero else max(found * (1.0 + sign * self._scale) + sign * self._offset, 0.0))
             else:
                 value = delta((target - sign * self._offset) / (1.0 + sign * self._scale))
                 ends.append(min(math.log(value) + sign * 2.0**-44, 0.0) if value > 0.0 else -np.inf)
