@@ -167,6 +167,20 @@ def barycentre(sigma, q, sign, h):
     return centre + math.log(p / (p - up))
 
 
+@jit("void(f8, f8, f8, f8[::1], f8[::1])")
+def losses(sigma, q, sign, x, loss):
+    for i in range(x.size):
+        loss[i] = sign * _log_g(x[i], sigma, q)
+
+
+@jit("void(f8, f8, f8, f8[::1], f8[::1], f8[::1])")
+def masses(sigma, q, sign, knots, p, u):
+    """Of the cells between ascending losses: p, and p less e^(left end) times the mass under Q."""
+    for k in range(p.size):
+        p[k], up = _cell(sigma, q, sign, knots[k], knots[k], knots[k + 1])
+        u[k] = min(max(up, 0.0), p[k])
+
+
 @pjit("void(f8, f8, f8, f8, f8, f8[::1], f8[::1], f8[:, ::1])")
 def cells(sigma, q, sign, start, h, p, b, gap):
     """p and b of every cell and, if `gap` has as many rows, its gaps."""

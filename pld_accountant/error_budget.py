@@ -17,12 +17,16 @@ from scipy.special import log_ndtr
 __all__ = [
     "ELLIPSES",
     "GAUSS",
+    "LEAF",
     "UNIT",
     "band_coefficient",
+    "outside",
     "panel_error",
     "quadrature_error",
     "quadrature_nodes",
     "roundoff_k",
+    "roundoff_loss",
+    "roundoff_pairs",
     "roundoff_phi",
     "tail_error",
 ]
@@ -178,3 +182,41 @@ def band_coefficient(width: float) -> float:
     |z (1 + z)| >= omega^2 is at most (1 / pi) times the integral of omega^-2 from `width`.
     """
     return 1.0 / (np.pi * width)
+
+
+LEAF = 1e-12
+"""Relative error of a cell's masses of one step (`kernels.discretise.masses`): a Gaussian density at 38 standard
+deviations carries 1,500 units, the additions as many, the quadrature less."""
+
+
+def roundoff_pairs(one: int, two: int) -> float:
+    """Relative error of the masses of a sum of laws of these sizes (`kernels.direct`), beside that of the laws.
+
+    All terms are positive.  A cell's additions form chains of at most 16 x two within a block of 16 losses of the
+    first law and one / 16 over the blocks; sums over the second law made beforehand are 4 x two roundings deep; a
+    product, 1 - exp(-d) and the sharing between the ends of a cell cost at most 30.
+    """
+    return UNIT * (20.0 * two + one / 16.0 + one + 64.0)
+
+
+def roundoff_loss(sigma: NDArray, q: NDArray, counts: NDArray, depth: int) -> tuple[float, float]:
+    """How far the sum of losses may be off: by the first times itself and the second, where it is positive.
+
+    One step: with t = (2 x - 1) / (2 sigma^2), at most T = 39 / sigma + 1 / sigma^2 on the grid, log g is computed from
+    t, and t from log g, with an error of t below (4 T + 8) units; d log g <= 8 dt (|log g| + N), N = -log(1 - q) at
+    most, where it is not 0; below a rate of 1e-15, where log g = t + log q cancels, N = T.  A partial sum is rounded
+    once at every one of `depth` levels, relative to itself, and again where cells are merged.  In all the errors are at
+    most c sum |l_i| + c sum N_i; under removal no loss is below -N, under addition none above N, so that
+    sum |l_i| <= |sum l_i| + 2 sum N_i where the sum is positive.
+    """
+    t = 39.0 / sigma + 1.0 / sigma**2
+    with np.errstate(divide="ignore"):
+        n = np.where(q < 1e-15, t, np.minimum(-np.log1p(-q), t))
+    used = counts > 0
+    c = UNIT * (8.0 * (4.0 * float(t[used].max()) + 8.0) + 4.0 * depth + 8.0)
+    return c, 3.0 * c * float(counts[used] @ n[used])
+
+
+def outside(steps: int) -> float:
+    """Mass of so many steps beyond 38 standard deviations, where their grids end: each below 6e-316."""
+    return 1e-315 * steps

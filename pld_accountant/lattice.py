@@ -1,8 +1,8 @@
 """Tables from privacy loss distributions on a uniform grid and their Fourier transforms: the papers' way, tilted.
 
-Serves what the spectral tables cannot: few steps, and laws with a spike beside a far tail.  The upper and the lower
-bound have tables of their own (`kernels.discretise`), whose error in log delta is about n theta (theta + 1) h^2 / 12
-after n steps.
+Serves any law, and what neither the spectral tables nor direct composition (`direct`) bring close enough.  The upper
+and the lower bound have tables of their own (`kernels.discretise`), whose error in log delta is about
+n theta (theta + 1) h^2 / 12 after n steps.
 """
 
 from __future__ import annotations

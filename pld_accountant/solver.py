@@ -1,6 +1,7 @@
-"""From counts to `Bounds`: the closed form for one step, the spectral tables, and the lattice for what they leave.
+"""From counts to `Bounds`: the closed form for one step, spectral tables, direct composition, and the lattice.
 
-The order is that of cost.  Whatever is still unsolved at the end is (0, inf) with a status.
+The order is that of cost: few steps are composed directly as soon as the first, cheap table has failed, many only
+after the second.  Whatever is still unsolved at the end is (0, inf) with a status.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from . import one_step
 from .bounds import Bounds, Status
+from .direct import DirectSum
 from .lattice import LatticeMaker
 from .parallel import in_order
 from .plancherel import Limits, Moments, Solution, renyi_bounds, shared_moments, solve
@@ -27,6 +29,11 @@ _BLOCK = 8_192
 _ATTEMPTS = 6
 _FEW_ONLY = (3,)
 _SPECTRAL = 3
+# The attempts before which steps are composed directly: for how many people at most, how many steps at least and at
+# most, and how many pairs of atoms, all people together.
+_DIRECT = {1: (4, 0, 128, 3e8), 2: (4, 129, 2**62, 3e8), 4: (1_000, 0, 2**62, 8e8)}
+_DIRECT_WIDTH = 1e-6
+_MOST_SUMS = 48
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
 _LOST = 1e-7  # share of delta that many people's laws may leave out, all steps together
 _LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
@@ -148,6 +155,10 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             zero = _surely_zero(job.counts, left, job.maker, job.target, job.rows)
             _settle(solution, left[zero], 0.0, 0.0, 0.0)
             left = left[~zero]
+        if number in _DIRECT and left.size <= _DIRECT[number][0]:
+            _directly(solution, left, job, *_DIRECT[number][1:])
+            enough = max(width, _DIRECT_WIDTH) * (1.0 if job.solve_epsilon else _depth(solution.upper[left]))
+            left = left[_wider(solution, left, enough, job.solve_epsilon, limits.least_log_delta)]
         if not left.size:
             break
         for who, maker, log_negligible in _makers(job, number, solution, left):
@@ -181,6 +192,34 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
     _settle(solution, rest, 0.0 if job.solve_epsilon else -np.inf, bound, bound)
     if job.progress is not None and rest.size:
         job.progress(int(rest.size))
+
+
+def _depth(log_delta: NDArray | float) -> NDArray:
+    """By how much more log delta may err than epsilon: about theta epsilon, the decay that both share."""
+    return np.clip(np.nan_to_num(-np.asarray(log_delta), nan=1.0), 1.0, 700.0)
+
+
+def _directly(solution: Solution, left: NDArray, job: _Job, least: int, most: int, pairs: float) -> None:
+    """Person by person, by `direct`: all with so many steps that are the sum of few partial sums."""
+    few = left.size <= _MANY
+    for person in left:
+        row, counts = job.counts[person].astype(np.int64), np.zeros(job.maker.buckets, dtype=np.int64)
+        if job.rows is None:
+            counts += row
+        else:
+            np.add.at(counts, job.rows[job.rows >= 0], row[job.rows >= 0])
+        if not least <= counts.sum() <= most:
+            continue
+        composition = DirectSum(job.maker.sigma, job.maker.q, job.maker.sign, counts)
+        if composition.tree.sums > _MOST_SUMS:
+            continue
+        found = Solution.empty(1, job.solve_epsilon)
+        wanted = 0.2 * _DIRECT_WIDTH if few else 1e-4
+        wanted *= 1.0 if job.solve_epsilon else float(_depth(solution.renyi[person]))
+        lower, upper = composition.bounds(job.target, job.solve_epsilon, wanted, pairs / left.size)
+        _settle(found, np.array([0]), lower, (2.0 * lower + upper) / 3.0 if np.isfinite(lower) else upper, upper)
+        found.solved &= np.isfinite(upper)
+        _merge(solution, np.array([person]), found)
 
 
 def _makers(
@@ -293,7 +332,9 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
     return 1e-6 if few else 1e-3, Limits(tilts=16, frequencies=size, least_expectation=1e-5, least_log_delta=tiny), size
 
 
-def _wider(solution: Solution, who: NDArray, width: float, solve_epsilon: bool, least_log_delta: float) -> NDArray:
+def _wider(
+    solution: Solution, who: NDArray, width: float | NDArray, solve_epsilon: bool, least_log_delta: float
+) -> NDArray:
     """Whose bounds are missing, or further apart than `width`: relative for epsilon, absolute for log delta."""
     with np.errstate(invalid="ignore"):
         found = solution.upper[who] - solution.lower[who]

@@ -35,8 +35,8 @@ def inner(path):
 STAGES = [
     {"bounds", "guarantee", "validate", "store", "mechanisms"},
     {"gaussian", "tables", "error_budget", "cache", "fourier"},
-    {"spectral", "one_step", "plancherel"},
-    {"lattice", "renyi", "buckets"},
+    {"spectral", "one_step", "plancherel", "partial_sums"},
+    {"lattice", "direct", "renyi", "buckets"},
     {"solver"},
     {"range_mu"},
     {"composition"},

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pld_accountant.bounds import Status
+from pld_accountant.direct import DirectSum
 from pld_accountant.one_step import epsilon_bounds
 from pld_accountant.plancherel import Limits
 from pld_accountant.solver import _addition_least, people_bounds
@@ -151,3 +152,48 @@ def test_addition_near_its_largest_loss_is_bounded_from_below_too():
     least = _addition_least(counts, np.array([0]), maker, None, np.log(delta))[0]
     exact = epsilon_bounds(delta, np.array([0.5]), np.array([0.01]), "add")[1][0]
     assert 0.999 * exact < least <= exact
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(
+    ("sigma", "q", "steps"),
+    [(0.2, 1e-6, 2), (0.7, 1e-6, 30), (0.3, 0.03, 3), (1.5, 0.3, 7)],
+)
+@pytest.mark.parametrize("delta", [1e-10, 1e-100])
+def test_few_steps_are_certified_and_narrow(sigma, q, steps, direction, delta):
+    maker = SpectralMaker(np.array([sigma]), np.array([q]), direction)
+    (found,) = people_bounds(np.array([[steps]]), maker, [np.log(delta)], direction, solve_epsilon=True)
+    assert found.status[0] == Status.CERTIFIED
+    assert found.lower[0] > 0.0
+    assert found.upper[0] - found.lower[0] <= 1e-6 * found.upper[0]
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_a_giant_step_among_thousands_of_tiny_ones(direction):
+    maker = SpectralMaker(np.array([0.3, 5.0]), np.array([1e-3, 1e-3]), direction)
+    (found,) = people_bounds(np.array([[1, 10_000]]), maker, [np.log(1e-5)], direction, solve_epsilon=True)
+    assert found.status[0] == Status.CERTIFIED
+    assert found.upper[0] - found.lower[0] <= 1e-6 * found.upper[0]
+
+
+@pytest.mark.parametrize("solve_epsilon", [True, False])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_direct_composition_agrees_with_the_tables(monkeypatch, direction, solve_epsilon):
+    """Random steps of both kinds: the two ways share nothing but the law of one step, and their intervals intersect."""
+    rng = np.random.default_rng(11)
+    both = 0
+    for _ in range(5):
+        sigma, q = np.exp(rng.uniform(np.log(0.5), np.log(10.0), 2)), np.exp(rng.uniform(np.log(1e-3), 0.0, 2))
+        counts = np.array([rng.integers(1, 60, 2)])
+        target = np.log(10.0) * -rng.uniform(3.0, 40.0) if solve_epsilon else rng.uniform(0.1, 0.5) / sigma.min()
+        maker = SpectralMaker(sigma, q, direction)
+        monkeypatch.setattr("pld_accountant.solver._ATTEMPTS", 2)
+        monkeypatch.setattr("pld_accountant.solver._DIRECT", {})
+        (tables,) = people_bounds(counts, maker, [target], direction, solve_epsilon=solve_epsilon)
+        lower, upper = DirectSum(sigma, q, maker.sign, counts[0]).bounds(target, solve_epsilon, 1e-3, 2e6)
+        if not solve_epsilon:
+            lower, upper = np.exp([lower, upper])
+        both += bool(tables.lower[0] > 0.0) and lower > 0.0
+        assert lower <= tables.upper[0]
+        assert upper >= tables.lower[0]
+    assert both >= 3

@@ -1,0 +1,200 @@
+"""Composition of few steps without a transform: pairs of atoms, added up in the cells of a grid of any spacing.
+
+Legend
+    a, b     two laws: ascending losses la, lb with masses pa, pb under P;  an atom's mass under Q is p e^-l
+    knots    ascending ends of the cells of the sum;  cell k = [knots[k], knots[k + 1]]
+    p, u     of a cell: sums of masses m, and of m (1 - exp(knots[k] - loss)), that is p less e^knot times the Q mass
+    E        of a cell: how much the curve of the whole composition suffers from giving up the losses in the cell
+
+Nothing is subtracted from a sum, so every result has a small relative error, at a mass of 1e-100 too.
+"""
+
+import math
+
+import numpy as np
+
+from ._jit import inline, jit
+
+BLOCK = 16  # losses of a whose sums are added up by themselves, which keeps chains of additions short
+_STEEP = 3.0
+_BELOW = 1.0 - 2.0**-48
+_SHORT = 0.03  # below, eight terms of the series of 1 - exp(-d) are exact to 1e-17
+
+
+@inline
+def _fall(d):
+    """1 - exp(-d) for d >= 0."""
+    if d < _SHORT:
+        tail = 1.0 / 120.0 - d * (1.0 / 720.0 - d * (1.0 / 5040.0 - d / 40320.0))
+        return d * (1.0 - d * (0.5 - d * (1.0 / 6.0 - d * (1.0 / 24.0 - d * tail))))
+    return -math.expm1(-d)
+
+
+@jit("void(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
+def compose(la, pa, lb, pb, knots, p, u):
+    """p and u of the cells for the sum of two losses; every sum must lie between the first and the last knot.
+
+    The first and the last cell are wide and hold many pairs that matter little: they take sums over b made beforehand.
+    """
+    n, last = lb.size, knots.size - 2
+    before, before_fall = np.zeros(n + 1), np.zeros(n + 1)
+    for j in range(n):
+        before[j + 1] = before[j] + pb[j]
+        before_fall[j + 1] = before_fall[j] + pb[j] * _fall(lb[j] - lb[0])
+    after, curve, beyond = np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1)
+    for r in range(n):
+        j = n - 1 - r
+        step = lb[j + 1] - lb[j] if r else 0.0
+        after[j] = after[j + 1] + pb[j]
+        curve[j] = curve[j + 1] + beyond[j + 1] * _fall(step)
+        beyond[j] = pb[j] + beyond[j + 1] * math.exp(-step)
+    p[:] = 0.0
+    u[:] = 0.0
+    some_p, some_u = np.zeros(p.size), np.zeros(p.size)
+    start, stop = n, n
+    cell = np.ones(n, dtype=np.int64)
+    for i in range(la.size):
+        if i % BLOCK == 0:
+            p += some_p
+            u += some_u
+            some_p[:] = 0.0
+            some_u[:] = 0.0
+        m, x = pa[i], la[i]
+        while start > 0 and x + lb[start - 1] > knots[1]:
+            start -= 1
+        while stop > 0 and x + lb[stop - 1] >= knots[last]:
+            stop -= 1
+        first = min(start, stop)
+        if m == 0.0:
+            continue
+        shift = max(x + lb[0] - knots[0], 0.0)
+        p[0] += m * before[first]
+        u[0] += m * (_fall(shift) * before[first] + math.exp(-shift) * before_fall[first])
+        if stop < n:
+            p[last] += m * after[stop]
+            u[last] += m * (curve[stop] + _fall(max(x + lb[stop] - knots[last], 0.0)) * beyond[stop])
+        for j in range(first, stop):
+            # from one a to the next a sum seldom moves on by more than two cells
+            s = x + lb[j]
+            k = cell[j]
+            k += s > knots[k + 1]
+            k += s > knots[k + 1]
+            while s > knots[k + 1]:
+                k += 1
+            cell[j] = k
+            mass = m * pb[j]
+            some_p[k] += mass
+            some_u[k] += mass * _fall(s - knots[k])
+    p += some_p
+    u += some_u
+
+
+@jit("void(f8[::1], f8[::1], f8[::1], f8[::1])")
+def spread_up(knots, p, u, mass):
+    """Each cell's masses under P and Q shared between its ends; mass has an element for every knot."""
+    mass[:] = 0.0
+    for k in range(p.size):
+        right = min(u[k] / _fall(knots[k + 1] - knots[k]), p[k])
+        mass[k + 1] += right
+        mass[k] += p[k] - right
+
+
+@jit("i8(f8[::1], f8[::1], f8[::1], f8, f8[::1], f8[::1])")
+def merge_down(knots, p, u, error, loss, mass):
+    """Each cell merged into one atom, with u lowered by its relative error; returns the number of atoms."""
+    n = 0
+    for k in range(p.size):
+        if p[k] > 0.0:
+            share = min(u[k] / p[k] * (1.0 - error), _fall(knots[k + 1] - knots[k]))
+            loss[n] = min(knots[k] - math.log1p(-share) * _BELOW, knots[k + 1])
+            mass[n] = p[k]
+            n += 1
+    return n
+
+
+@jit("void(f8[::1], f8[::1], f8[::1], f8[::1])")
+def tails(loss, mass, curve, beyond):
+    """The hockey-stick curve at the atoms, and e^loss times the Q mass from each atom on."""
+    for r in range(loss.size):
+        j = loss.size - 1 - r
+        curve[j], beyond[j] = 0.0, mass[j]
+        if r:
+            step = loss[j + 1] - loss[j]
+            curve[j] = curve[j + 1] + beyond[j + 1] * _fall(step)
+            beyond[j] += beyond[j + 1] * math.exp(-step)
+
+
+@jit("f8(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8)")
+def hockey_stick(la, pa, lb, curve, beyond, epsilon):
+    """delta(epsilon) of the sum of two losses; curve and beyond from `tails` of the second."""
+    total = 0.0
+    j = lb.size
+    for i in range(la.size):
+        rest = epsilon - la[i]
+        while j > 0 and lb[j - 1] > rest:
+            j -= 1
+        if j < lb.size:
+            total += pa[i] * (curve[j] + beyond[j] * _fall(lb[j] - rest))
+    return total
+
+
+@inline
+def _beside(at, below, above, s):
+    """Masses below and above s, each law's mass spread evenly between the losses `at`."""
+    n = at.size
+    if s <= at[0]:
+        return 0.0, above[0]
+    if s >= at[n - 1]:
+        return below[n - 1], 0.0
+    k = np.searchsorted(at, s) - 1
+    share = (s - at[k]) / (at[k + 1] - at[k])
+    return below[k] + share * (below[k + 1] - below[k]), above[k] + share * (above[k + 1] - above[k])
+
+
+@inline
+def _between(at, below, above, low, high):
+    """Mass between two losses, from whichever side the difference keeps its digits."""
+    below_low, above_low = _beside(at, below, above, low)
+    below_high, above_high = _beside(at, below, above, high)
+    return max(above_low - above_high if above_low < below_high else below_high - below_low, 0.0)
+
+
+@inline
+def _harm(mass, rest_at, rest_below, rest_above, epsilon, low, high):
+    """E of the cell: its mass, times that of the other steps' losses which make up epsilon, times its width."""
+    most = 0.0
+    for e in epsilon:
+        most = max(most, _between(rest_at, rest_below, rest_above, e - high, e - low))
+    return mass * most * min(high - low, 1.0)
+
+
+@jit("i8(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8, f8, f8, f8, f8[::1], f8[::1])")
+def partition(at, below, above, rest_at, rest_below, rest_above, epsilon, low, high, most, least, ends, harm):
+    """Halve cells from [low, high] on until none has an E above `most`, nor falls too steeply; returns their number.
+
+    A cell of mass above `least` falls too steeply where little lies beyond it: its right end would be lifted by orders
+    of magnitude, which E, made for one change at a time, does not see.
+
+    ends, harm : the right ends of the cells, ascending, and their E; 0 is returned where they do not suffice.
+    """
+    stack = np.empty(200)
+    stack[0] = high
+    depth, n = 1, 0
+    left = low
+    while depth:
+        right = stack[depth - 1]
+        mass = _between(at, below, above, left, right)
+        harmful = _harm(mass, rest_at, rest_below, rest_above, epsilon, left, right)
+        beyond = _beside(at, below, above, right)[1]
+        middle = 0.5 * (left + right)
+        if (harmful > most or (mass > least and mass > _STEEP * beyond)) and left < middle < right and depth < 200:
+            stack[depth] = middle
+            depth += 1
+            continue
+        if n == ends.size:
+            return 0
+        ends[n], harm[n] = right, harmful
+        n += 1
+        depth -= 1
+        left = right
+    return n
