@@ -22,6 +22,7 @@ from .tables import COLUMNS, Maker, Table
 __all__ = ["Limits", "Moments", "Solution", "curves", "renyi_bounds", "shared_moments", "solve"]
 
 _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
+_BACK = 4  # octaves below the saddle point where tilts are candidates
 _BLOCK = 8_192
 _FEW = 2_048  # people for whom it is not worth starting threads
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 MB
@@ -140,7 +141,10 @@ def _tilt_grid(
     found = [result for _, result in in_order(ends, _blocks(len(counts)), alone=len(counts) <= _FEW)]
     lowest, highest = min(f[0] for f in found), max(f[1] for f in found)
     low, high = max(lowest - 5, _OCTAVES[0]), min(highest + 6, _OCTAVES[1])
-    return 2.0 ** (np.arange(low * per_octave, high * per_octave + 1) / per_octave)
+    # helpers, which lie further out than candidates, need not be as close
+    exponents = np.arange(low * per_octave, high * per_octave + 1)
+    far = (exponents < (lowest - _BACK) * per_octave) | (exponents > (highest + 2) * per_octave)
+    return 2.0 ** (exponents[~far | (exponents % max(per_octave // 2, 1) == 0)] / per_octave)
 
 
 def _raised_moments(counts: NDArray, k: NDArray, buckets: int) -> NDArray:
@@ -183,7 +187,7 @@ def _plan(
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(
             moments, theta, log_c, target[block], hint[block], solve_epsilon, limits.error,
-            np.log(limits.least_expectation), 4 * limits.tilts, choice, need,
+            np.log(limits.least_expectation), _BACK * limits.tilts, choice, need,
         )  # fmt: skip
         person = np.arange(len(moments))
         above, below = choice[:, 1], choice[:, 2]

@@ -27,7 +27,6 @@ __all__ = ["people_bounds"]
 _MANY = 64  # fewer people than this may each cost a table of their own
 _BLOCK = 8_192
 _ATTEMPTS = 6
-_FEW_ONLY = (3,)
 _SPECTRAL = 3
 # The attempts before which steps are composed directly: for how many people at most, how many steps at least and at
 # most, and how many pairs of atoms, all people together.
@@ -38,7 +37,9 @@ _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a latti
 _LOST = 1e-7  # share of delta that many people's laws may leave out, all steps together
 _LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
 _FAR = -25.0  # log delta below which many people's laws end from the first attempt on
-_TINY = -160.0  # log delta below which Renyi accounting's upper bound will do for many people: 1e-70
+# log delta below which Renyi accounting's upper bound will do for many people: 1e-70, and 1e-30 where two attempts
+# left a person open
+_TINY, _SMALL = -160.0, -70.0
 
 
 def people_bounds(
@@ -146,9 +147,15 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
     """
     everybody = left
     for number in range(_ATTEMPTS):
-        if (left.size > _MANY and number in _FEW_ONLY) or (left.size > _NOT_ON_A_LATTICE and number > _SPECTRAL):
+        if left.size > _most_people(number, job.solve_epsilon):
             continue
-        width, limits, size = _attempt(number, left.size)
+        least_width, limits, size = _attempt(number, left.size)
+        width: NDArray | float = least_width
+        if left.size > _MANY and not job.solve_epsilon:
+            known = np.fmin(solution.upper[left], solution.renyi[left])
+            if number > 1:
+                left, known = left[known > _SMALL], known[known > _SMALL]
+            width = least_width * _depth(known)
         left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
         if number == 1 and job.solve_epsilon:
             # Few steps can leave delta(0) below delta where Renyi accounting does not see it.
@@ -157,8 +164,8 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             left = left[~zero]
         if number in _DIRECT and left.size <= _DIRECT[number][0]:
             _directly(solution, left, job, *_DIRECT[number][1:])
-            enough = max(width, _DIRECT_WIDTH) * (1.0 if job.solve_epsilon else _depth(solution.upper[left]))
-            left = left[_wider(solution, left, enough, job.solve_epsilon, limits.least_log_delta)]
+            width = max(least_width, _DIRECT_WIDTH) * (1.0 if job.solve_epsilon else _depth(solution.upper[left]))
+            left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
         if not left.size:
             break
         for who, maker, log_negligible in _makers(job, number, solution, left):
@@ -192,6 +199,13 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
     _settle(solution, rest, 0.0 if job.solve_epsilon else -np.inf, bound, bound)
     if job.progress is not None and rest.size:
         job.progress(int(rest.size))
+
+
+def _most_people(number: int, solve_epsilon: bool) -> float:
+    """For how many an attempt is not too costly."""
+    if number > _SPECTRAL:
+        return _NOT_ON_A_LATTICE
+    return np.inf if solve_epsilon or number < _SPECTRAL else _MANY
 
 
 def _depth(log_delta: NDArray | float) -> NDArray:
@@ -326,7 +340,7 @@ def _attempt(number: int, people: int) -> tuple[float, Limits, int]:
         return 1e-7, Limits(tilts=16, frequencies=1 << 17, least_expectation=least, least_log_delta=tiny), 0
     if number < 4:
         # what round-off adds at such expectations is nothing beside the buckets
-        width, tilts, most = (1e-4, 8, 512) if number == 1 else (1e-3, 16, 2048)
+        width, tilts, most = ((1e-4, 8, 512), (1e-3, 16, 512), (1e-3, 16, 4096))[number - 1]
         return width, Limits(tilts=tilts, frequencies=most, least_expectation=1e-12, least_log_delta=tiny), 0
     size = (1 << 17 if few else 1 << 14) if number == 4 else (1 << 20 if few else 1 << 15)
     return 1e-6 if few else 1e-3, Limits(tilts=16, frequencies=size, least_expectation=1e-5, least_log_delta=tiny), size
