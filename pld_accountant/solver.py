@@ -32,6 +32,7 @@ _SPECTRAL = 3
 # most, and how many pairs of atoms, all people together.
 _DIRECT = {1: (4, 0, 128, 3e8), 2: (4, 129, 2**62, 3e8), 4: (1_000, 0, 2**62, 8e8)}
 _DIRECT_WIDTH = 1e-6
+_LEAST_NOISE = 0.01  # the cells of a step's law cost time like 1 / sigma^2
 _MOST_SUMS = 48
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
 _LOST = 1e-7  # share of delta that many people's laws may leave out, all steps together
@@ -222,7 +223,7 @@ def _directly(solution: Solution, left: NDArray, job: _Job, least: int, most: in
             counts += row
         else:
             np.add.at(counts, job.rows[job.rows >= 0], row[job.rows >= 0])
-        if not least <= counts.sum() <= most:
+        if not least <= counts.sum() <= most or job.maker.sigma[counts > 0].min() < _LEAST_NOISE:
             continue
         composition = DirectSum(job.maker.sigma, job.maker.q, job.maker.sign, counts)
         if composition.tree.sums > _MOST_SUMS:
