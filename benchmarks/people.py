@@ -210,10 +210,11 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results["machine"] = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
                           "python": platform.python_version(), "numpy": np.__version__}  # fmt: skip
-    results["peers"] = peers.versions()
     parts = {"speed": lambda: speed(options.people), "peers": lambda: compare(options.individuals), "growth": growth}
     for part in options.part.split(","):
         print(f"-- {part}")
+        if part == "peers":
+            results["versions"] = peers.versions()
         results[part] = parts[part]()
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")

@@ -360,8 +360,10 @@ class Ledger:
             For a delta outside (0, 1), or an unknown direction or kind of bounds.
 
         **Error**: the distance of the bounds is that of the buckets' edges, at most about half a percent of the worst
-        case's epsilon with 256 buckets, and what the tables add is below 1e-9.
-        **Cost**: a few microseconds a person and pass.
+        case's epsilon with 256 buckets, and what the tables add is below 1e-9; below 1e-4 of the person's own for more
+        than 64 people where delta is tiny.  Whom nothing serves gets 0 and Renyi accounting's upper bound.
+        **Cost**: a few microseconds a person and pass; minutes altogether where delta is below some 1e-40.
+        **Threads** change no bit of the result; the order of people changes it within its bounds.
         """
         return self._several(delta, validate.delta, np.log, direction, bounds, progress, solve_epsilon=True)
 
@@ -369,6 +371,8 @@ class Ledger:
         self, epsilon: Any, direction: str = "both", *, bounds: str = "all", progress: Progress | None = None
     ) -> Bounds:
         """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
+
+        For more than 64 people a delta below 1e-70 is bounded by 0 and by Renyi accounting.
 
         Examples
         --------
