@@ -35,7 +35,7 @@ _DIRECT_WIDTH = 1e-6
 _LEAST_NOISE = 0.01  # the cells of a step's law cost time like 1 / sigma^2
 _MOST_SUMS = 48
 _NOT_ON_A_LATTICE = 1_000  # more people than this would take minutes on a lattice
-_LOST = 1e-7  # share of delta that many people's laws may leave out, all steps together
+_LOST = 1e-6  # share of delta that laws may leave out, all steps together, where that is all that helps
 _LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
 _FAR = -25.0  # log delta below which many people's laws end from the first attempt on
 # log delta below which Renyi accounting's upper bound will do for many people: 1e-70, and 1e-30 where two attempts
@@ -125,15 +125,15 @@ class _Job:
         """Mass that a table may lose at each step: a millionth of a millionth of delta."""
         return max(log_delta - float(np.log(1e12 * self.most_steps)), -700.0)
 
-    def reach(self, solution: Solution, who: NDArray, many: bool) -> NDArray:
+    def reach(self, solution: Solution, who: NDArray, short: bool) -> NDArray:
         """How far the laws of these people have to reach: (people,) of few different numbers, see `SpectralMaker`."""
         if self.solve_epsilon:
             log_delta = np.full(who.size, self.target)
         else:
             # Renyi accounting's delta is seldom more than e^15 times too large
-            log_delta = np.fmin(solution.estimate[who], solution.renyi[who] - (4.0 if many else 15.0))
+            log_delta = np.fmin(solution.estimate[who], solution.renyi[who] - (4.0 if short else 15.0))
         log_delta = np.where(np.isnan(log_delta), -700.0, np.minimum(log_delta, 0.0))
-        if many:
+        if short:
             reach = -ndtri_exp(np.maximum(log_delta - np.log(self.most_steps / _LOST), -700.0))
             return reach if self.solve_epsilon else _LEVEL * np.ceil(reach / _LEVEL)
         least = np.array([self.log_negligible(float(d)) for d in log_delta])
@@ -251,9 +251,10 @@ def _makers(
         maker = job.maker if many or number == 0 else job.maker.variant(np.inf, True)
         yield left, maker, job.log_negligible(job.target) if job.solve_epsilon else -700.0
         return
-    reach = job.reach(solution, left, many)
+    short = many or number == _SPECTRAL
+    reach = job.reach(solution, left, short)
     for r in np.unique(reach):
-        maker = job.maker.variant(float(r) if many else float(r) + 2.0, not many)
+        maker = job.maker.variant(float(r) if short else float(r) + 2.0, not many)
         yield left[reach == r], maker, -0.5 * float(r) ** 2
 
 
