@@ -30,7 +30,7 @@ _ATTEMPTS = 6
 _SPECTRAL = 3
 # The attempts before which steps are composed directly: for how many people at most, how many steps at least and at
 # most, and how many pairs of atoms, all people together.
-_DIRECT = {1: (4, 0, 128, 3e8), 2: (4, 129, 2**62, 3e8), 4: (1_000, 0, 2**62, 8e8)}
+_DIRECT = ((1, 4, 0, 128, 3e8), (1, 1_000, 0, 2, 8e8), (2, 4, 129, 2**62, 3e8), (4, 1_000, 0, 2**62, 8e8))
 _DIRECT_WIDTH = 1e-6
 _LEAST_NOISE = 0.01  # the cells of a step's law cost time like 1 / sigma^2
 _MOST_SUMS = 48
@@ -163,8 +163,9 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             zero = _surely_zero(job.counts, left, job.maker, job.target, job.rows)
             _settle(solution, left[zero], 0.0, 0.0, 0.0)
             left = left[~zero]
-        if number in _DIRECT and left.size <= _DIRECT[number][0]:
-            _directly(solution, left, job, *_DIRECT[number][1:])
+        direct = next((rest for n, people, *rest in _DIRECT if n == number and left.size <= people), None)
+        if direct is not None:
+            _directly(solution, left, job, *direct)
             width = max(least_width, _DIRECT_WIDTH) * (1.0 if job.solve_epsilon else _depth(solution.upper[left]))
             left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
         if not left.size:

@@ -188,7 +188,7 @@ def test_direct_composition_agrees_with_the_tables(monkeypatch, direction, solve
         target = np.log(10.0) * -rng.uniform(3.0, 40.0) if solve_epsilon else rng.uniform(0.1, 0.5) / sigma.min()
         maker = SpectralMaker(sigma, q, direction)
         monkeypatch.setattr("pld_accountant.solver._ATTEMPTS", 2)
-        monkeypatch.setattr("pld_accountant.solver._DIRECT", {})
+        monkeypatch.setattr("pld_accountant.solver._DIRECT", ())
         (tables,) = people_bounds(counts, maker, [target], direction, solve_epsilon=solve_epsilon)
         lower, upper = DirectSum(sigma, q, maker.sign, counts[0]).bounds(target, solve_epsilon, 1e-3, 2e6)
         if not solve_epsilon:
