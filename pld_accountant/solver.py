@@ -163,9 +163,9 @@ def _many_steps(solution: Solution, left: NDArray, job: _Job, shared: Moments | 
             zero = _surely_zero(job.counts, left, job.maker, job.target, job.rows)
             _settle(solution, left[zero], 0.0, 0.0, 0.0)
             left = left[~zero]
-        direct = next((rest for n, people, *rest in _DIRECT if n == number and left.size <= people), None)
+        direct = next((asked for asked in _DIRECT if asked[0] == number and left.size <= asked[1]), None)
         if direct is not None:
-            _directly(solution, left, job, *direct)
+            _directly(solution, left, job, *direct[2:])
             width = max(least_width, _DIRECT_WIDTH) * (1.0 if job.solve_epsilon else _depth(solution.upper[left]))
             left = left[_wider(solution, left, width, job.solve_epsilon, limits.least_log_delta)]
         if not left.size:
