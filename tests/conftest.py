@@ -2,10 +2,17 @@
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from pld_accountant.bounds import Bounds, Status
 from pld_accountant.guarantee import Guarantee
 from pld_accountant.individuals import Individuals
+
+# The examples are the same every time, so that a change is judged by what it changed.  New ones are looked for by
+# pytest --hypothesis-profile=search
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None)
+settings.load_profile("steady")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def exact_log_delta(epsilon, mu):
         return mpmath.log(exact_delta(epsilon, mu))
 
 
-mus = st.floats(-7, 1.5).map(lambda x: 10.0**x)
+mus = (st.floats(-7, 1.5) | st.floats(-300, 1.5)).map(lambda x: 10.0**x)
 
 
 @settings(max_examples=300, deadline=None)
@@ -153,6 +153,18 @@ def test_mu_lies_on_the_side_that_was_asked_for(epsilon, log_delta):
     down, up = gaussian.mu(epsilon, delta), gaussian.mu(epsilon, delta, rounding="up")
     assert exact_delta(epsilon, down) <= delta <= exact_delta(epsilon, up)
     assert up - down <= 1e-10 * up
+
+
+@pytest.mark.parametrize("log_delta", [-345.58, -612.5847102118565, -639.92466654916, -690.0, -700.0])
+@pytest.mark.parametrize("epsilon", [0.0, 2.3e-308, 1e-200])
+def test_the_rounding_of_the_logarithms_is_allowed_for(epsilon, log_delta):
+    """For a tiny mu delta is about mu / sqrt(2 pi), and a logarithm near 700 is known to 1e-13 only."""
+    delta = float(np.exp(log_delta))
+    for rounding, side in (("down", -1), ("up", 1)):
+        assert side * (exact_delta(epsilon, gaussian.mu(epsilon, delta, rounding=rounding)) - delta) >= 0
+        for factor in (2.6, 3.0, 20.0):
+            found = gaussian.epsilon(delta, factor * delta, rounding=rounding)
+            assert side * (exact_delta(found, factor * delta) - delta) <= 0
 
 
 def test_batch_equals_single_elements():
