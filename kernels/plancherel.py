@@ -2,9 +2,10 @@
 
 Legend
     i            person;  f = frequency index 0..m, omega_f = f * spacing
-    exponents    (people, 8 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
+    exponents    (people, 10 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
                  round-off of K, -log1p(-mass at +infinity), offset of the lattice, error of phi per unit of
-                 frequency; then Re log phi and Im log phi at f = 1..m, centred at the mean
+                 frequency, these two relative to phi; then Re log phi and Im log phi at f = 1..m, centred at the
+                 mean
     weight       (m + 1,) complex: transform of the tilted hockey-stick weight at theta + i omega_f, over the period,
                  doubled for f > 0
     weights      sum_f |weight_f|, sum_f omega_f |weight_f|
@@ -24,7 +25,7 @@ import numpy as np
 from ._jit import inline, jit
 
 _U = 2.0**-52
-_HEAD = 8
+_HEAD = 10
 
 
 @inline
@@ -151,12 +152,15 @@ def _budget(row, sizes, m, setting, weights, epsilon):
     """The error budget at one epsilon: absolute error of Q without aliasing, and kappa.
 
     phi: the product of the steps' phi, each at most 1 and known to (c + d omega), differs from the product of the known
-    ones by at most expm1 of the sum of the errors, and expm1(x) <= x exp(largest x).
+    ones by at most expm1 of the sum of the errors, and expm1(x) <= x exp(largest x); or by the known product times
+    expm1 of the sum of the relative errors.  The smaller of both sums over the frequencies holds.
     sums: the term f has been turned by f times an angle that is known to `gemm`, and multiplied f times (Horner).
     """
     theta, spacing, gemm = setting[0], setting[1], setting[5]
     band = setting[3] * math.exp(row[2])
     phi = (row[3] * weights[0] + row[7] * weights[1]) * math.exp(min(row[3] + row[7] * m * spacing, 700.0))
+    relative = (row[8] * sizes[0] + row[9] * spacing * sizes[1]) * math.exp(min(row[8] + row[9] * m * spacing, 700.0))
+    phi = min(phi, relative)
     turn = gemm * spacing * (abs(row[1]) + abs(epsilon) + abs(row[6])) + 16.0 * _U
     sums = (turn * sizes[1] + 80.0 * _U * sizes[0]) * math.exp(min(turn * m, 700.0))
     kappa = row[4] + gemm * (abs(row[0]) + theta * abs(epsilon)) + 32.0 * _U

@@ -24,6 +24,7 @@ __all__ = [
     "panel_error",
     "quadrature_error",
     "quadrature_nodes",
+    "relative",
     "roundoff_k",
     "roundoff_loss",
     "roundoff_pairs",
@@ -159,15 +160,33 @@ def roundoff_phi(frequencies: int, columns: int, spread: NDArray, weighted: NDAr
 
     phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), each factor at most omega |d_j|.  The recurrence, begun
     afresh every 32 frequencies, loses at most 6 units of that at each; a weight p_j has the relative error of its
-    exponent (in units, summed by the kernel into `weighted`, with the units of the additions); the matrix product adds
-    `columns` more.
+    exponent (in units, summed by the kernel into `weighted`, with the units of the additions).  The matrix product adds
+    `columns` units of |Re log phi| + |Im log phi|: with t = omega E|d| >= |phi - 1| the second is at most pi t, and the
+    first at most t / |phi|, which `relative` allows for; without it y exp(-y) <= t stands for the sum y over all steps.
 
     Parameters
     ----------
     spread, weighted : ndarray, shape (buckets,)
         E_theta|d|, and E_theta[|d| times the units of a weight].
     """
-    return 2.0 * UNIT * ((6.0 * min(frequencies, _RESTART) + columns + 16.0) * spread + weighted)
+    return 2.0 * UNIT * ((6.0 * min(frequencies, _RESTART) + 2.5 * columns + 16.0) * spread + weighted)
+
+
+def relative(error: NDArray, log_modulus: NDArray) -> NDArray:
+    """Bounds of the error of phi relative to the known phi, from absolute ones: over the least known |phi| of the band.
+
+    With phi = phi~ + e at each of c steps, |prod phi - prod phi~| <= |prod phi~| (exp(sum of |e / phi~|) - 1): where
+    the product has decayed but no single factor, as after many steps, its error has decayed with it.
+
+    Parameters
+    ----------
+    error : ndarray, shape (buckets, kinds)
+    log_modulus : ndarray, shape (buckets, frequencies)
+        log |phi~|.
+    """
+    least = np.maximum(log_modulus.min(axis=1, initial=0.0), -500.0)
+    # below e^-500 the sum of all steps' errors is past every use
+    return np.where(least > -500.0, error.T * np.exp(-least), 1e200).T
 
 
 def roundoff_k(columns: int, k: NDArray, units: NDArray) -> NDArray:

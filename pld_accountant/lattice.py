@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import cache, fourier
+from . import error_budget as budget
 from .spectral import SpectralMaker
 from .tables import COLUMNS, MemoryCache, Table
 
@@ -128,6 +129,7 @@ class LatticeMaker:
         row[6] = start
         row[7] = 0.0
         row[COLUMNS : COLUMNS + m] = np.maximum(size[1 : m + 1], -700.0)
+        row[8:10] = budget.relative(row[None, [3, 7]], row[None, COLUMNS : COLUMNS + m])[0]
         row[COLUMNS + m :] = np.angle(phi[1 : m + 1] * np.exp(1j * omega * (start - mean)))
         return row
 

@@ -171,6 +171,7 @@ class SpectralMaker:
         columns[rows, 5] = -np.log1p(-self._infinite(rows))
         columns[rows, 7] = budget.roundoff_phi(m, self.buckets, spread, weighted)
         columns[rows, 4] = budget.roundoff_k(self.buckets, k, units) + truncation
+        columns[rows, 8:10] = budget.relative(columns[rows][:, [3, 7]], re)
         columns[rows, COLUMNS : COLUMNS + m] = re
         columns[rows, COLUMNS + m :] = im
         table.filled[rows] = True

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 __all__ = ["COLUMNS", "Maker", "MemoryCache", "Table"]
 
-COLUMNS = 8
+COLUMNS = 10
 """Columns before the frequencies: K, mean, log envelope beyond the band, error of phi at every frequency, round-off of
-K, infinity, the offset of the lattice, and the error of phi per unit of frequency."""
+K, infinity, the offset of the lattice, the error of phi per unit of frequency, and both errors of phi relative to phi
+(`error_budget.relative`)."""
 
 
 @dataclass(frozen=True)

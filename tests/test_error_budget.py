@@ -184,12 +184,34 @@ def test_round_off_of_k_and_phi(sigma, q, direction, theta, period, width):
 def test_round_off_grows_with_what_it_counts():
     spread, weighted = one(0.01), one(1.0)
     base = budget.roundoff_phi(20, 4, spread, weighted)[0]
-    assert base == pytest.approx(2.0 * budget.UNIT * (0.01 * (120 + 4 + 16) + 1.0))
+    assert base == pytest.approx(2.0 * budget.UNIT * (0.01 * (120 + 10 + 16) + 1.0))
     assert budget.roundoff_phi(21, 5, spread, weighted)[0] > base
     # the recurrence begins afresh
     assert budget.roundoff_phi(32, 4, spread, weighted) == budget.roundoff_phi(10_000, 4, spread, weighted)
     k = budget.roundoff_k(4, one(-3.0), one(100.0))[0]
     assert k == pytest.approx(budget.UNIT * (100.0 + 12 * 3.0))
+
+
+@pytest.mark.parametrize("steps", [1, 3, 50, 10_000])
+def test_errors_relative_to_phi_bound_the_error_of_a_product(steps):
+    """Against errors of full size, aligned with phi: the worst there is."""
+    rng = np.random.default_rng(steps)
+    known = rng.uniform(0.05, 1.0, 40) ** (1.0 / steps) * np.exp(1j * rng.uniform(-3.0, 3.0, 40))
+    error = 1e-6 / steps
+    bound = budget.relative(np.array([[error, 3.0 * error]]), np.log(np.abs(known))[None])
+    assert bound.shape == (1, 2)
+    assert bound[0, 1] == pytest.approx(3.0 * bound[0, 0])
+    least = np.argmin(np.abs(known))
+    true = known * (1.0 + error / np.abs(known))
+    off = np.abs(true**steps / known**steps - 1.0)
+    assert np.all(off <= np.expm1(steps * bound[0, 0]) * (1.0 + 1e-9))
+    assert off[least] == pytest.approx(np.expm1(steps * bound[0, 0]), rel=1e-6)
+
+
+def test_errors_relative_to_phi_are_past_use_where_phi_has_vanished():
+    assert budget.relative(np.array([[1e-16, 0.0]]), np.array([[-1.0, -600.0]])).min() == 1e200
+    # no frequency at all: phi(0) = 1
+    assert budget.relative(np.array([[1e-16, 1e-15]]), np.empty((1, 0))).tolist() == [[1e-16, 1e-15]]
 
 
 @pytest.mark.parametrize(("theta", "period", "m"), [(0.5, 20.0, 10), (30.0, 2.0, 3), (2.0, 8.0, 400)])
