@@ -6,12 +6,12 @@ Legend: as in `spectral`; in addition
     env     log of an upper bound of sup |phi(omega)| over omega >= W
 
 Three bounds, the smallest one counts.
-Pairs: with y = omega |L - L'| of two independent losses, for omega in [W, rho W],
+Pairs: with y = omega |L - L'| of two independent losses, for omega in [W, rho W], rho = sqrt 2,
     1 - |phi|^2 = E[1 - cos y] >= 0.4596 E[min(1, (W |L - L'|)^2); |L - L'| <= (2 pi - 1) / (rho W)]
     since 1 - cos y >= 0.4596 min(1, y^2) for 0 <= y <= 2 pi - 1.
 Cut: with T the tilted probability beyond a cut and f the density of the loss there (integration by parts),
     |phi| <= 1 - T + TV(f beyond the cut, jump included) / omega.
-Shift, where asked for: the integral may run along Im x = b, |b| < pi sigma^2, up to the law's end and back to the line,
+Shift: the integral may run along Im x = b, |b| < pi sigma^2, up to the law's end and back to the line,
     |phi| <= exp(b^2 / (2 sigma^2)) (E[(|g(x + ib)| / g)^a exp(-omega |arg g(x + ib)|)] + |b| psi(end)),
     the sign of b such that this falls with omega, which it does exponentially where the sampled part of g is large.
 """
@@ -23,9 +23,11 @@ import numpy as np
 from ._jit import inline, jit, pjit, prange
 
 _LOG_SQRT_2PI = 0.9189385332046727
+_RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
 _ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.0])
 _OUTSIDE = 1e-10  # mass of the nodes outside of the cells, each below 1e-14
+_LEAST_FALL = 1e-26  # smaller factors are not followed
 _KEEP = 0.999999999  # the grid quantities are exact to about 1e-13; this absorbs their round-off
 
 
@@ -62,16 +64,16 @@ def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
         previous = log_psi
 
 
-@jit("f8(f8[::1], f8[::1], f8, f8, f8[:, ::1])")
-def _pairs(mass, loss, w, ratio, prefix):
-    """Lower bound of 1 - |phi|^2 over [w, ratio w] from pairs of cells.
+@jit("f8(f8[::1], f8[::1], f8, f8[:, ::1])")
+def _pairs(mass, loss, w, prefix):
+    """Lower bound of 1 - |phi|^2 over [w, _RATIO w] from pairs of cells.
 
     prefix[j] = sums of mass, mass u, mass u^2 over the cells before j, u = left edge of the cell.  A pair i < j is at
     least u_j - v_i apart (v = right edge) and at most v_j - u_i.
     """
     n = mass.size
     near = 1.0 / w
-    far = (2.0 * math.pi - 1.0) / (ratio * w)
+    far = (2.0 * math.pi - 1.0) / (_RATIO * w)
     quadratic = 0.0
     plateau = 0.0
     noise = 4e-16 * n
@@ -133,11 +135,13 @@ def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
 
     In a cell psi is at most its log-linear chord times exp(step^2 / (8 sigma^2) (1 + max(0, -a) / (4 sigma^2))); arg g
     grows with x; and |g(x + ib)|^2 = g^2 (1 - 2 w (1 - w) (1 - cos phi)) with w (1 - w), which has one maximum, 1/4,
-    taken where it makes the bound larger.  What lies outside of the cells is less than `_OUTSIDE` of the law.
+    taken where it makes the bound larger.  What lies outside of the cells is less than `_OUTSIDE` of the law.  Every
+    other level is twice as high, so that its factors exp(-level arg g) are the squares of those before.
     """
     bulge = step * step / (8.0 * sigma * sigma) * (1.0 + max(0.0, -a) / (4.0 * sigma * sigma))
     mass = np.empty(n)
     argument = np.empty(n)
+    falls = np.empty(n)
     previous = 0.0
     for j in range(n + 1):
         x = low + j * step
@@ -168,15 +172,15 @@ def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
                 v = min(left, right) if a > 0.0 else 0.25 if share < 0.5 < w else max(left, right)
                 tilted[j - 1] *= (1.0 - 2.0 * v * (1.0 - math.cos(phi))) ** (0.5 * a) / _KEEP
             share = w
-        for level in range(levels.size):
-            total = math.exp(log_outside) + b * end
+        for first in range(min(2, levels.size)):
             for j in range(n):
-                y = levels[level] * argument[j]
-                if y < 60.0:
-                    total += tilted[j] * math.exp(-y)
-                else:
-                    total += tilted[j] * 1e-26
-            bound[level] = min(bound[level], total * math.exp(log_growth) / _KEEP)
+                falls[j] = math.exp(-levels[first] * argument[j])
+            for level in range(first, levels.size, 2):
+                total = math.exp(log_outside) + b * end
+                for j in range(n):
+                    total += tilted[j] * falls[j]
+                    falls[j] = max(falls[j] * falls[j], _LEAST_FALL)
+                bound[level] = min(bound[level], total * math.exp(log_growth) / _KEEP)
 
 
 @inline
@@ -194,13 +198,13 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     return top + dip * step * step / 8.0
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[:, ::1], f8[::1], i8, f8[::1], f8, b1, f8[:, ::1])")
-def envelope(sigma, q, sign, theta, k, span, top, cells, levels, ratio, sharp, env):
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[:, ::1], f8[::1], i8, f8[::1], f8[:, ::1])")
+def envelope(sigma, q, sign, theta, k, span, top, cells, levels, env):
     """env[bucket, level] for every bucket.
 
     k = K(theta) of each bucket; span[bucket] = the interval of x that holds the tilted law but for nodes of 1e-14;
     top[bucket] = inf or where the law ends (r jumps to 0 there, as the cut bound allows for at the end of the grid);
-    levels ascend by `ratio`.  Beyond the last level the cut bound alone serves: it falls with the frequency.
+    levels ascend by `_RATIO`.  Beyond the last level the cut bound alone serves: it falls with the frequency.
     """
     for b in prange(sigma.size):
         if q[b] == 1.0:
@@ -230,24 +234,23 @@ def envelope(sigma, q, sign, theta, k, span, top, cells, levels, ratio, sharp, e
         wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
         bound = np.empty(levels.size)
         _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound)
-        if sharp:
-            _shifts(s, q[b], a, k[b], low, step, cells, top[b], levels, bound)
+        _shifts(s, q[b], a, k[b], low, step, cells, top[b], levels, bound)
         prefix = np.zeros((cells + 1, 3))
         for j in range(cells):
             u = loss[j] - loss[0]
             prefix[j + 1, 0] = prefix[j, 0] + mass[j]
             prefix[j + 1, 1] = prefix[j, 1] + mass[j] * u
             prefix[j + 1, 2] = prefix[j, 2] + mass[j] * u * u
-        narrow = _pairs(mass, loss, 0.1 / (loss[cells] - loss[0]), ratio, prefix) * (loss[cells] - loss[0]) ** 2 * 100.0
+        narrow = _pairs(mass, loss, 0.1 / (loss[cells] - loss[0]), prefix) * (loss[cells] - loss[0]) ** 2 * 100.0
         running = bound[levels.size - 1]
         for i in range(levels.size):
             level = levels.size - 1 - i
             w = levels[level]
             if i > 0:
-                if w * (loss[cells] - loss[0]) <= 1.0 / ratio:
+                if w * (loss[cells] - loss[0]) <= 1.0 / _RATIO:
                     square = narrow * w * w
                 elif bound[level] > 0.5:
-                    square = _pairs(mass, loss, w, ratio, prefix)
+                    square = _pairs(mass, loss, w, prefix)
                 else:
                     square = 0.0
                 shell = min(math.sqrt(max(1.0 - square, 0.0)), bound[level])

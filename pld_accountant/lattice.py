@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from . import cache, fourier
 from . import error_budget as budget
 from .spectral import SpectralMaker
-from .tables import COLUMNS, MemoryCache, Table
+from .tables import COLUMNS, WORK, MemoryCache, Table
 
 __all__ = ["LatticeMaker"]
 
 _MASS_ERROR = 1e-14  # relative error of a discretised mass, see kernels.discretise
 _NOTHING = 64.0  # exp(-64) of the tilted law may lie below the grid
 _DIRECT = 16
-_WORK = 6_000_000  # cells of all buckets of one table
+_CELL = 500.0  # cost of a cell, see `WORK`
 _CACHE_BYTES = 1 << 29
 
 
@@ -63,7 +63,9 @@ class LatticeMaker:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
         return self._spectral.log_moments(theta)
 
-    def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
+    def table(
+        self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK
+    ) -> Table | None:
         """The table at this tilt and period; a band that would leave out little is the whole transform."""
         half = self.size // 2
         m = math.ceil(width * period / (2.0 * np.pi))
@@ -73,7 +75,7 @@ class LatticeMaker:
         spans = [self._span(int(b), theta) for b in rows]
         if not (self.whole or self._ends_before(rows, spans, 3.0 * period / self.size)):
             return None
-        if not sum(top - bottom for bottom, top in spans) < _WORK * period / self.size:
+        if not sum(top - bottom for bottom, top in spans) * self.size / period * _CELL < work:
             return None
         for bucket in rows:
             table.columns[bucket] = self._load_or_make(int(bucket), theta, period, m)

@@ -8,6 +8,7 @@ wider band or a longer period; one who would need too many frequencies is left t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .parallel import in_order
-from .tables import COLUMNS, Maker, Table
+from .tables import COLUMNS, WORK, Maker, Table
 
 __all__ = ["Limits", "Moments", "Solution", "curves", "renyi_bounds", "shared_moments", "solve"]
 
@@ -25,6 +26,8 @@ _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
 _BACK = 4  # octaves below the saddle point where tilts are candidates
 _BLOCK = 8_192
 _FEW = 2_048  # people for whom it is not worth starting threads
+_TOO_WIDE = 900  # level of a band that no limit allows
+_USEFUL = 0.03  # what a band may leave out, relative to Q, to be worth anything
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 MB
 
 
@@ -50,6 +53,8 @@ class Limits:
     least_log_delta : float
         A delta that Renyi accounting proves to be smaller than exp of this is not looked at any closer: it is
         bounded by 0 and by what Renyi accounting says.  The default is where double precision ends.
+    work : float
+        What one table may cost, see `Maker.table`.
     """
 
     error: float = 1e-10
@@ -57,6 +62,7 @@ class Limits:
     least_expectation: float = 1e-4
     tilts: int = 2
     least_log_delta: float = -746.0
+    work: float = WORK
 
 
 @dataclass
@@ -227,19 +233,44 @@ def _groups(*keys: NDArray) -> Iterator[NDArray]:
 
 
 def _finish(solution: Solution, people: NDArray, out: NDArray, limits: Limits, solve_epsilon: bool) -> tuple:
-    """Keep what is within the budget; say whose band and whose period were too small."""
+    """Keep what is proven; say who is within the budget, and whose band and whose period were too small."""
     with np.errstate(invalid="ignore"):
         wide = ~(out[:, 3] <= 10.0 * limits.error)
         long = ~(out[:, 4] <= 10.0 * limits.error)
-    good = ~(wide | long) & np.isfinite(out[:, 2])
-    keep = people[good]
+    found = np.isfinite(out[:, 2])
+    keep = people[found]
     floor = 0.0 if solve_epsilon else -np.inf
-    solution.lower[keep] = np.maximum(out[good, 0], floor)
-    solution.estimate[keep] = np.maximum(out[good, 1], floor)
-    solution.upper[keep] = np.maximum(out[good, 2], floor)
+    solution.lower[keep] = np.maximum(solution.lower[keep], out[found, 0])
+    solution.upper[keep] = np.maximum(np.minimum(solution.upper[keep], out[found, 2]), floor)
     solution.solved[keep] = True
-    solution.estimate[people[~good]] = out[~good, 1]
-    return good, wide, long
+    solution.estimate[people] = np.where(found, np.maximum(out[:, 1], floor), out[:, 1])
+    return found & ~(wide | long), wide, long
+
+
+def _wider_bands(
+    counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, relative: NDArray, now: int, limits: Limits
+) -> NDArray:
+    """The next band of each of these people, as a level, from what the band leaves out, relative to Q, at present.
+
+    It is the least at which the envelope promises to leave out half of what is allowed; where none does, the widest
+    that the limits allow, if that leaves out a tenth of what is left out now and less than `_USEFUL`; else `_TOO_WIDE`.
+    """
+    if table.ladder is None or now < table.ladder[0]:
+        return np.full(people.size, now + 1)
+    first, envelope = table.ladder
+    widest = math.floor(2.0 * math.log2(limits.frequencies * 2.0 * np.pi / table.period) + 1e-9)
+    last = min(widest, first + envelope.shape[1] - 1)
+    if last <= now:
+        return np.full(people.size, _TOO_WIDE)
+    envelope = np.nan_to_num(envelope[:, now - first : last - first + 1])
+    bound = counts.take(people, axis=0).astype(np.float64) @ _columns(envelope, rows)
+    bound -= 0.5 * math.log(2.0) * np.arange(last - now + 1)
+    with np.errstate(divide="ignore"):
+        promised = np.log(relative)[:, None] + bound - bound[:, :1]
+    enough = promised[:, 1:] <= math.log(5.0 * limits.error)
+    useful = promised[:, -1] <= np.minimum(promised[:, 0] - math.log(10.0), math.log(_USEFUL))
+    following = np.where(enough.any(axis=1), now + 1 + enough.argmax(axis=1), np.where(useful, last, _TOO_WIDE))
+    return np.where(np.isnan(relative), now + 1, following)
 
 
 def solve(
@@ -293,36 +324,52 @@ def solve(
         progress(int(known.sum()))
     waiting = np.flatnonzero(~known & (plan.tilt >= 0))
     period, width = _level(plan.period, 4), _level(plan.width, 2)
+    served = width - 1  # the widest band that was not too costly
     for _ in range(40):
         if not waiting.size:
             break
-        again = []
-        parts = _groups_with_tables(waiting, plan, period, width, limits, counts, maker, rows)
+        again: list[NDArray] = []
+        refused: list[NDArray] = []
+        parts = _groups_with_tables(waiting, plan, period, width, limits, counts, maker, rows, refused)
         bound = partial(_bound, counts, rows, plan, target, solve_epsilon)
-        for (_, part), out in in_order(bound, parts, alone=waiting.size <= _FEW):
+        for (table, part), out in in_order(bound, parts, alone=waiting.size <= _FEW):
+            new = ~solution.solved[part]
             good, wide, long = _finish(solution, part, out, limits, solve_epsilon)
-            width[part[wide]] += 1
+            now = int(width[part[0]])
+            served[part] = now
+            if wide.any():
+                width[part[wide]] = _wider_bands(counts, part[wide], table, rows, out[wide, 3], now, limits)
             period[part[long & ~wide]] += 2
             again.append(part[(wide | long) & ~good])
             if progress is not None:
-                progress(int(good.sum()))
+                progress(int((new & solution.solved[part]).sum()))
+        for part in refused:
+            # half of the way to where it was too costly
+            width[part] = (served[part] + width[part]) // 2
+            again.append(part[width[part] > served[part]])
         waiting = np.concatenate(again) if again else np.empty(0, dtype=np.int64)
     return solution
 
 
 def _groups_with_tables(
     people: NDArray, plan: _Plan, period: NDArray, width: NDArray, limits: Limits, counts: NDArray, maker: Maker,
-    rows: NDArray | None,
+    rows: NDArray | None, refused: list[NDArray],
 ) -> Iterator[tuple[Table, NDArray]]:  # fmt: skip
-    """Parts of the groups that share a tilt, a period and a band, with the table of each; who is too costly is left."""
+    """Parts of the groups that share a tilt, a period and a band, with the table of each.
+
+    Who would need too many frequencies is left; whose table the maker refuses is added to `refused`.
+    """
     for group in _groups(plan.tilt[people], period[people], width[people]):
         members = people[group]
         one = members[0]
         p, w = 2.0 ** (period[one] / 4), 2.0 ** (width[one] / 2)
         if p * w / (2 * np.pi) > limits.frequencies:
             continue
-        table = maker.table(float(plan.theta[plan.tilt[one]]), p, w, _needed(counts, members, maker.buckets, rows))
-        if table is not None:
+        needed = _needed(counts, members, maker.buckets, rows)
+        table = maker.table(float(plan.theta[plan.tilt[one]]), p, w, needed, limits.work)
+        if table is None:
+            refused.append(members)
+        else:
             for part in _parts(members, table.frequencies):
                 yield table, part
 
@@ -415,7 +462,7 @@ def curves(
         _kernels().bound_curves(exponents, table.weight, table.setting(len(table.columns)), helper, goals, lower, some)
         return some
 
-    parts = _groups_with_tables(chosen, plan, period, width, limits, counts, maker, rows)
+    parts = _groups_with_tables(chosen, plan, period, width, limits, counts, maker, rows, [])
     for (_, part), some in in_order(bound, parts, alone=chosen.size <= _FEW):
         out[part] = some
     return out

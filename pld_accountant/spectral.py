@@ -6,22 +6,21 @@ serves the upper and the lower bound.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from . import error_budget as budget
-from .tables import COLUMNS, MemoryCache, Table
+from .tables import COLUMNS, WORK, MemoryCache, Table
 
 __all__ = ["SpectralMaker"]
 
 _TOLERANCE = 1e-19  # of the quadrature, per step: ten million steps still add up to 1e-12
-_RATIO = 2.0**0.5  # spacing of the frequencies at which the envelope is known
 _CELLS = 768
 _NODES_FOR_MOMENTS = 4_000
 _NODES_AT_MOST = 4_000_000
-_WORK = 400_000_000  # nodes x frequencies x buckets of one table
-_MORE_WORK = 1_500_000_000  # the same for few people
 _LEFT = 10.0  # standard deviations, as in `kernels.spectral`
 _CACHE_BYTES = 1 << 29
 
@@ -38,8 +37,6 @@ class SpectralMaker:
         Removal only: a step's law ends where Phi(-reach) of its mass is left.  The rest, next to nothing, goes to
         +infinity in the upper bounds and is dropped from the lower ones; it would otherwise decide alone what large
         tilts see.
-    sharp : bool
-        Take the trouble to prove a faster decay of phi, and to make larger tables: for few people and steps.
 
     Attributes
     ----------
@@ -47,16 +44,15 @@ class SpectralMaker:
         Whether nothing is left out, so that log-moments bound the mechanism's own.
     """
 
-    def __init__(self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, sharp: bool = False) -> None:
+    def __init__(self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf) -> None:
         self.sigma = np.ascontiguousarray(sigma, dtype=np.float64)
         self.q = np.ascontiguousarray(q, dtype=np.float64)
         self.sign = 1.0 if direction == "remove" else -1.0
         self.whole = reach == np.inf
         self.top = np.full(self.sigma.size, np.inf) if self.whole else self.tops(reach)
-        self._sharp = sharp
-        self._variants: dict[tuple[float, bool], SpectralMaker] = {}
+        self._variants: dict[float, SpectralMaker] = {np.inf: self} if self.whole else {}
         self._moments: dict[float, NDArray] = {}
-        self._envelopes: dict[float, tuple[NDArray, NDArray]] = {}
+        self._ladders: dict[float, tuple[int, NDArray]] = {}
         self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
 
     @property
@@ -79,12 +75,12 @@ class SpectralMaker:
             idle = np.log1p(-self.q) + special.log_ndtr(-x / self.sigma)
             return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - x) / self.sigma))
 
-    def variant(self, reach: float, sharp: bool) -> SpectralMaker:
+    def variant(self, reach: float) -> SpectralMaker:
         """The same buckets and direction."""
-        if (reach, sharp) not in self._variants:
+        if reach not in self._variants:
             direction = "remove" if self.sign > 0 else "add"
-            self._variants[reach, sharp] = SpectralMaker(self.sigma, self.q, direction, reach, sharp)
-        return self._variants[reach, sharp]
+            self._variants[reach] = SpectralMaker(self.sigma, self.q, direction, reach)
+        return self._variants[reach]
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K at each tilt, rounded up; unless `exact`, the Gaussian's K, an upper bound, where that needs many nodes."""
@@ -129,11 +125,13 @@ class SpectralMaker:
         nodes[q == 1.0] = 2
         return ends, np.where(nodes <= most, nodes, 0), error
 
-    def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
+    def table(
+        self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK
+    ) -> Table | None:
         """The table at this tilt and period for frequencies up to `width`, a power of sqrt(2)."""
         table = self._tables.get((theta, period, width), lambda: self._empty(theta, period, width))
         missing = np.flatnonzero(needed & ~table.filled)
-        return table if self._fill(table, width, missing) else None
+        return table if self._fill(table, width, missing, work) else None
 
     def _empty(self, theta: float, period: float, width: float) -> Table:
         spacing = 2.0 * np.pi / period
@@ -143,14 +141,15 @@ class SpectralMaker:
         weight[0] /= 2.0
         columns = np.zeros((self.buckets, COLUMNS + 2 * m))
         filled = np.zeros(self.buckets, dtype=bool)
-        return Table(theta, period, columns, filled, weight, budget.band_coefficient(m * spacing))
+        coefficient = budget.band_coefficient(m * spacing)
+        return Table(theta, period, columns, filled, weight, coefficient, ladder=self._ladder(theta))
 
-    def _fill(self, table: Table, width: float, rows: NDArray) -> bool:
+    def _fill(self, table: Table, width: float, rows: NDArray, work: float) -> bool:
         """Fill these rows of a table; False where that would cost too much."""
         theta, m, reach = table.theta, table.frequencies, 2.0 * np.pi / table.period * table.frequencies
         sigma, q = self.sigma[rows], self.q[rows]
         ends, nodes, truncation = self._nodes(theta, reach, rows, _NODES_AT_MOST)
-        if float(nodes.sum()) * m > (_MORE_WORK if self._sharp else _WORK) or not np.all(nodes):
+        if float(nodes.sum()) * m > work or not np.all(nodes):
             return False
         if not rows.size:
             return True
@@ -184,25 +183,29 @@ class SpectralMaker:
         beyond = np.exp(self._log_beyond(self.top)[rows])
         return np.where(self.q[rows] == 1.0, 0.0, beyond * (1.0 + 1e-10) + 1e-300)
 
+    def _ladder(self, theta: float) -> tuple[int, NDArray]:
+        """As `Table.ladder`, NaN where not computed yet; the same array for all tables of a tilt."""
+        if theta not in self._ladders:
+            # From far below any band that this tilt will need up to where one step's density, at most about
+            # sigma / q, makes the cut bound small.
+            lowest = math.floor(2.0 * np.log2(0.05 * theta))
+            highest = math.ceil(2.0 * np.log2(64.0 * np.max(self.sigma / self.q) + theta)) + 8
+            self._ladders[theta] = lowest, np.full((self.buckets, highest - lowest + 1), np.nan)
+        return self._ladders[theta]
+
     def _envelope(self, theta: float, width: float, rows: NDArray, k: NDArray, span: NDArray) -> NDArray:
         """log sup |phi| beyond `width`, from a ladder of frequencies that is computed once for a tilt and bucket."""
         from .kernels import envelope
 
-        if theta not in self._envelopes:
-            # From far below any band that this tilt will need up to where one step's density, at most about
-            # sigma / q, makes the cut bound small.
-            lowest = np.floor(2.0 * np.log2(0.05 * theta))
-            highest = np.ceil(2.0 * np.log2(64.0 * np.max(self.sigma / self.q) + theta)) + 8
-            levels = 2.0 ** (0.5 * np.arange(lowest, highest + 1))
-            self._envelopes[theta] = (levels, np.full((self.buckets, levels.size), np.nan))
-        levels, env = self._envelopes[theta]
+        lowest, env = self._ladder(theta)
+        levels = 2.0 ** (0.5 * np.arange(lowest, lowest + env.shape[1]))
         new = np.isnan(env[rows, 0])
         if new.any():
             fresh = np.empty((int(new.sum()), levels.size))
             which = rows[new]
             envelope.envelope(
                 self.sigma[which], self.q[which], self.sign, theta, k[new].copy(), span[new].copy(), self.top[which],
-                _CELLS, levels, _RATIO, self._sharp, fresh,
+                _CELLS, levels, fresh,
             )  # fmt: skip
             env[which] = fresh
         level = int(np.searchsorted(levels, width * (1.0 + 1e-12), side="right")) - 1

@@ -15,12 +15,15 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "Maker", "MemoryCache", "Table"]
+__all__ = ["COLUMNS", "WORK", "Maker", "MemoryCache", "Table"]
 
 COLUMNS = 10
 """Columns before the frequencies: K, mean, log envelope beyond the band, error of phi at every frequency, round-off of
 K, infinity, the offset of the lattice, the error of phi per unit of frequency, and both errors of phi relative to phi
 (`error_budget.relative`)."""
+
+WORK = 4e8
+"""What a table may cost unless said otherwise, in the products of a matrix of nodes by frequencies: about a second."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Table:
     spread : float
         The grid adds at most t (t + 1) spread to a step's K(t): connecting dots h apart is a mechanism whose loss has a
         range of h, hence h^2/8-zCDP (Cesar and Rogers 2021, Lemma 3.2).
+    ladder : (int, ndarray of shape (buckets, levels)), optional
+        Envelopes of wider bands: log sup |phi| beyond the frequencies 2^(j / 2), j ascending from the first element.
     """
 
     theta: float
@@ -53,6 +58,7 @@ class Table:
     remainder: float
     lattice_step: float = 0.0
     spread: float = 0.0
+    ladder: tuple[int, NDArray] | None = None
 
     @property
     def frequencies(self) -> int:
@@ -79,8 +85,8 @@ class Maker(Protocol):
         """K, shape (buckets, tilts), never below the truth."""
         ...
 
-    def table(self, theta: float, period: float, width: float, needed: NDArray) -> Table | None:
-        """The table up to the frequency `width`; None where it would cost too much.
+    def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
+        """The table up to the frequency `width`; None where filling it would cost more than `work`.
 
         Only the rows of the buckets in `needed` (bool) are filled for certain; the others may be 0.
         """

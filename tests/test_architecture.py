@@ -36,7 +36,7 @@ STAGES = [
     {"bounds", "guarantee", "validate", "store", "mechanisms"},
     {"gaussian", "tables", "error_budget", "cache", "fourier"},
     {"spectral", "one_step", "plancherel", "partial_sums"},
-    {"lattice", "direct", "renyi", "buckets"},
+    {"lattice", "direct", "renyi", "buckets", "attempts", "coarse_bounds"},
     {"solver"},
     {"range_mu"},
     {"composition"},

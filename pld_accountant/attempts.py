@@ -1,0 +1,134 @@
+"""The ways of answering a question, in the order in which they are tried on those whom the ways before left open.
+
+The order is that of cost.  Data only: `solver` carries it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .plancherel import Limits
+
+__all__ = ["FEW", "MANY", "Attempt", "Sums", "Tables"]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Whom it is worth asking.
+
+    Attributes
+    ----------
+    width : float
+        Bounds as close as this are good enough: relative for epsilon; times -log delta, absolute for log delta.
+    least_steps, most_steps : float
+        Only people with so many steps are asked.
+    most_people : float
+        With more people than this left open the attempt is left out: it would take too long.
+    most_people_delta : float
+        The same where delta is wanted: each person then has a tilt of their own.
+    """
+
+    width: float
+    least_steps: float = 2
+    most_steps: float = np.inf
+    most_people: float = np.inf
+    most_people_delta: float = np.inf
+
+
+@dataclass(frozen=True)
+class Tables(Attempt):
+    """The inner product with tables.
+
+    Attributes
+    ----------
+    limits : Limits
+    ends : {"", "far", "near"}
+        Where the laws of removal end: nowhere; where what is left of a step is a millionth of a millionth of delta,
+        shared by all steps; where that is a millionth.  The far tails would keep larger tilts from being used.
+    lattice : int
+        Points of the lattice, 0 for spectral tables.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    ends: str = ""
+    lattice: int = 0
+
+
+@dataclass(frozen=True)
+class Sums(Attempt):
+    """Direct composition.
+
+    Attributes
+    ----------
+    wanted : float
+        The width at which it stops, as for `width`.
+    pairs : float
+        How many pairs of atoms may be added up, all people together.
+    """
+
+    wanted: float = 1e-4
+    pairs: float = 8e8
+
+
+def _deep(width: float, least: float, ends: str) -> Tables:
+    """Spectral tables of any size for few people, down to this expectation."""
+    return Tables(width, limits=Limits(tilts=16, frequencies=1 << 17, least_expectation=least, work=3e9), ends=ends)
+
+
+def _lattice(size: int) -> Tables:
+    limits = Limits(tilts=16, frequencies=size, least_expectation=1e-5, work=3e9)
+    return Tables(1e-6, limits=limits, ends="far", lattice=size)
+
+
+FEW: tuple[Tables | Sums, ...] = (
+    Tables(0.0),
+    Sums(1e-7, most_steps=128, most_people=4, wanted=2e-7, pairs=3e8),
+    _deep(3e-7, 1e-2, "far"),
+    Sums(3e-7, least_steps=129, most_people=4, wanted=2e-7, pairs=8e8),
+    _deep(3e-7, 1e-4, "far"),
+    _deep(3e-7, 1e-7, "near"),
+    Sums(1e-6, wanted=2e-7),
+    _lattice(1 << 17),
+    _lattice(1 << 20),
+)
+"""For a composition or a handful of people: as exact as it gets."""
+
+# log delta below which Renyi accounting's upper bound will do for many people: 1e-70, and 1e-30 where two attempts
+# left a person open
+_TINY, _SMALL = -160.0, -70.0
+# what round-off adds at such expectations is nothing beside the rounding to buckets
+_LEAST = 1e-12
+_SOME = 17  # fewer steps ask for more frequencies, not for other tilts
+
+MANY: tuple[Tables | Sums, ...] = (
+    Tables(0.0, limits=Limits(1e-8, frequencies=256, least_expectation=1e-6, least_log_delta=_TINY)),
+    Sums(1e-3, most_steps=2, most_people=200),
+    Tables(
+        1e-3,
+        most_steps=100,
+        limits=Limits(1e-4, frequencies=1 << 13, least_expectation=1e-6, least_log_delta=_TINY, work=3e9),
+    ),
+    Tables(
+        1e-4,
+        least_steps=_SOME,
+        limits=Limits(1e-6, frequencies=512, least_expectation=_LEAST, tilts=8, least_log_delta=_TINY),
+        ends="near",
+    ),
+    Tables(
+        1e-3,
+        least_steps=_SOME,
+        limits=Limits(1e-6, frequencies=512, least_expectation=_LEAST, tilts=16, least_log_delta=_SMALL),
+        ends="near",
+    ),
+    Tables(
+        1e-3,
+        least_steps=_SOME,
+        most_people_delta=64,
+        limits=Limits(1e-5, frequencies=1 << 12, least_expectation=_LEAST, tilts=16, least_log_delta=_SMALL),
+        ends="near",
+    ),
+    Sums(1e-2, most_people=100),
+)
+"""For ledgers, where the rounding to buckets costs a percent."""
