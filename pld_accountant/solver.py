@@ -154,12 +154,12 @@ def _many_steps(
 
     few = _handful(job, everybody)
     for number, attempt in enumerate(FEW if few else MANY):
-        left = everybody[_open(solution, everybody, attempt, job)]
         if number == 1 and job.solve_epsilon:
             # Few steps can leave delta(0) below delta where Renyi accounting does not see it.
-            zero = surely_zero(job.counts, left, job.maker, job.target, job.rows)
-            _settle(solution, left[zero], 0.0, 0.0, 0.0)
-            left = left[~zero]
+            low = everybody[(solution.upper[everybody] > 0.0) & ~(solution.lower[everybody] > 0.0)]
+            zero = surely_zero(job.counts, low, job.maker, job.target, job.rows)
+            _settle(solution, low[zero], 0.0, 0.0, 0.0)
+        left = everybody[_open(solution, everybody, attempt, job)]
         most = attempt.most_people if job.solve_epsilon else min(attempt.most_people, attempt.most_people_delta)
         if not 0 < left.size <= most:
             continue

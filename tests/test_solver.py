@@ -8,7 +8,7 @@ from pld_accountant.bounds import Status
 from pld_accountant.coarse_bounds import addition_least
 from pld_accountant.direct import DirectSum
 from pld_accountant.one_step import epsilon_bounds
-from pld_accountant.plancherel import Limits
+from pld_accountant.plancherel import Limits, solve
 from pld_accountant.solver import people_bounds
 from pld_accountant.spectral import SpectralMaker
 
@@ -198,3 +198,59 @@ def test_direct_composition_agrees_with_the_tables(monkeypatch, direction, solve
         assert lower <= tables.upper[0]
         assert upper >= tables.lower[0]
     assert both >= 3
+
+
+def test_hundreds_of_people_with_few_steps_each():
+    """They get the attempts for many: as narrow as a ledger's buckets need, around what each gets alone."""
+    rng = np.random.default_rng(3)
+    counts = rng.multinomial(1, np.ones(4) / 4, (300, 20)).cumsum(axis=1)[np.arange(300), rng.integers(1, 20, 300)]
+    found = epsilon(counts, 1e-6)
+    assert np.all(found.status == Status.CERTIFIED)
+    assert np.all(found.upper - found.lower <= 1e-3 * found.upper)
+    for person in range(0, 300, 30):
+        alone = epsilon(counts[person : person + 1], 1e-6)
+        assert alone.upper[0] - alone.lower[0] <= 1e-6 * alone.upper[0]
+        assert found.lower[person] <= alone.upper[0]
+        assert found.upper[person] >= alone.lower[0]
+
+
+class Witness:
+    """A maker that writes down which bands it is asked for and refuses the costly ones."""
+
+    def __init__(self, maker, widest):
+        self.maker, self.widest, self.asked = maker, widest, []
+        self.buckets, self.whole, self.log_moments = maker.buckets, maker.whole, maker.log_moments
+
+    def table(self, theta, period, width, needed, work):
+        self.asked.append(round(2.0 * np.log2(width)))
+        return self.maker.table(theta, period, width, needed, work) if width <= self.widest else None
+
+
+def ask(widest, frequencies, error):
+    """The widths, as powers of the root of 2, at which a rare step with little noise is asked for; and the answer."""
+    maker = Witness(SpectralMaker(np.array([0.3]), np.array([1e-4]), "remove"), widest)
+    limits = Limits(error, frequencies=frequencies, work=1e10)
+    found = solve(np.array([[2000]]), maker, np.array([np.log(1e-8)]), solve_epsilon=True, limits=limits)
+    return maker.asked, found
+
+
+def test_the_band_goes_straight_to_where_the_envelope_promises_enough():
+    asked, found = ask(np.inf, 1 << 15, 1e-6)
+    assert len(asked) == 2
+    assert asked[1] > asked[0] + 2
+    assert found.upper[0] - found.lower[0] <= 1e-5 * found.upper[0]
+
+
+def test_a_refused_band_is_followed_by_half_the_way():
+    asked, found = ask(2.0**9, 1 << 15, 1e-6)
+    first, wanted, *rest = asked
+    assert wanted > 18
+    assert rest[0] == (first + wanted) // 2
+    assert max(w for w in asked if w <= 18) >= 17  # up to the widest that is made
+    assert found.solved[0]  # with what that proves
+
+
+def test_no_table_is_made_where_the_envelope_promises_nothing():
+    asked, found = ask(np.inf, 1 << 10, 1e-6)
+    assert len(asked) == 1
+    assert found.upper[0] - found.lower[0] > 1e-2 * found.upper[0]
