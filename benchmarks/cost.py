@@ -20,8 +20,9 @@ import numpy as np
 import peers
 
 from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import Limits, Solution, solve
+from pld_accountant.plancherel import Solution, solve
 from pld_accountant.spectral import SpectralMaker
+from pld_accountant.tilts import Limits
 
 RESULTS = Path(__file__).parent / "results" / "cost.json"
 DELTA = 1e-5

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .plancherel import Limits
+from .tilts import Limits
 
 __all__ = ["FEW", "MANY", "Attempt", "Sums", "Tables"]
 

@@ -7,12 +7,10 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from . import one_step
-from .parallel import in_order
+from .parallel import blocks, few, in_order
 from .spectral import SpectralMaker
 
 __all__ = ["addition_cap", "addition_least", "surely_zero"]
-
-_BLOCK = 8_192
 
 
 def addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) -> NDArray:
@@ -31,8 +29,7 @@ def addition_cap(counts: NDArray, maker: SpectralMaker, rows: NDArray | None) ->
             total[steps[:, full].any(axis=1)] = np.inf
         return total
 
-    blocks = (slice(a, a + _BLOCK) for a in range(0, len(counts), _BLOCK))
-    caps = [found for _, found in in_order(cap, blocks, alone=len(counts) <= _BLOCK)]
+    caps = [found for _, found in in_order(cap, blocks(len(counts)), alone=few(len(counts)))]
     return np.concatenate(caps) if caps else np.zeros(0)
 
 
@@ -70,7 +67,6 @@ def surely_zero(
     once = np.exp(one_step.log_delta(zero, maker.sigma, maker.q, "remove")) * (1.0 + one_step.SLACK)
     if rows is not None:
         once = np.where(rows >= 0, once[rows], 0.0)
-    total = np.concatenate(
-        [counts[many[a : a + _BLOCK]].astype(np.float64) @ once for a in range(0, many.size, _BLOCK)] or [zero[:0]]
-    )
+    parts = [counts[many[block]].astype(np.float64) @ once for block in blocks(many.size)]
+    total = np.concatenate(parts or [zero[:0]])
     return total * (1.0 + 1e-12) <= np.exp(log_delta)

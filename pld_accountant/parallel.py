@@ -15,10 +15,24 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["in_order"]
+__all__ = ["blocks", "few", "in_order"]
+
+_BLOCK = 8_192
+_FEW = 2_048
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+
+def blocks(people: int, most: int | None = None) -> list[slice]:
+    """People in blocks that keep a thread busy and fit its cache, of at most so many."""
+    size = _BLOCK if most is None else max(min(most, _BLOCK), 1)
+    return [slice(a, min(a + size, people)) for a in range(0, people, size)]
+
+
+def few(people: int) -> bool:
+    """Whether so few people are served before a thread has started."""
+    return people <= _FEW
 
 
 @cache

@@ -17,52 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .parallel import in_order
-from .tables import COLUMNS, WORK, Maker, Table
+from .parallel import blocks, few, in_order
+from .tables import COLUMNS, Maker, Table
+from .tilts import Limits, Moments, Plan, make_plan, seen_by_columns
 
-__all__ = ["Limits", "Moments", "Solution", "curves", "renyi_bounds", "shared_moments", "solve"]
+__all__ = ["Solution", "curves", "solve"]
 
-_OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
-_BACK = 4  # octaves below the saddle point where tilts are candidates
-_BLOCK = 8_192
-_FEW = 2_048  # people for whom it is not worth starting threads
 _TOO_WIDE = 900  # level of a band that no limit allows
 _USEFUL = 0.03  # what a band may leave out, relative to Q, to be worth anything
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 MB
-
-
-def _log_c(theta: NDArray) -> NDArray:
-    return -np.log1p(theta) - theta * np.log1p(1.0 / theta)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How exact the result has to be and how much work one person may cost.
-
-    Attributes
-    ----------
-    error : float
-        Relative error of delta that the band and the period may each add.
-    frequencies : int
-        A person who needs more stays unsolved.
-    least_expectation : float
-        Tilts at which the inner product itself would be smaller than this are not used: round-off, relative to it,
-        grows by the reciprocal.
-    tilts : int
-        Candidate tilts per octave.  Two are enough but where the tilted law is about to split in two.
-    least_log_delta : float
-        A delta that Renyi accounting proves to be smaller than exp of this is not looked at any closer: it is
-        bounded by 0 and by what Renyi accounting says.  The default is where double precision ends.
-    work : float
-        What one table may cost, see `Maker.table`.
-    """
-
-    error: float = 1e-10
-    frequencies: int = 4096
-    least_expectation: float = 1e-4
-    tilts: int = 2
-    least_log_delta: float = -746.0
-    work: float = WORK
 
 
 @dataclass
@@ -87,136 +50,11 @@ class Solution:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Everybody's log-moments on a grid of tilts, rounded up: (people, tilts)."""
-
-    theta: NDArray
-    k: NDArray
-
-
-@dataclass
-class _Plan:
-    """What was chosen for every person."""
-
-    tilt: NDArray
-    period: NDArray
-    width: NDArray
-    helper: NDArray
-    start: NDArray
-    renyi: NDArray
-    theta: NDArray
-
-
 def _kernels() -> Any:
     """The compiled kernels, imported when first needed."""
     from .kernels import plancherel
 
     return plancherel
-
-
-def _blocks(people: int) -> Iterator[slice]:
-    for start in range(0, people, _BLOCK):
-        yield slice(start, min(start + _BLOCK, people))
-
-
-def _columns(values: NDArray, rows: NDArray | None) -> NDArray:
-    """A table's rows as the counts' columns see them; row -1 is a bucket that costs nothing."""
-    if rows is None:
-        return values
-    return np.where(rows[:, None] >= 0, values[rows], 0.0)
-
-
-def _tilt_grid(
-    counts: NDArray, maker: Maker, rows: NDArray | None, targets: NDArray, solve_epsilon: bool, per_octave: int
-) -> NDArray:
-    """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
-    octaves = np.arange(*_OCTAVES, 2)
-    theta = 2.0**octaves
-    k = _columns(maker.log_moments(theta), rows)
-    log_c = _log_c(theta)
-
-    def ends(block: slice) -> tuple[int, int]:
-        moments = counts[block].astype(np.float64) @ k
-        best = []
-        for goal in targets[:, block, None]:
-            cost = (moments - goal + log_c) / theta if solve_epsilon else moments - theta * goal + log_c
-            best.append(np.argmin(cost, axis=1))
-        return int(octaves[np.min(best)]), int(octaves[np.max(best)])
-
-    found = [result for _, result in in_order(ends, _blocks(len(counts)), alone=len(counts) <= _FEW)]
-    lowest, highest = min(f[0] for f in found), max(f[1] for f in found)
-    low, high = max(lowest - 5, _OCTAVES[0]), min(highest + 6, _OCTAVES[1])
-    # helpers, which lie further out than candidates, need not be as close
-    exponents = np.arange(low * per_octave, high * per_octave + 1)
-    far = (exponents < (lowest - _BACK) * per_octave) | (exponents > (highest + 2) * per_octave)
-    return 2.0 ** (exponents[~far | (exponents % max(per_octave // 2, 1) == 0)] / per_octave)
-
-
-def _raised_moments(counts: NDArray, k: NDArray, buckets: int) -> NDArray:
-    """counts @ k, raised by the round-off of the product."""
-    return (counts.astype(np.float64) @ k) * (1.0 + (buckets + 8) * 2.0**-52)
-
-
-def shared_moments(
-    counts: NDArray, maker: Maker, rows: NDArray | None, targets: NDArray, *, solve_epsilon: bool
-) -> Moments:
-    """Log-moments that serve `solve` for several targets, shape (targets, people), under the default `Limits`."""
-    theta = _tilt_grid(counts, maker, rows, targets, solve_epsilon, Limits().tilts)
-    k = _columns(maker.log_moments(theta), rows)
-    out = np.empty((len(counts), theta.size))
-    for block, moments in in_order(lambda b: _raised_moments(counts[b], k, maker.buckets), _blocks(len(counts))):
-        out[block] = moments
-    return Moments(theta, out)
-
-
-def _plan(
-    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, hint: NDArray, solve_epsilon: bool,
-    limits: Limits, shared: Moments | None = None,
-) -> _Plan:  # fmt: skip
-    from .kernels import tilt
-
-    people = len(counts)
-    theta = (
-        _tilt_grid(counts, maker, rows, target[None], solve_epsilon, limits.tilts) if shared is None else shared.theta
-    )
-    k = _columns(maker.log_moments(theta), rows) if shared is None else shared.k
-    plan = _Plan(
-        tilt=np.full(people, -1), period=np.zeros(people), width=np.zeros(people), helper=np.zeros((people, 4)),
-        start=np.zeros(people), renyi=np.zeros(people), theta=theta,
-    )  # fmt: skip
-    log_c = _log_c(theta)
-
-    def choose(block: slice) -> None:
-        moments = _raised_moments(counts[block], k, maker.buckets) if shared is None else shared.k[block]
-        choice = np.full((len(moments), 3), -1)
-        need = np.zeros((len(moments), 4))
-        tilt.choose_tilts(
-            moments, theta, log_c, target[block], hint[block], solve_epsilon, limits.error,
-            np.log(limits.least_expectation), _BACK * limits.tilts, choice, need,
-        )  # fmt: skip
-        person = np.arange(len(moments))
-        above, below = choice[:, 1], choice[:, 2]
-        plan.tilt[block] = choice[:, 0]
-        plan.period[block], plan.width[block] = need[:, 0], need[:, 1]
-        plan.helper[block] = np.stack(
-            [theta[above], moments[person, above], np.where(below < 0, 0.0, theta[below]),
-             np.where(below < 0, 0.0, moments[person, below])], axis=1,
-        )  # fmt: skip
-        plan.start[block] = need[:, 2]
-        plan.renyi[block] = need[:, 3]
-
-    for _ in in_order(choose, _blocks(people), alone=people <= _FEW):
-        pass
-    return plan
-
-
-def renyi_bounds(
-    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool
-) -> NDArray:
-    """Upper bounds of everybody's epsilon, or log delta, from the log-moments of a maker of whole laws alone."""
-    plan = _plan(counts, maker, rows, target, np.full(len(counts), np.nan), solve_epsilon, Limits())
-    return plan.renyi
 
 
 def _level(value: NDArray, per_octave: int) -> NDArray:
@@ -263,7 +101,7 @@ def _wider_bands(
     if last <= now:
         return np.full(people.size, _TOO_WIDE)
     envelope = np.nan_to_num(envelope[:, now - first : last - first + 1])
-    bound = counts.take(people, axis=0).astype(np.float64) @ _columns(envelope, rows)
+    bound = counts.take(people, axis=0).astype(np.float64) @ seen_by_columns(envelope, rows)
     bound -= 0.5 * math.log(2.0) * np.arange(last - now + 1)
     with np.errstate(divide="ignore"):
         promised = np.log(relative)[:, None] + bound - bound[:, :1]
@@ -281,7 +119,7 @@ def solve(
     solve_epsilon: bool,
     rows: NDArray | None = None,
     hint: NDArray | None = None,
-    limits: Limits = Limits(),
+    limits: Limits | None = None,
     shared: Moments | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Solution:
@@ -312,9 +150,10 @@ def solve(
     -----
     Cost: two matrix products (people x buckets x tilts, people x buckets x 2 m) and m complex exponentials a person.
     """
+    limits = limits or Limits()
     solution = Solution.empty(len(counts), solve_epsilon)
     hint = np.full(len(counts), np.nan) if hint is None else hint
-    plan = _plan(counts, maker, rows, target, hint, solve_epsilon, limits, shared)
+    plan = make_plan(counts, maker, rows, target, hint, solve_epsilon, limits, shared)
     # Renyi accounting alone proves that epsilon is not above 0, or that delta is next to nothing.
     known = maker.whole & (plan.renyi <= (0.0 if solve_epsilon else limits.least_log_delta))
     solution.renyi[:] = plan.renyi
@@ -332,7 +171,7 @@ def solve(
         refused: list[NDArray] = []
         parts = _groups_with_tables(waiting, plan, period, width, limits, counts, maker, rows, refused)
         bound = partial(_bound, counts, rows, plan, target, solve_epsilon)
-        for (table, part), out in in_order(bound, parts, alone=waiting.size <= _FEW):
+        for (table, part), out in in_order(bound, parts, alone=few(waiting.size)):
             new = ~solution.solved[part]
             good, wide, long = _finish(solution, part, out, limits, solve_epsilon)
             now = int(width[part[0]])
@@ -352,7 +191,7 @@ def solve(
 
 
 def _groups_with_tables(
-    people: NDArray, plan: _Plan, period: NDArray, width: NDArray, limits: Limits, counts: NDArray, maker: Maker,
+    people: NDArray, plan: Plan, period: NDArray, width: NDArray, limits: Limits, counts: NDArray, maker: Maker,
     rows: NDArray | None, refused: list[NDArray],
 ) -> Iterator[tuple[Table, NDArray]]:  # fmt: skip
     """Parts of the groups that share a tilt, a period and a band, with the table of each.
@@ -377,8 +216,8 @@ def _groups_with_tables(
 def _needed(counts: NDArray, people: NDArray, buckets: int, rows: NDArray | None) -> NDArray:
     """Which of the maker's buckets these people have steps in."""
     used = np.zeros(counts.shape[1], dtype=bool)
-    for start in range(0, people.size, _BLOCK):
-        used |= counts[people[start : start + _BLOCK]].any(axis=0)
+    for block in blocks(people.size):
+        used |= counts[people[block]].any(axis=0)
     if rows is None:
         return used
     needed = np.zeros(buckets, dtype=bool)
@@ -387,15 +226,14 @@ def _needed(counts: NDArray, people: NDArray, buckets: int, rows: NDArray | None
 
 
 def _parts(people: NDArray, frequencies: int) -> Iterator[NDArray]:
-    size = max(_BATCH_ELEMENTS // (COLUMNS + 2 * frequencies), 1)
-    for start in range(0, people.size, min(size, _BLOCK)):
-        yield people[start : start + min(size, _BLOCK)]
+    for block in blocks(people.size, _BATCH_ELEMENTS // (COLUMNS + 2 * frequencies)):
+        yield people[block]
 
 
 def _bound(
     counts: NDArray,
     rows: NDArray | None,
-    plan: _Plan,
+    plan: Plan,
     target: NDArray,
     solve_epsilon: bool,
     part: tuple[Table, NDArray],
@@ -412,10 +250,10 @@ def _bound(
 
 
 def _exponents(
-    counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, plan: _Plan
+    counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, plan: Plan
 ) -> tuple[NDArray, NDArray]:
     """The matrix product for people who share a table, and the tilts that bound their aliasing."""
-    exponents = counts.take(people, axis=0).astype(np.float64) @ _columns(table.columns, rows)
+    exponents = counts.take(people, axis=0).astype(np.float64) @ seen_by_columns(table.columns, rows)
     helper = np.ascontiguousarray(plan.helper[people])
     if table.spread:
         steps = counts[people].sum(axis=1)[:, None]
@@ -448,7 +286,7 @@ def curves(
     out[:, :, 0] = -np.inf
     middle = 0.5 * (target[:, 0] + target[:, -1])
     limits = Limits(error=1e-13, least_expectation=1e-3, tilts=4)
-    plan = _plan(counts, maker, rows, middle, np.full(people, np.nan), False, limits)
+    plan = make_plan(counts, maker, rows, middle, np.full(people, np.nan), False, limits)
     # the period must hold for the far end of the range as well
     reach = target[:, -1] - middle
     period, width = _level(plan.period + reach, 4), _level(1.2 * plan.width, 2)
@@ -463,6 +301,6 @@ def curves(
         return some
 
     parts = _groups_with_tables(chosen, plan, period, width, limits, counts, maker, rows, [])
-    for (_, part), some in in_order(bound, parts, alone=chosen.size <= _FEW):
+    for (_, part), some in in_order(bound, parts, alone=few(chosen.size)):
         out[part] = some
     return out

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import validate
+from .parallel import blocks
 from .spectral import SpectralMaker
 from .tables import Maker
 
@@ -19,7 +20,6 @@ __all__ = ["best_epsilon", "optimal_epsilon", "rdp"]
 
 _ORDERS_PER_OCTAVE = 16
 _REFINED = 4  # and then as many times finer around the best one
-_BLOCK = 16_384
 
 
 def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
@@ -100,7 +100,7 @@ def best_epsilon(counts: NDArray, maker: Maker, delta: float) -> NDArray:
     coarse = 2.0 ** (0.5 * np.arange(-40, 72))
     out = np.zeros(len(counts))
     spans: list[tuple[int, int]] = []
-    for block in _blocks(len(counts)):
+    for block in blocks(len(counts)):
         best = np.argmin(_converted(counts[block], maker, coarse, log_delta), axis=1)
         spans.append((int(best.min()), int(best.max())))
     if not spans:
@@ -110,7 +110,7 @@ def best_epsilon(counts: NDArray, maker: Maker, delta: float) -> NDArray:
     steps = (high - low) * _ORDERS_PER_OCTAVE // 2
     fine = coarse[low] * 2.0 ** (np.arange(steps + 1) / _ORDERS_PER_OCTAVE)
     near = 2.0 ** (np.arange(-_REFINED, _REFINED + 1) / (_REFINED * _ORDERS_PER_OCTAVE))
-    for block in _blocks(len(counts)):
+    for block in blocks(len(counts)):
         best = np.argmin(_converted(counts[block], maker, fine, log_delta), axis=1)
         for at in np.unique(best):
             who = block.start + np.flatnonzero(best == at)
@@ -132,10 +132,6 @@ def optimal_epsilon(counts: NDArray, maker: Maker, delta: float) -> float:
     ends = coarse[max(at - 1, 0)], coarse[min(at + 1, coarse.size - 1)]
     found = minimize_scalar(value, bounds=ends, method="bounded", options={"xatol": 1e-6})
     return max(min(float(found.fun), value(coarse[at])), 0.0)
-
-
-def _blocks(people: int) -> list[slice]:
-    return [slice(a, min(a + _BLOCK, people)) for a in range(0, people, _BLOCK)]
 
 
 def _converted(counts: NDArray, maker: Maker, theta: NDArray, log_delta: float) -> NDArray:

@@ -19,13 +19,14 @@ from .bounds import Bounds, Status
 from .coarse_bounds import addition_cap, addition_least, surely_zero
 from .direct import DirectSum
 from .lattice import LatticeMaker
-from .plancherel import Moments, Solution, renyi_bounds, shared_moments, solve
+from .parallel import blocks
+from .plancherel import Solution, solve
 from .spectral import SpectralMaker
+from .tilts import Moments, renyi_bounds, shared_moments
 
 __all__ = ["people_bounds"]
 
 _HANDFUL = 256  # people times buckets that may each cost a table of their own
-_BLOCK = 8_192
 _LEAST_NOISE = 0.01  # the cells of a step's law cost time like 1 / sigma^2
 _MOST_SUMS = 48
 _LOST = 1e-6  # share of delta that laws that end near may leave out, all steps together
@@ -65,9 +66,9 @@ def people_bounds(
     people = len(counts)
     costly = np.ones(counts.shape[1], dtype=bool) if rows is None else rows >= 0
     total = np.empty(people, dtype=np.int64)
-    for a in range(0, people, _BLOCK):
-        block = counts[a : a + _BLOCK]
-        total[a : a + _BLOCK] = (block if costly.all() else block[:, costly]).sum(axis=1, dtype=np.int64)
+    for block in blocks(people):
+        some = counts[block] if costly.all() else counts[block][:, costly]
+        total[block] = some.sum(axis=1, dtype=np.int64)
     many = np.flatnonzero(total > 1)
     shared = None
     if len(targets) > 1 and many.size:

@@ -6,9 +6,10 @@ import pytest
 
 from pld_accountant.kernels import discretise
 from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import Limits, solve
+from pld_accountant.plancherel import solve
 from pld_accountant.spectral import SpectralMaker
 from pld_accountant.tables import COLUMNS
+from pld_accountant.tilts import Limits
 
 THETA = 4.0
 LAWS = [(2.0, 0.005), (0.3, 1e-5), (1.0, 0.5), (0.5, 0.9), (5.0, 1.0 - 1e-9)]

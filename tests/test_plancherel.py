@@ -6,8 +6,9 @@ import pytest
 
 from pld_accountant.kernels import plancherel as kernel
 from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import Limits, Solution, curves, solve
+from pld_accountant.plancherel import Solution, curves, solve
 from pld_accountant.spectral import SpectralMaker
+from pld_accountant.tilts import Limits
 
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
 Q = np.full(4, 0.02)
@@ -140,8 +141,8 @@ def test_the_same_question_has_the_same_answer_to_the_last_bit(maker, solution):
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one core")
 def test_the_number_of_threads_changes_nothing(maker, monkeypatch):
-    monkeypatch.setattr("pld_accountant.plancherel._FEW", 0)
-    monkeypatch.setattr("pld_accountant.plancherel._BLOCK", 32)
+    monkeypatch.setattr("pld_accountant.parallel._FEW", 0)
+    monkeypatch.setattr("pld_accountant.parallel._BLOCK", 32)
     counts = np.random.default_rng(8).integers(0, 900, (700, 4)) + 1
     before, found = numba.get_num_threads(), []
     try:

@@ -8,9 +8,10 @@ from pld_accountant.bounds import Status
 from pld_accountant.coarse_bounds import addition_least
 from pld_accountant.direct import DirectSum
 from pld_accountant.one_step import epsilon_bounds
-from pld_accountant.plancherel import Limits, solve
+from pld_accountant.plancherel import solve
 from pld_accountant.solver import people_bounds
 from pld_accountant.spectral import SpectralMaker
+from pld_accountant.tilts import Limits
 
 TABLES = tuple(attempt for attempt in FEW if isinstance(attempt, Tables))
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
