@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ ERRORS = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)  # relative, of delta
 SIZES = tuple(2**k for k in range(10, 19, 2))
 INTERVALS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 PRV_ERRORS = (1.0, 0.1, 0.01, 0.001)
-FEW = Limits(tilts=16, frequencies=1 << 21, least_expectation=1e-5)
+FEW = Limits(tilts=16, frequencies=1 << 21, least_expectation=1e-5, work=3e9)
 
 
 def ask(maker: Any, count: int, limits: Limits) -> Solution:
@@ -42,8 +43,8 @@ def ask(maker: Any, count: int, limits: Limits) -> Solution:
 def spectral(part: list, error: float) -> list[Solution]:
     """Removal and addition."""
     sigma, q, count = part
-    limits = Limits(error=error, tilts=FEW.tilts, frequencies=FEW.frequencies, least_expectation=FEW.least_expectation)
-    makers = [SpectralMaker(np.array([sigma]), np.array([q]), d, sharp=True) for d in ("remove", "add")]
+    limits = replace(FEW, error=error)
+    makers = [SpectralMaker(np.array([sigma]), np.array([q]), d) for d in ("remove", "add")]
     return [ask(maker, count, limits) for maker in makers]
 
 
