@@ -24,8 +24,9 @@ class Attempt:
         Bounds as close as this are good enough: relative for epsilon; times -log delta, absolute for log delta.
     least_steps, most_steps : float
         Only people with so many steps are asked.
-    most_people : float
-        With more people than this left open the attempt is left out: it would take too long.
+    least_people, most_people : float
+        With fewer people left open the attempt is left out, as they were asked before; with more, as it would take too
+        long.
     most_people_delta : float
         The same where delta is wanted: each person then has a tilt of their own.
     """
@@ -33,6 +34,7 @@ class Attempt:
     width: float
     least_steps: float = 2
     most_steps: float = np.inf
+    least_people: float = 1
     most_people: float = np.inf
     most_people_delta: float = np.inf
 
@@ -89,7 +91,7 @@ FEW: tuple[Tables | Sums, ...] = (
     Sums(3e-7, least_steps=129, most_people=4, wanted=2e-7, pairs=8e8),
     _deep(3e-7, 1e-4, "far"),
     _deep(3e-7, 1e-7, "near"),
-    Sums(1e-6, wanted=2e-7),
+    Sums(1e-6, least_people=5, wanted=2e-7),
     _lattice(1 << 17),
     _lattice(1 << 20),
 )

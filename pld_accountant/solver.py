@@ -162,7 +162,7 @@ def _many_steps(
             _settle(solution, low[zero], 0.0, 0.0, 0.0)
         left = everybody[_open(solution, everybody, attempt, job)]
         most = attempt.most_people if job.solve_epsilon else min(attempt.most_people, attempt.most_people_delta)
-        if not 0 < left.size <= most:
+        if not attempt.least_people <= left.size <= most:
             continue
         if isinstance(attempt, Sums):
             _directly(solution, left, job, attempt)
