@@ -88,12 +88,13 @@ FEW: tuple[Tables | Sums, ...] = (
     Tables(0.0),
     Sums(1e-7, most_steps=128, most_people=4, wanted=2e-7, pairs=3e8),
     _deep(3e-7, 1e-2, "far"),
+    _deep(3e-7, 1e-7, "near"),
     Sums(3e-7, least_steps=129, most_people=4, wanted=2e-7, pairs=8e8),
     _deep(3e-7, 1e-4, "far"),
-    _deep(3e-7, 1e-7, "near"),
     Sums(1e-6, least_people=5, wanted=2e-7),
     _lattice(1 << 17),
     _lattice(1 << 20),
+    Sums(1e-6, most_people=1, wanted=5e-7, pairs=3e9),
 )
 """For a composition or a handful of people: as exact as it gets."""
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import error_budget as budget
+from .parallel import in_order
 from .partial_sums import Aim, Law, law, place, plant, thinned
 
 __all__ = ["DirectSum"]
@@ -35,6 +36,7 @@ _PAIRED = 250
 _ROUGH_STEP = 0.4
 _LEAF = 100_000  # points where nothing is composed before the end
 _TRIES = 3
+_QUICK = 1e6  # pairs that are added up before a thread has started
 _TILTS = 2.0 ** np.arange(-4.0, 46.0, 0.5)
 
 
@@ -146,8 +148,10 @@ class DirectSum:
         from .kernels import direct
 
         up, down = np.empty((2, 2, knots.size - 1))
-        direct.compose(*one.up, *two.up, knots, up[0], up[1])
-        direct.compose(*one.down, *two.down, knots, down[0], down[1])
+        pairs = one.knots.size * two.knots.size
+        sides = [(*one.up, *two.up, knots, *up), (*one.down, *two.down, knots, *down)]
+        for _ in in_order(lambda side: direct.compose(*side), sides, alone=pairs < _QUICK):
+            pass
         return law(knots, up, down, budget.roundoff_pairs(one.knots.size, two.knots.size))
 
     def _losses(self, bucket: int, x: NDArray) -> NDArray:
