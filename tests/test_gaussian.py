@@ -92,22 +92,18 @@ def test_epsilon_is_on_the_safe_side_and_close(mu, log_delta):
     assert below >= epsilon - 2e-11 * (epsilon + mu)
 
 
+@pytest.mark.parametrize("solve_epsilon", [True, False])
 @settings(max_examples=50, deadline=None)
-@given(mu=st.floats(1.5, 150).map(lambda x: 10.0**x), log_delta=st.floats(-690, -0.01))
-def test_epsilon_is_on_the_safe_side_for_a_mu_of_any_size(mu, log_delta):
+@given(size=st.floats(1.5, 150).map(lambda x: 10.0**x), log_delta=st.floats(-690, -0.01))
+def test_both_inverses_are_on_the_safe_side_at_any_size(solve_epsilon, size, log_delta):
     delta = float(np.exp(log_delta))
-    up, down = gaussian.epsilon(delta, mu), gaussian.epsilon(delta, mu, rounding="down")
-    assert exact_delta(up, mu) <= delta <= exact_delta(down, mu)
-    assert up - down <= 1e-11 * up
-
-
-@settings(max_examples=50, deadline=None)
-@given(epsilon=st.floats(1, 300).map(lambda x: 10.0**x), log_delta=st.floats(-690, -0.01))
-def test_mu_is_on_the_safe_side_for_an_epsilon_of_any_size(epsilon, log_delta):
-    delta = float(np.exp(log_delta))
-    down, up = gaussian.mu(epsilon, delta), gaussian.mu(epsilon, delta, rounding="up")
-    assert exact_delta(epsilon, down) <= delta <= exact_delta(epsilon, up)
-    assert up - down <= 1e-10 * up
+    if solve_epsilon:
+        down, up = gaussian.epsilon(delta, size, rounding="down"), gaussian.epsilon(delta, size)
+        assert exact_delta(up, size) <= delta <= exact_delta(down, size)
+    else:
+        down, up = gaussian.mu(size, delta), gaussian.mu(size, delta, rounding="up")
+        assert exact_delta(size, down) <= delta <= exact_delta(size, up)
+    assert 0.0 < up - down <= 1e-10 * up
 
 
 @pytest.mark.parametrize("exponent", [0, 5, 6, 10, 30, 100])
