@@ -31,7 +31,7 @@ __all__ = ["DirectSum"]
 
 _REACH = 38.0  # standard deviations that a step's law goes on for
 _ROUGH, _FIRST, _MOST_MODEL = 300, 500, 2_000
-_ENOUGH = 0.02  # relative width at which a pass is a good enough model for the next
+_ENOUGH = 100.0  # times the width wanted: where a pass is a good enough model for the last ones
 _PAIRED = 250
 _ROUGH_STEP = 0.4
 _LEAF = 100_000  # points where nothing is composed before the end
@@ -85,7 +85,7 @@ class DirectSum:
             if not apart > width or points >= most or tries == _TRIES:
                 return lower, upper
             aim = self._aim(lower, upper, target, solve_epsilon)
-            final = final or (points >= _FIRST and (apart < _ENOUGH or points >= _MOST_MODEL))
+            final = final or (points >= _FIRST and (apart < _ENOUGH * width or points >= _MOST_MODEL))
             tries += final
             wanted = 1.2 * points * math.sqrt(min(apart / width, 1e4)) if final else 2.0 * points
             points = min(max(int(wanted), _FIRST), most if final else min(most, _MOST_MODEL))
