@@ -1,13 +1,17 @@
 """The inner product against a plain convolution, and what must not change the result."""
 
+import dataclasses
+
 import numba
 import numpy as np
 import pytest
 
+from pld_accountant import error_budget as budget
 from pld_accountant.kernels import plancherel as kernel
 from pld_accountant.lattice import LatticeMaker
 from pld_accountant.plancherel import Solution, curves, solve
 from pld_accountant.spectral import SpectralMaker
+from pld_accountant.tables import COLUMNS
 from pld_accountant.tilts import Limits
 
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
@@ -129,6 +133,49 @@ def test_bounds_are_ordered_and_narrow(solution):
     assert np.all(solution.lower <= solution.estimate)
     assert np.all(solution.estimate <= solution.upper)
     assert np.all(solution.upper - solution.lower < 1e-8 * solution.estimate)
+
+
+class Wrong:
+    """A maker whose phi is off by so much at every frequency, and by so much per unit of frequency, and says so.
+
+    steps : for how many an error relative to phi is to be believed; for fewer the absolute one is to serve.
+    """
+
+    buckets, whole = 4, True
+
+    def __init__(self, maker, at_all, per_unit, direction, relative=True):
+        self.maker, self.at_all, self.per_unit, self.direction = maker, at_all, per_unit, direction
+        self.log_moments, self.relative = maker.log_moments, relative
+
+    def table(self, theta, period, width, needed, work):
+        right = self.maker.table(theta, period, width, needed, work)
+        columns, m = right.columns.copy(), right.frequencies
+        omega = 2.0 * np.pi / period * np.arange(1, m + 1)
+        phi = np.exp(columns[:, COLUMNS : COLUMNS + m] + 1j * columns[:, COLUMNS + m :])
+        error = self.at_all + self.per_unit * omega
+        off = np.log1p(self.direction * error / np.abs(phi))
+        columns[:, COLUMNS : COLUMNS + m] += off.real
+        columns[:, COLUMNS + m :] += off.imag
+        columns[:, 3], columns[:, 7] = self.at_all, self.per_unit
+        columns[:, 8:10] = budget.relative(columns[:, [3, 7]], columns[:, COLUMNS : COLUMNS + m])
+        if not self.relative:
+            columns[:, 8:10] = 1e200
+        return dataclasses.replace(right, columns=columns)
+
+
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize(("at_all", "per_unit"), [(1e-7, 0.0), (0.0, 1e-8)])
+@pytest.mark.parametrize("direction", [1.0, -1.0, 1j])
+def test_what_is_said_of_the_error_of_phi_is_allowed_for(maker, solution, at_all, per_unit, direction, relative):
+    """Errors a million times larger than true ones, all on one side: the answer moves, and stays within its bounds."""
+    found = solve(COUNTS, Wrong(maker, at_all, per_unit, direction, relative), GOAL, solve_epsilon=True)
+    assert found.solved.all()
+    assert np.abs(found.estimate - solution.estimate).max() > 1e-9
+    assert np.all(found.lower <= solution.lower)
+    assert np.all(found.upper >= solution.upper)
+    if relative:
+        moved = np.abs(found.estimate - solution.estimate)
+        assert np.median((found.upper - found.lower) / moved) < 100.0
 
 
 # ------------------------------------------------------------------------------------------------ invariances
