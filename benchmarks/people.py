@@ -1,6 +1,6 @@
 """Individuals per second, memory, growth, and other accountants on the same norms: prints tables, writes people.json.
 
-Run from the repository's root: ``python benchmarks/people.py [--people 1000000] [--part speed,peers,growth]``.  Every
+Run from the repository's root: ``python benchmarks/people.py [--people 1000000] [--part speed,peers,growth,hard]``.  Every
 measurement of the package is made in a process of its own, so that peak memory and cold starts are its own.
 
 The norms are those of a training run: log-normal scales that decay over training, a tenth of the people always clipped,
@@ -29,6 +29,7 @@ RESULTS = Path(__file__).parent / "results" / "people.json"
 ROWS = 40
 SETTING = {"noise_multiplier": 2.0, "sample_rate": 0.005, "max_grad_norm": 1.0}
 BASE = {"people": 100_000, "steps": 10_000, "buckets": 256, "delta": 1e-5}
+WIDTHS = ("certified", "widest_of_worst", "median_relative_width")
 PEERS = ("dp-accounting", "dp-accounting 1e-5", "prv-accountant 0.1")
 
 
@@ -50,14 +51,15 @@ def worker(question: dict) -> dict:
 
     people, delta = question["people"], question["delta"]
     ledger = pa.Ledger(people, buckets=question["buckets"], **SETTING)
-    repeat, seconds = question["steps"] // ROWS, []
-    for row in norm_rows(people):
+    rows = min(question["steps"], ROWS)
+    repeat, seconds = question["steps"] // rows, []
+    for row in norm_rows(people, rows):
         start = time.perf_counter()
         ledger.record(row, repeat=repeat)
         seconds.append(time.perf_counter() - start)
     result: dict[str, Any] = {"record_seconds": sum(seconds), "first_record_seconds": seconds[0]}
     # without the first row: it loads the kernels, places the buckets and meets the counters' memory for the first time
-    result["norms_per_second"] = (ROWS - 1) * people / sum(seconds[1:])
+    result["norms_per_second"] = (rows - 1) * people / sum(seconds[1:])
     if question.get("blocks"):
         log = np.stack(list(norm_rows(people)))
         start = time.perf_counter()
@@ -118,7 +120,7 @@ def speed(people: int) -> dict:
             table[name]["tables_on_disk"] = warm[name][0]
             table[name]["peak_megabytes"] = cold["peak_megabytes"]
             if name == "all":
-                for key in ("certified", "widest_of_worst", "median_relative_width"):
+                for key in WIDTHS:
                     table[key] = cold[key]
         best, line = table[name]["at_hand"], table[name]
         print(f"{name:>6}: cold {line['cold']:7.2f} s, tables on disk {line['tables_on_disk']:7.2f} s, "
@@ -197,11 +199,24 @@ def growth() -> dict:
     return table
 
 
+def hard() -> dict:
+    """Few steps, and deltas far out in the tail: what asks for more frequencies.  Lower, estimate and upper, cold."""
+    cases = [{"steps": steps} for steps in (2, 3, 5, 10, 30)] + [{"delta": delta} for delta in (1e-30, 1e-40, 1e-60)]
+    table: dict[str, Any] = {"people": 10_000}
+    for case in cases:
+        found = measure(["all"], "", people=10_000, **case)
+        name = ", ".join(f"{key} = {value:g}" for key, value in case.items())
+        table[name] = {"all_cold": found["all"][0], **{key: found[key] for key in WIDTHS}}
+        print(f"{name:>16}: {found['all'][0]:7.2f} s, widest {found['widest_of_worst']:.3%} of the worst case's epsilon, "
+              f"median relative width {found['median_relative_width']:.3%}")  # fmt: skip
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=1_000_000)
     parser.add_argument("--individuals", type=int, default=4, help="how many the other accountants are asked about")
-    parser.add_argument("--part", default="speed,peers,growth")
+    parser.add_argument("--part", default="speed,peers,growth,hard")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -210,7 +225,8 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results["machine"] = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
                           "python": platform.python_version(), "numpy": np.__version__}  # fmt: skip
-    parts = {"speed": lambda: speed(options.people), "peers": lambda: compare(options.individuals), "growth": growth}
+    parts = {"speed": lambda: speed(options.people), "peers": lambda: compare(options.individuals), "growth": growth,
+             "hard": hard}  # fmt: skip
     for part in options.part.split(","):
         print(f"-- {part}")
         if part == "peers":
