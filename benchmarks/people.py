@@ -1,7 +1,7 @@
 """Individuals per second, memory, growth, and other accountants on the same norms: prints tables, writes people.json.
 
-Run from the repository's root: ``python benchmarks/people.py [--people 1000000] [--part speed,peers,growth,hard]``.  Every
-measurement of the package is made in a process of its own, so that peak memory and cold starts are its own.
+Run from the repository's root: ``python benchmarks/people.py [--people 1000000] [--part speed,peers,growth,hard]``.
+Every measurement of the package is made in a process of its own, so that peak memory and cold starts are its own.
 
 The norms are those of a training run: log-normal scales that decay over training, a tenth of the people always clipped,
 a tenth nearly silent; each of 40 recorded rows stands for a fortieth of the steps.
@@ -207,7 +207,7 @@ def hard() -> dict:
         found = measure(["all"], "", people=10_000, **case)
         name = ", ".join(f"{key} = {value:g}" for key, value in case.items())
         table[name] = {"all_cold": found["all"][0], **{key: found[key] for key in WIDTHS}}
-        print(f"{name:>16}: {found['all'][0]:7.2f} s, widest {found['widest_of_worst']:.3%} of the worst case's epsilon, "
+        print(f"{name:>16}: {found['all'][0]:7.2f} s, widest {found['widest_of_worst']:.3%} of the largest epsilon, "
               f"median relative width {found['median_relative_width']:.3%}")  # fmt: skip
     return table
 
