@@ -68,10 +68,13 @@ class Sums(Attempt):
         The width at which it stops, as for `width`.
     pairs : float
         How many pairs of atoms may be added up, all people together.
+    least_log_delta : float
+        As in `Limits`.
     """
 
     wanted: float = 1e-4
     pairs: float = 8e8
+    least_log_delta: float = Limits.least_log_delta
 
 
 def _deep(width: float, least: float, ends: str) -> Tables:
@@ -107,7 +110,7 @@ _SOME = 17  # fewer steps ask for more frequencies, not for other tilts
 
 MANY: tuple[Tables | Sums, ...] = (
     Tables(0.0, limits=Limits(1e-8, frequencies=256, least_expectation=1e-6, least_log_delta=_TINY)),
-    Sums(1e-3, most_steps=2, most_people=200),
+    Sums(1e-3, most_steps=2, most_people=200, least_log_delta=_TINY),
     Tables(
         1e-3,
         most_steps=100,
@@ -132,6 +135,6 @@ MANY: tuple[Tables | Sums, ...] = (
         limits=Limits(1e-5, frequencies=1 << 12, least_expectation=_LEAST, tilts=16, least_log_delta=_SMALL),
         ends="near",
     ),
-    Sums(1e-2, most_people=100),
+    Sums(1e-2, most_people=100, least_log_delta=_SMALL),
 )
 """For ledgers, where the rounding to buckets costs a percent."""

@@ -360,9 +360,9 @@ class Ledger:
             For a delta outside (0, 1), or an unknown direction or kind of bounds.
 
         **Error**: the distance of the bounds is that of the buckets' edges, at most about half a percent of the worst
-        case's epsilon with 256 buckets, and what the tables add is below 1e-9; below 1e-4 of the person's own for more
-        than 64 people where delta is tiny.  Whom nothing serves gets 0 and Renyi accounting's upper bound.
-        **Cost**: a few microseconds a person and pass; minutes altogether where delta is below some 1e-40.
+        case's epsilon with 256 buckets and many steps, and what the tables add is far below that, but for a few people
+        where delta is tiny.  Whom nothing serves gets 0 and Renyi accounting's upper bound.
+        **Cost**: a few microseconds a person and pass; more for some ten steps or fewer, and where delta is tiny.
         **Threads** change no bit of the result; the order of people changes it within its bounds.
         """
         return self._several(delta, validate.delta, np.log, direction, bounds, progress, solve_epsilon=True)
@@ -372,7 +372,7 @@ class Ledger:
     ) -> Bounds:
         """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
 
-        For more than 64 people a delta below 1e-70 is bounded by 0 and by Renyi accounting.
+        But for a handful of people, a delta below 1e-70 is bounded by 0 and by Renyi accounting.
 
         Examples
         --------

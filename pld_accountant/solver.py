@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
 from . import one_step
-from .attempts import FEW, MANY, Attempt, Sums, Tables
+from .attempts import FEW, MANY, Sums, Tables
 from .bounds import Bounds, Status
 from .coarse_bounds import addition_cap, addition_least, surely_zero
 from .direct import DirectSum
@@ -175,7 +175,7 @@ def _many_steps(
         tell(int(everybody.size) - told)
 
 
-def _open(solution: Solution, who: NDArray, attempt: Attempt, job: _Job) -> NDArray:
+def _open(solution: Solution, who: NDArray, attempt: Tables | Sums, job: _Job) -> NDArray:
     """Whom of these people the attempt may serve better than they are."""
     upper = solution.upper[who]
     with np.errstate(invalid="ignore"):
@@ -187,8 +187,7 @@ def _open(solution: Solution, who: NDArray, attempt: Attempt, job: _Job) -> NDAr
         # log delta may err by more than epsilon: by about theta epsilon, the decay that both share
         known = np.fmin(upper, solution.renyi[who])
         enough = apart <= attempt.width * np.clip(np.nan_to_num(-known, nan=1.0), 1.0, 700.0)
-        if isinstance(attempt, Tables):
-            enough |= known <= attempt.limits.least_log_delta
+        enough |= known <= (attempt if isinstance(attempt, Sums) else attempt.limits).least_log_delta
     steps = job.steps[who]
     return ~(solution.solved[who] & enough) & (attempt.least_steps <= steps) & (steps <= attempt.most_steps)
 

@@ -255,3 +255,15 @@ def test_no_table_is_made_where_the_envelope_promises_nothing():
     asked, found = ask(np.inf, 1 << 10, 1e-6)
     assert len(asked) == 1
     assert found.upper[0] - found.lower[0] > 1e-2 * found.upper[0]
+
+
+@pytest.mark.parametrize("steps", [10, 200])
+def test_a_delta_below_every_double_is_not_looked_at_any_closer(monkeypatch, steps):
+    def composed(*_):
+        raise AssertionError("composed directly")
+
+    monkeypatch.setattr("pld_accountant.solver._directly", composed)
+    (found,) = people_bounds(np.array([[0, 0, 0, steps]]), MAKER["remove"], [60.0], "remove", solve_epsilon=False)
+    assert found.status[0] == Status.CERTIFIED
+    assert found.lower[0] == 0.0
+    assert found.upper[0] <= 5e-324
