@@ -5,6 +5,8 @@ Legend
     s        relative norm: min(norm, clip) * scale, in (0, 1] = smallest noise multiplier over the person's own
     edges    ascending upper edges of the buckets in s, the last one 1;  bucket k holds edges[k-1] < s <= edges[k]
     first    first[c] = the first bucket whose edge is not below c / (cells of the look-up table)
+    slope, offset    per bucket: a step at s wins by (edge - s) slope - offset, in units of `lotteries.UNITS`, see there
+    short    (people, buckets): what the steps in a bucket win, rounded down, in these units
 
 A relative norm is raised by four units of round-off before it is compared, so none falls below its bucket.
 
@@ -35,9 +37,8 @@ def all_norms(norms):
 
 
 @inline
-def _bucket(norm, clip, scale, edges, first):
-    """The bucket of a norm of at least 0."""
-    s = min(min(norm, clip) * scale * _RAISE, 1.0)
+def _bucket(s, edges, first):
+    """The bucket of a relative norm."""
     k = np.int64(first[np.int64(s * (first.size - 1))])
     # nearly every cell of the table holds one edge at most: no jump to foretell
     k += edges[k] < s
@@ -46,23 +47,39 @@ def _bucket(norm, clip, scale, edges, first):
     return k
 
 
-@pjit(*(f"void({norms}, f8, f8, f8[::1], i2[::1], u4, {c}[:, ::1], i8)" for norms in _NORMS for c in ("u2", "u4")))
-def count_down(norms, clip, scale, edges, first, repeat, counts, offset):
-    """counts[i, offset + k] += repeat for every norm above 0; the noise ratio goes down to its bucket's edge."""
+@pjit(
+    *(
+        f"void({norms}, f8, f8, f8[::1], f8[:, ::1], i2[::1], u4, {c}[:, ::1], {w}[:, ::1], i8)"
+        for norms in _NORMS
+        for c, w in (("u2", "u2"), ("u2", "u4"), ("u4", "u4"), ("u4", "u8"))
+    )
+)
+def count_down(norms, clip, scale, edges, slope_offset, first, repeat, counts, short, offset):
+    """counts[i, offset + k] += repeat for every norm above 0, the noise ratio going down to its bucket's edge, and
+    short[i, offset + k] += repeat times what the step wins; slope_offset (2, buckets)."""
     steps, people = norms.shape
+    slope, loss = slope_offset[0], slope_offset[1]
     for tile in prange((people + _TILE - 1) // _TILE):
         start, stop = tile * _TILE, min(people, (tile + 1) * _TILE)
         column = np.empty(_TILE, dtype=np.int64)
+        won = np.empty(_TILE, dtype=np.uint32)
         for t in range(steps):
             for i in range(start, stop):
-                column[i - start] = offset + _bucket(np.float64(norms[t, i]), clip, scale, edges, first)
-                prefetch(counts, i, column[i - start])
+                s = min(min(np.float64(norms[t, i]), clip) * scale * _RAISE, 1.0)
+                k = _bucket(s, edges, first)
+                won[i - start] = np.uint32(max((edges[k] - s) * slope[k] - loss[k], 0.0))
+                column[i - start] = offset + k
+                prefetch(counts, i, offset + k)
+                prefetch(short, i, offset + k)
             for i in range(start, stop):
-                counts[i, column[i - start]] += repeat * np.uint32(norms[t, i] > 0.0)
+                times = repeat * np.uint32(norms[t, i] > 0.0)
+                counts[i, column[i - start]] += times
+                short[i, column[i - start]] += np.uint64(times) * np.uint64(won[i - start])
 
 
 @pjit("void(f8[::1], f8, f8, f8[::1], i2[::1], i2[::1])")
 def place_down(norms, clip, scale, edges, first, bucket):
     """bucket (people,): each norm's bucket as `count_down` counts it; -1 for a norm of 0."""
     for i in prange(norms.size):
-        bucket[i] = _bucket(norms[i], clip, scale, edges, first) if norms[i] > 0.0 else -1
+        s = min(min(norms[i], clip) * scale * _RAISE, 1.0)
+        bucket[i] = _bucket(s, edges, first) if norms[i] > 0.0 else -1

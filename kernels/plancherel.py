@@ -2,14 +2,15 @@
 
 Legend
     i            person;  f = frequency index 0..m, omega_f = f * spacing
-    exponents    (people, 10 + 2 m): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
+    exponents    (people, 10 + 2 m or more): counts @ table.  Columns: K, mean, log envelope beyond the band, error of phi,
                  round-off of K, -log1p(-mass at +infinity), offset of the lattice, error of phi per unit of
                  frequency, these two relative to phi; then Re log phi and Im log phi at f = 1..m, centred at the
-                 mean
+                 mean.  Where steps are lotteries m + 2 more: what these add to the exponent at f = 0, the logarithm of
+                 what they multiply |phi| by at most, and what they add at f = 1..m
     weight       (m + 1,) complex: transform of the tilted hockey-stick weight at theta + i omega_f, over the period,
                  doubled for f > 0
     weights      sum_f |weight_f|, sum_f omega_f |weight_f|
-    sizes        sum_f |a_f|, sum_f f |a_f|, a_f = weight_f exp(log phi_f)
+    sizes        sum_f |a_f|, sum_f f |a_f|, a_f = weight_f exp(log phi_f); and what lotteries add to sum_f a_f
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
     setting      theta, spacing, period, remainder coefficient, lattice step (0: none), round-off of the matrix product
     helper       (people, 4): theta and K of the tilts that bound the aliasing from above and from below
@@ -60,12 +61,23 @@ def _inner_products(a_re, a_im, m, angle, work, out):
 
 
 @inline
-def _amplitudes(row, weight_re, weight_im, m, a_re, a_im):
-    """a_f = weight_f exp(log phi_f); returns sum |a_f| and sum f |a_f|."""
+def _added(exponent, most):
+    """|exp(E) - 1| at most, |E| <= exponent and |exp(E)| <= exp(most)."""
+    if exponent < 1e-3:
+        return exponent * (1.0 + exponent)
+    return min(math.expm1(min(exponent, 700.0)), 1.0 + math.exp(min(most, 700.0)))
+
+
+@inline
+def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
+    """a_f = weight_f exp(log phi_f), and `sizes`."""
     a_re[0] = weight_re[0]
     a_im[0] = 0.0
     total = abs(weight_re[0])
     turning = 0.0
+    extra = _HEAD + 2 * m
+    lotteries = row.size > extra
+    added = total * _added(row[extra], row[extra + 1]) if lotteries else 0.0
     for f in range(1, m + 1):
         size = math.exp(row[_HEAD - 1 + f])
         phase = row[_HEAD - 1 + m + f]
@@ -75,7 +87,9 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im):
         size = abs(a_re[f]) + abs(a_im[f])
         total += size
         turning += f * size
-    return total, turning
+        if lotteries:
+            added += size * _added(row[extra + 1 + f], row[extra + 1])
+    sizes[0], sizes[1], sizes[2] = total, turning, added
 
 
 @inline
@@ -153,14 +167,15 @@ def _budget(row, sizes, m, setting, weights, epsilon):
 
     phi: the product of the steps' phi, each at most 1 and known to (c + d omega), differs from the product of the known
     ones by at most expm1 of the sum of the errors, and expm1(x) <= x exp(largest x); or by the known product times
-    expm1 of the sum of the relative errors.  The smaller of both sums over the frequencies holds.
+    expm1 of the sum of the relative errors.  The smaller of both sums over the frequencies holds.  Lotteries multiply
+    the product once more.
     sums: the term f has been turned by f times an angle that is known to `gemm`, and multiplied f times (Horner).
     """
     theta, spacing, gemm = setting[0], setting[1], setting[5]
     band = setting[3] * math.exp(row[2])
     phi = (row[3] * weights[0] + row[7] * weights[1]) * math.exp(min(row[3] + row[7] * m * spacing, 700.0))
-    relative = (row[8] * sizes[0] + row[9] * spacing * sizes[1]) * math.exp(min(row[8] + row[9] * m * spacing, 700.0))
-    phi = min(phi, relative)
+    most = math.exp(min(row[8] + row[9] * m * spacing, 700.0))
+    phi = min(phi, (row[8] * sizes[0] + row[9] * spacing * sizes[1]) * most) + sizes[2] * most
     turn = gemm * spacing * (abs(row[1]) + abs(epsilon) + abs(row[6])) + 16.0 * _U
     sums = (turn * sizes[1] + 80.0 * _U * sizes[0]) * math.exp(min(turn * m, 700.0))
     kappa = row[4] + gemm * (abs(row[0]) + theta * abs(epsilon)) + 32.0 * _U
@@ -252,10 +267,10 @@ def bound_people(exponents, weight, setting, helper, target, solve_epsilon, star
     weights = _weights(weight, setting[1])
     a_re = np.empty(m + 1)
     a_im = np.empty(m + 1)
-    sizes = np.empty(2)
+    sizes = np.empty(3)
     for i in range(n):
         row = exponents[i]
-        sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
+        _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
         if solve_epsilon:
             found = _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i])
         else:
@@ -279,12 +294,12 @@ def bound_curves(exponents, weight, setting, helper, target, lower, out):
     weights = _weights(weight, spacing)
     a_re = np.empty(m + 1)
     a_im = np.empty(m + 1)
-    sizes = np.empty(2)
+    sizes = np.empty(3)
     work = np.empty((3, points))
     q = np.empty(points)
     for i in range(n):
         row = exponents[i]
-        sizes[0], sizes[1] = _amplitudes(row, weight_re, weight_im, m, a_re, a_im)
+        _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
         if setting[4] == 0.0:
             _inner_products(a_re, a_im, m, spacing * (row[1] - target[i]), work, q)
         else:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .tilts import Limits
 
-__all__ = ["FEW", "MANY", "Attempt", "Sums", "Tables"]
+__all__ = ["FEW", "LOOSE", "MANY", "SHARES", "Attempt", "Sums", "Tables"]
 
 
 @dataclass(frozen=True)
@@ -138,3 +138,9 @@ MANY: tuple[Tables | Sums, ...] = (
     Sums(1e-2, most_people=100, least_log_delta=_SMALL),
 )
 """For ledgers, where the rounding to buckets costs a percent."""
+
+SHARES: tuple[Tables | Sums, ...] = tuple(attempt for attempt in MANY if isinstance(attempt, Tables))
+"""For fractions of steps: only tables can tell them."""
+
+LOOSE = Tables(1e-2)
+"""Whom these leave further apart is asked about again, in whole steps."""

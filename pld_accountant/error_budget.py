@@ -20,6 +20,7 @@ __all__ = [
     "LEAF",
     "UNIT",
     "band_coefficient",
+    "lottery",
     "outside",
     "panel_error",
     "quadrature_error",
@@ -192,6 +193,32 @@ def relative(error: NDArray, log_modulus: NDArray) -> NDArray:
 def roundoff_k(columns: int, k: NDArray, units: NDArray) -> NDArray:
     """Round-off of K(theta) in the sum over steps: the kernel's units, and the matrix product's."""
     return UNIT * (units + (columns + 8.0) * np.abs(k))
+
+
+def lottery(difference: NDArray, error: NDArray | float = 0.0) -> NDArray:
+    """What n lotteries between two mechanisms add, at most and per lottery, to the logarithm of their product.
+
+    With x = log M_b - log M_a and a lottery of probability w, f(x) = log(1 - w + w e^x) - w x has f(0) = f'(0) = 0 and
+    f'' = p (1 - p), p = w e^x / (1 - w + w e^x).  As |1 - w + w e^x| >= (1 - w + w e^(Re x)) cos(Im x / 2), |f''| is at
+    most 1 / (4 cos^2(Im x / 2)), and |f| half of that times |x|^2: Hoeffding's lemma for a complex argument.  For a real
+    x it is at most |x| as well.
+
+    Parameters
+    ----------
+    difference : ndarray of complex
+        x, with an imaginary part between -pi and pi.
+    error : ndarray or float
+        By how much x may be off.
+
+    Returns
+    -------
+    ndarray
+        1e4, past every use, where the imaginary part is above 3 in modulus.
+    """
+    turn = np.where(difference.imag == 0.0, 0.0, np.abs(difference.imag) + error)
+    size = np.abs(difference) + error
+    bound = size**2 / (8.0 * np.cos(0.5 * np.minimum(turn, 3.0)) ** 2)
+    return np.where(turn > 3.0, 1e4, np.where(turn == 0.0, np.minimum(bound, size), bound))
 
 
 def band_coefficient(width: float) -> float:

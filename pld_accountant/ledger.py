@@ -15,14 +15,17 @@ from .bounds import Bounds, Status
 from .buckets import Buckets, choose_group
 from .composition import Composition, directions
 from .guarantee import Guarantee
+from .lotteries import UNITS, Shares, slope_and_offset
 from .solver import people_bounds
 from .spectral import SpectralMaker
 
 __all__ = ["Ledger"]
 
-_KIND, _VERSION = "pld-accountant ledger", 1
+_KIND, _VERSION = "pld-accountant ledger", 2
 _BLOCK_BYTES = 1 << 26
 _LOWER = 1.0 - 2.0**-36  # a norm is raised by 4 units before it is counted; the lower bound gives that back
+
+_LARGE = -0.5  # log delta from which on the lower bound does without shares
 
 Progress = Callable[[int, int], None]
 
@@ -133,6 +136,7 @@ class Ledger:
             raise ValueError(f"buckets must be at most 4096, got {buckets}")
         self._groups: list[Buckets] = []
         self._counts: NDArray = np.zeros((self.num_examples, 0), dtype=np.uint16)
+        self._short: NDArray = np.zeros((self.num_examples, 0), dtype=np.uint16)
         self._schedule: dict[tuple[float, float], int] = {}
         self._makers: dict[str, SpectralMaker] = {}
 
@@ -210,8 +214,9 @@ class Ledger:
         group, offset = self._group(sigma, rate)
         scale = group.scale(sigma, self.max_grad_norm)
         count.count_down(
-            norms, self.max_grad_norm, scale, group.edges, group.first, np.uint32(repeat), self._counts, offset
-        )
+            norms, self.max_grad_norm, scale, group.edges, slope_and_offset(group), group.first, np.uint32(repeat),
+            self._counts, self._short, offset,
+        )  # fmt: skip
         self._schedule[sigma, rate] = self._schedule.get((sigma, rate), 0) + steps
 
     def _make_room(self, steps: int) -> None:
@@ -221,6 +226,8 @@ class Ledger:
             raise ValueError(f"a ledger holds at most {np.iinfo(np.uint32).max} steps, got {most}")
         if most > np.iinfo(np.uint16).max and self._counts.dtype == np.uint16:
             self._counts = self._counts.astype(np.uint32)
+        if most * UNITS > np.iinfo(self._short.dtype).max:
+            self._short = self._short.astype(np.uint32 if most * UNITS <= np.iinfo(np.uint32).max else np.uint64)
 
     def _group(self, sigma: float, rate: float) -> tuple[Buckets, int]:
         """The buckets that can count this noise multiplier at this rate, made if need be, and their first column."""
@@ -229,11 +236,13 @@ class Ledger:
         if number >= 0:
             return self._groups[number], offset
         new = Buckets.make(lowest, rate, self.buckets)
-        self._append(new, np.zeros((self.num_examples, new.size), dtype=self._counts.dtype))
+        shape = (self.num_examples, new.size)
+        self._append(new, np.zeros(shape, dtype=self._counts.dtype), np.zeros(shape, dtype=self._short.dtype))
         return new, offset
 
-    def _append(self, group: Buckets, counts: NDArray) -> None:
-        self._counts = np.ascontiguousarray(np.concatenate([self._counts, counts], axis=1)) if self._groups else counts
+    def _append(self, group: Buckets, counts: NDArray, short: NDArray) -> None:
+        self._counts = np.concatenate([self._counts, counts], axis=1) if self._groups else counts
+        self._short = np.concatenate([self._short, short], axis=1) if self._groups else short
         self._groups.append(group)
         self._makers = {}
 
@@ -302,16 +311,19 @@ class Ledger:
         self._make_room(other.steps)
         start = 0
         for group in other._groups:
-            part = other._counts[:, start : start + group.size]
+            columns = slice(start, start + group.size)
+            counts = other._counts[:, columns].astype(self._counts.dtype)
+            short = other._short[:, columns].astype(self._short.dtype)
             start += group.size
             offset = 0
             for own in self._groups:
                 if own.sample_rate == group.sample_rate and np.array_equal(own.sigma, group.sigma):
-                    self._counts[:, offset : offset + own.size] += part.astype(self._counts.dtype)
+                    self._counts[:, offset : offset + own.size] += counts
+                    self._short[:, offset : offset + own.size] += short
                     break
                 offset += own.size
             else:
-                self._append(group, part.astype(self._counts.dtype))
+                self._append(group, counts, short)
         for key, steps in other._schedule.items():
             self._schedule[key] = self._schedule.get(key, 0) + steps
 
@@ -418,14 +430,21 @@ class Ledger:
         if not self._groups:
             zero = np.zeros(people)
             return [Bounds(zero, zero, zero, status=np.zeros(people, dtype=np.uint8)) for _ in targets]
-        passes = [(d, None) for d in wanted] + ([(wanted[0], self._lower_rows())] if lower else [])
+        above = Shares(self._counts, self._short, self._groups)
+        below = None
+        if solve_epsilon and max(targets) < _LARGE:
+            below = Shares(self._counts, self._short, self._groups, min(targets))
+        passes = [(d, None, above) for d in wanted]
+        if lower:
+            passes.append((wanted[0], self._lower_rows(), below))
         report = _reporter(people * len(passes) * len(targets), progress)
         sides = [
             people_bounds(
-                self._counts, self._maker(d), targets, d, solve_epsilon=solve_epsilon, rows=rows, progress=report
+                self._counts, self._maker(d), targets, d, solve_epsilon=solve_epsilon, rows=rows, shares=shares,
+                progress=report,
             )
-            for d, rows in passes
-        ]
+            for d, rows, shares in passes
+        ]  # fmt: skip
         return [_joined(found, lower) for found in zip(*sides, strict=True)]
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both", *, progress: Progress | None = None) -> Bounds:
@@ -505,7 +524,7 @@ class Ledger:
             "schedule": [list(part) for part in self.schedule],
         }
         arrays = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
-        store.save(path, _KIND, _VERSION, header, {**arrays, "counts": self._counts})
+        store.save(path, _KIND, _VERSION, header, {**arrays, "counts": self._counts, "short": self._short})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -523,6 +542,6 @@ class Ledger:
         ledger = cls(people, **dict(zip(names[1:], rest, strict=True)))
         for i, (sigma, rate) in enumerate(header["groups"]):
             ledger._groups.append(Buckets(rate, sigma, arrays[f"edges{i}"]))
-        ledger._counts = np.ascontiguousarray(arrays["counts"])
+        ledger._counts, ledger._short = (np.ascontiguousarray(arrays[n]) for n in ("counts", "short"))
         ledger._schedule = {(s, q): n for s, q, n in header["schedule"]}
         return ledger

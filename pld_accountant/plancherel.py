@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .parallel import blocks, few, in_order
-from .tables import COLUMNS, Maker, Table
+from .tables import Maker, Table
 from .tilts import Limits, Moments, Plan, make_plan, seen_by_columns
 
 __all__ = ["Solution", "curves", "solve"]
@@ -209,7 +209,7 @@ def _groups_with_tables(
         if table is None:
             refused.append(members)
         else:
-            for part in _parts(members, table.frequencies):
+            for part in _parts(members, table.columns.shape[1]):
                 yield table, part
 
 
@@ -225,8 +225,8 @@ def _needed(counts: NDArray, people: NDArray, buckets: int, rows: NDArray | None
     return needed
 
 
-def _parts(people: NDArray, frequencies: int) -> Iterator[NDArray]:
-    for block in blocks(people.size, _BATCH_ELEMENTS // (COLUMNS + 2 * frequencies)):
+def _parts(people: NDArray, columns: int) -> Iterator[NDArray]:
+    for block in blocks(people.size, _BATCH_ELEMENTS // columns):
         yield people[block]
 
 

@@ -6,7 +6,7 @@ Whoever is still unsolved at the end is bounded by Renyi accounting, or by (0, i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
 from . import one_step
-from .attempts import FEW, MANY, Sums, Tables
+from .attempts import FEW, LOOSE, MANY, SHARES, Sums, Tables
 from .bounds import Bounds, Status
 from .coarse_bounds import addition_cap, addition_least, surely_zero
 from .direct import DirectSum
 from .lattice import LatticeMaker
+from .lotteries import Shares
 from .parallel import blocks
 from .plancherel import Solution, solve
 from .spectral import SpectralMaker
@@ -42,6 +43,7 @@ def people_bounds(
     *,
     solve_epsilon: bool,
     rows: NDArray | None = None,
+    shares: Shares | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Bounds]:
     """Bounds of epsilon or of delta for every person at several targets, in one direction.
@@ -55,6 +57,10 @@ def people_bounds(
         log delta if `solve_epsilon`, else epsilon.
     rows : ndarray of int, shape (buckets,), optional
         The maker's bucket behind each column of counts; -1 for a bucket that costs nothing.
+    shares : Shares, optional
+        Another way of counting the same steps, closer but in fractions: tables then are made for them first, and the
+        counts serve whom that leaves open.  Only one side of the result is then a bound: the lower one if the shares
+        are for the lower bound, else the upper.
     progress : callable, optional
         Called with the number of people and targets done since the last call.
 
@@ -73,8 +79,13 @@ def people_bounds(
     shared = None
     if len(targets) > 1 and many.size:
         goals = np.repeat(np.asarray(targets)[:, None], many.size, axis=1)
-        some = counts if many.size == people else counts[many]
-        shared = shared_moments(some, maker, rows, goals, solve_epsilon=solve_epsilon)
+        if shares is None:
+            some = counts if many.size == people else counts[many]
+            shared = shared_moments(some, maker, rows, goals, solve_epsilon=solve_epsilon)
+        else:
+            some = shares if many.size == people else shares.of(many)
+            of_lotteries = maker.variant(np.inf, lotteries=True)
+            shared = shared_moments(some, of_lotteries, None, goals, solve_epsilon=solve_epsilon)
     found = []
     cap = np.full(people, np.inf)
     if direction == "add" and not solve_epsilon:
@@ -87,7 +98,7 @@ def people_bounds(
             _one_step(solution, once, counts, maker, target, direction, solve_epsilon, rows)
         if progress is not None and many.size < people:
             progress(people - many.size)
-        job = _Job(counts, maker, target, solve_epsilon, rows, total)
+        job = _Job(counts, maker, target, solve_epsilon, rows, total, shares)
         if solve_epsilon:
             _many_steps(solution, many, job, shared, progress)
             if direction == "add":
@@ -104,12 +115,22 @@ def people_bounds(
 class _Job:
     """What is asked, and of whom."""
 
-    counts: NDArray
+    counts: NDArray | Shares
     maker: SpectralMaker
     target: float
     solve_epsilon: bool
     rows: NDArray | None
     steps: NDArray
+    shares: Shares | None = None
+
+    @property
+    def of_shares(self) -> _Job:
+        """The same asked of the shares, where there are any."""
+        if self.shares is None:
+            return self
+        target = self.shares.goal(self.target) if self.solve_epsilon else self.target
+        maker = self.maker.variant(np.inf, lotteries=True)
+        return replace(self, counts=self.shares, maker=maker, target=target, rows=None, shares=None)
 
     def log_negligible(self, log_delta: float) -> float:
         """Mass that a table may lose at each step: a millionth of a millionth of delta."""
@@ -144,7 +165,7 @@ def _handful(job: _Job, who: NDArray) -> bool:
 def _many_steps(
     solution: Solution, everybody: NDArray, job: _Job, shared: Moments | None, progress: Callable[[int], None] | None
 ) -> None:
-    """Everybody with more than one step: attempt after attempt on those who are left open, and Renyi accounting."""
+    """Everybody with more than one step: by shares, where there are any, and by counts whom these leave open."""
     told = 0
 
     def tell(people: int) -> None:
@@ -154,8 +175,34 @@ def _many_steps(
             progress(people)
 
     few = _handful(job, everybody)
-    for number, attempt in enumerate(FEW if few else MANY):
-        if number == 1 and job.solve_epsilon:
+    if job.shares is None:
+        _attempt(solution, everybody, job, FEW if few else MANY, shared, tell)
+    else:
+        # a handful whose shares are their counts is served more exactly by these
+        who = everybody[~job.shares.whole(everybody)] if few else everybody
+        trial = Solution.empty(len(job.counts), job.solve_epsilon)
+        _attempt(trial, who, job.of_shares, SHARES, shared, tell)
+        left = np.union1d(np.setdiff1d(everybody, who), who[_open(trial, who, LOOSE, job)])
+        _attempt(solution, left, job, FEW if few else MANY)
+        _better_side(solution, trial, who, job)
+    if told < everybody.size:
+        tell(int(everybody.size) - told)
+
+
+def _attempt(
+    solution: Solution,
+    everybody: NDArray,
+    job: _Job,
+    attempts: Sequence[Tables | Sums],
+    shared: Moments | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> None:
+    """Attempt after attempt on those who are left open, and Renyi accounting."""
+    if not everybody.size:
+        return
+    few = attempts is FEW
+    for number, attempt in enumerate(attempts):
+        if number == 1 and job.solve_epsilon and attempts is not SHARES:
             # Few steps can leave delta(0) below delta where Renyi accounting does not see it.
             low = everybody[(solution.upper[everybody] > 0.0) & ~(solution.lower[everybody] > 0.0)]
             zero = surely_zero(job.counts, low, job.maker, job.target, job.rows)
@@ -171,8 +218,16 @@ def _many_steps(
         else:
             _by_tables(solution, left, job, attempt, few)
     _at_most_renyi(solution, everybody, job)
-    if told < everybody.size:
-        tell(int(everybody.size) - told)
+
+
+def _better_side(solution: Solution, trial: Solution, who: NDArray, job: _Job) -> None:
+    """Take over from the trial whose bound, on the side that counts, is the better one there."""
+    if job.shares is not None and job.shares.log_delta is not None:
+        better = trial.lower[who] > solution.lower[who]
+    else:
+        better = trial.upper[who] < solution.upper[who]
+    take = who[trial.solved[who] & (better | ~solution.solved[who])]
+    _settle(solution, take, trial.lower[take], trial.estimate[take], trial.upper[take])
 
 
 def _open(solution: Solution, who: NDArray, attempt: Tables | Sums, job: _Job) -> NDArray:

@@ -37,6 +37,8 @@ class SpectralMaker:
         Removal only: a step's law ends where Phi(-reach) of its mass is left.  The rest, next to nothing, goes to
         +infinity in the upper bounds and is dropped from the lower ones; it would otherwise decide alone what large
         tilts see.
+    lotteries : bool
+        Steps may be lotteries between a bucket and the next, if that has less noise (see `lotteries`).
 
     Attributes
     ----------
@@ -44,13 +46,14 @@ class SpectralMaker:
         Whether nothing is left out, so that log-moments bound the mechanism's own.
     """
 
-    def __init__(self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf) -> None:
+    def __init__(self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, lotteries: bool = False) -> None:
         self.sigma = np.ascontiguousarray(sigma, dtype=np.float64)
         self.q = np.ascontiguousarray(q, dtype=np.float64)
         self.sign = 1.0 if direction == "remove" else -1.0
         self.whole = reach == np.inf
         self.top = np.full(self.sigma.size, np.inf) if self.whole else self.tops(reach)
-        self._variants: dict[float, SpectralMaker] = {np.inf: self} if self.whole else {}
+        self.neighbours = (np.diff(self.sigma) < 0.0) & (np.diff(self.q) == 0.0) & lotteries
+        self._variants: dict[tuple[float, bool], SpectralMaker] = {(reach, lotteries): self}
         self._moments: dict[float, NDArray] = {}
         self._ladders: dict[float, tuple[int, NDArray]] = {}
         self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
@@ -75,12 +78,15 @@ class SpectralMaker:
             idle = np.log1p(-self.q) + special.log_ndtr(-x / self.sigma)
             return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - x) / self.sigma))
 
-    def variant(self, reach: float) -> SpectralMaker:
-        """The same buckets and direction."""
-        if reach not in self._variants:
+    def variant(self, reach: float, *, lotteries: bool | None = None) -> SpectralMaker:
+        """The same buckets and direction; with lotteries between them or without, if it is said."""
+        key = reach, bool(self.neighbours.any()) if lotteries is None else lotteries
+        if key not in self._variants:
             direction = "remove" if self.sign > 0 else "add"
-            self._variants[reach] = SpectralMaker(self.sigma, self.q, direction, reach)
-        return self._variants[reach]
+            made = SpectralMaker(self.sigma, self.q, direction, reach, lotteries=key[1])
+            self._variants[key] = made
+            made._variants = self._variants
+        return self._variants[key]
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K at each tilt, rounded up; unless `exact`, the Gaussian's K, an upper bound, where that needs many nodes."""
@@ -98,8 +104,13 @@ class SpectralMaker:
                     self.sigma, self.q, self.sign, t, ends, self.top, budget.GAUSS, nodes, k, units
                 )  # fmt: skip
                 k += budget.roundoff_k(self.buckets, k, units) + 1e-18
-                self._moments[float(t)] = np.minimum(k, largest_loss * t)
+                self._moments[float(t)] = self._joined(np.minimum(k, largest_loss * t))
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
+
+    def _joined(self, k: NDArray) -> NDArray:
+        """Log-moments with room for lotteries between neighbours."""
+        added = budget.lottery(np.diff(k).astype(np.complex128)) * self.neighbours
+        return k + np.maximum(np.append(added, 0.0), np.append(0.0, added)) if added.any() else k
 
     def _nodes(self, theta: float, width: float, rows: NDArray, most: int) -> tuple[NDArray, NDArray, NDArray]:
         """Ends, number of nodes (0: more than `most`) and error of phi up to `width`, for these buckets."""
@@ -139,10 +150,12 @@ class SpectralMaker:
         z = theta + 1j * spacing * np.arange(m + 1)
         weight = 2.0 / (period * z * (1.0 + z))
         weight[0] /= 2.0
-        columns = np.zeros((self.buckets, COLUMNS + 2 * m))
+        lotteries = bool(self.neighbours.any())
+        columns = np.zeros((self.buckets, COLUMNS + 2 * m + (m + 2) * lotteries))
         filled = np.zeros(self.buckets, dtype=bool)
         coefficient = budget.band_coefficient(m * spacing)
-        return Table(theta, period, columns, filled, weight, coefficient, ladder=self._ladder(theta))
+        own = np.zeros((self.buckets, COLUMNS)) if lotteries else None
+        return Table(theta, period, columns, filled, weight, coefficient, ladder=self._ladder(theta), own=own)
 
     def _fill(self, table: Table, width: float, rows: NDArray, work: float) -> bool:
         """Fill these rows of a table; False where that would cost too much."""
@@ -172,8 +185,11 @@ class SpectralMaker:
         columns[rows, 4] = budget.roundoff_k(self.buckets, k, units) + truncation
         columns[rows, 8:10] = budget.relative(columns[rows][:, [3, 7]], re)
         columns[rows, COLUMNS : COLUMNS + m] = re
-        columns[rows, COLUMNS + m :] = im
+        columns[rows, COLUMNS + m : COLUMNS + 2 * m] = im
         table.filled[rows] = True
+        if table.own is not None:
+            table.own[rows] = columns[rows, :COLUMNS]
+            table.join(self.neighbours)
         return True
 
     def _infinite(self, rows: NDArray) -> NDArray:

@@ -15,6 +15,8 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from . import error_budget as budget
+
 __all__ = ["COLUMNS", "WORK", "Maker", "MemoryCache", "Table"]
 
 COLUMNS = 10
@@ -33,8 +35,8 @@ class Table:
     Attributes
     ----------
     theta, period : float
-    columns : ndarray, shape (buckets, COLUMNS + 2 m)
-        As `COLUMNS` says, then Re log phi and Im log phi at the m frequencies.
+    columns : ndarray, shape (buckets, COLUMNS + 2 m), or m + 2 more where steps are lotteries
+        As `COLUMNS` says, then Re log phi and Im log phi at the m frequencies, and as `kernels.plancherel` says.
     filled : ndarray of bool, shape (buckets,)
         Which rows have been made; a maker fills further ones when they are asked for.
     weight : ndarray of complex128, shape (m + 1,)
@@ -48,6 +50,8 @@ class Table:
         range of h, hence h^2/8-zCDP (Cesar and Rogers 2021, Lemma 3.2).
     ladder : (int, ndarray of shape (buckets, levels)), optional
         Envelopes of wider bands: log sup |phi| beyond the frequencies 2^(j / 2), j ascending from the first element.
+    own : ndarray, shape (buckets, COLUMNS), optional
+        Where steps are lotteries between neighbouring buckets, the first columns without what that adds.
     """
 
     theta: float
@@ -59,15 +63,65 @@ class Table:
     lattice_step: float = 0.0
     spread: float = 0.0
     ladder: tuple[int, NDArray] | None = None
+    own: NDArray | None = None
 
     @property
     def frequencies(self) -> int:
         return self.weight.size - 1
 
+    def join(self, neighbours: NDArray) -> None:
+        """Let steps be lotteries between neighbouring buckets (see `lotteries`): phases that differ by less than pi, and
+        the columns beyond the frequencies, which say what that adds.
+
+        A lottery's share lies in both buckets, so that each of them carries what either of its lotteries may add.
+
+        Parameters
+        ----------
+        neighbours : ndarray of bool, shape (buckets - 1,)
+            Whether there are lotteries between a bucket and the next.
+        """
+        if self.own is None:
+            return
+        m, own, columns = self.frequencies, self.own, self.columns
+        omega = 2.0 * np.pi / self.period * np.arange(m + 1)
+        first = np.flatnonzero(neighbours & self.filled[:-1] & self.filled[1:])
+        im = columns[:, COLUMNS + m : COLUMNS + 2 * m]
+        turns = _turns(np.diff(im, axis=0)[first] + np.diff(own[:, 1])[first, None] * omega[1:], first)
+        im[: len(turns)] -= 2.0 * np.pi * turns
+        # the logarithms of the moment generating functions, and how far they may be off
+        log = own[:, :1] + 1j * own[:, 1:2] * omega
+        log[:, 1:] += columns[:, COLUMNS : COLUMNS + m] + 1j * im
+        off = 2.0 * (own[:, 8:9] + own[:, 9:10] * omega) + 2.0 * own[:, 4:5]
+        apart = np.diff(log, axis=0)[first]
+        adds = budget.lottery(apart, off[first] + off[first + 1])
+        real = np.abs(apart.real).max(axis=1) + (off[first] + off[first + 1]).max(axis=1)
+        envelope = budget.lottery((np.diff(own[:, 0]) + np.diff(own[:, 2]))[first].astype(np.complex128))
+        added = np.zeros((len(columns), m + 3))
+        for side in (first, first + 1):
+            added[side] = np.maximum(added[side], np.column_stack([adds[:, 0], real**2 / 8.0, adds[:, 1:], envelope]))
+        columns[:, COLUMNS + 2 * m :] = added[:, :-1]
+        columns[:, 2] = own[:, 2] + added[:, -1]
+        # a product of fractional powers is known relative to itself alone
+        columns[:, [3, 7]] = 1e200
+        columns[first, 4] = np.maximum(own[first, 4], own[first + 1, 4])
+        columns[first + 1, 4] = np.maximum(columns[first + 1, 4], own[first, 4])
+
     def setting(self, buckets: int) -> NDArray:
         """The scalars of `kernels.plancherel`; the last is the round-off of a matrix product over the buckets."""
         gemm = (buckets + 8) * 2.0**-52
         return np.array([self.theta, 2.0 * np.pi / self.period, self.period, self.remainder, self.lattice_step, gemm])
+
+
+def _turns(apart: NDArray, first: NDArray) -> NDArray:
+    """How many turns to take off the phases of each bucket so that those in `first` are less than half from the next.
+
+    apart (pairs, frequencies): phase of the next less that of the bucket.  Shape (last bucket of a pair + 1, ...).
+    """
+    turns = np.zeros((int(first.max(initial=-1)) + 2, apart.shape[1]))
+    for bucket, turn in zip(first, np.round(apart / (2.0 * np.pi)), strict=True):
+        # a turn of one is a turn of all that follow in its chain
+        turns[bucket + 1] = turns[bucket] + turn
+    return turns
 
 
 class Maker(Protocol):

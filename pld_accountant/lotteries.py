@@ -1,0 +1,164 @@
+"""Steps between two edges, counted as lotteries between them: what makes the buckets cost next to nothing.
+
+A step whose relative norm s lies between the edges a and b of its bucket could be counted as one at b for the upper
+bound, and as one at a for the lower: the bounds then lie a bucket apart.  Instead it counts as the mechanism that draws,
+openly, whether it is the one at b (with probability w) or the one at a.
+
+**Which w is enough.**  A step with the mean u of the sampled Gaussian has, at every epsilon, the hockey-stick divergence
+q H(t; u) with H that of N(u, sigma^2) and N(0, sigma^2), and t real (or one that does not depend on u).  As
+dH/du = phi(x) / sigma, x = u / (2 sigma) - t sigma / u, log phi(x) changes with u by
+
+    d log phi(x) / du = t^2 sigma^2 / u^3 - u / (4 sigma^2),
+
+which is least at t = 0.  So r(t) = (H(t; s) - H(t; a)) / (H(t; b) - H(t; a)) is largest at t = 0, and with
+r' falling by at most rho = (b - a) b / (4 sigma^2) in its logarithm, r(0) <= l + rho / 8, l = (s - a) / (b - a).  With
+w that large the lottery's divergence is nowhere below the step's: it dominates the step (Zhu, Dong and Wang 2022,
+Definition 7), and a composition of lotteries dominates the steps' (Theorem 10), both directions alike.
+
+**Which w is few enough.**  Where |t| <= z u / sigma + u^2 / (2 sigma^2), r' grows in its logarithm by at most
+rho = (b - a) (z b + b^2 / (2 sigma))^2 / a^3, so that r(t) >= kappa l, kappa = rho / (exp(rho) - 1): there a lottery
+with w <= kappa l lies nowhere above the step.  Join the outcomes of the lottery beyond each end.  That is
+post-processing; the joined outcome's t lies beyond its end by at most log(1 + u / (sigma z)), which z + 1 / z in place of
+z allows for; and as the tangent of a convex function lies below it, the joined lottery is nowhere above the step at all.
+With probability at most 2 Phi(-z) a step falls where something was joined, so n steps have a delta of at least the
+lotteries' less 2 n Phi(-z).
+
+**How they are composed.**  Of a person only the number n of steps in a bucket and the sum W of their w is kept.  With
+x = log(M_b / M_a), M the moment generating functions at one argument, the n lotteries multiply to
+
+    M_a^(n - W) M_b^W exp(E),   |E| <= n |x|^2 / (8 cos^2(Im(x) / 2)):
+
+the product that fractional counts of the two edges' logarithms give, and an error of second order
+(`error_budget.lottery`).
+
+References
+----------
+Zhu, Dong and Wang (2022), "Optimal accounting of differential privacy via characteristic function".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri_exp
+
+from .buckets import Buckets
+
+__all__ = ["UNITS", "Shares", "kept_below", "lost_below", "slope_and_offset"]
+
+UNITS = 256
+"""What a step wins, 1 - w, is kept in this many parts of a step."""
+
+_SLACK = 2.0**-20  # units: the round-off of a place in a bucket, whose width is at least 1e-5 of its edge or free
+_TAIL = 1e-3  # share of delta that the joined outcomes may cost, all steps together
+
+
+def _lower_edges(group: Buckets) -> NDArray:
+    return np.concatenate([[0.0], group.edges[:-1]])
+
+
+def _curvature(group: Buckets) -> NDArray:
+    """rho / 8: what w needs beyond l."""
+    a, b = _lower_edges(group), group.edges
+    return 0.125 * (b - a) * b / (4.0 * group.noise_multiplier**2)
+
+
+def slope_and_offset(group: Buckets) -> NDArray:
+    """What a step at s wins, in units: max((edge - s) slope - offset, 0), rounded down; shape (2, buckets).
+
+    Nothing in the first bucket, whose steps count in whole at its edge.
+    """
+    a, b = _lower_edges(group), group.edges
+    slope = UNITS / (b - a)
+    offset = UNITS * _curvature(group) + _SLACK
+    narrow = b - a < 1e-5 * b
+    slope[0] = slope[narrow] = 0.0
+    return np.stack([slope, offset])
+
+
+def lost_below(group: Buckets) -> NDArray:
+    """By how much a step's w may exceed l: (buckets,)."""
+    return _curvature(group) + (1.0 + 2.0**-10) / UNITS
+
+
+def kept_below(group: Buckets, log_tail: float) -> NDArray:
+    """kappa of each bucket, for steps of whose laws exp(log_tail) may lie beyond either end: (buckets,)."""
+    a, b = _lower_edges(group), group.edges
+    z = max(-float(ndtri_exp(log_tail)), 1.0)
+    z += 1.0 / z
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        rho = (b - a) * (z * b + b**2 / (2.0 * group.noise_multiplier)) ** 2 / a**3
+        kappa = np.where(rho < 700.0, rho / np.expm1(np.minimum(rho, 700.0)), 0.0)
+    # a narrow bucket's steps are counted as if they won nothing
+    kappa[b - a < 1e-5 * b] = 0.0
+    return kappa * (1.0 - 1e-12)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How many of everybody's steps count at each edge, in fractions; rows are made when they are asked for.
+
+    Takes the place of an array of counts of shape (people, buckets) where nothing but rows of it are used.
+
+    Attributes
+    ----------
+    counts : ndarray of integers, shape (people, buckets)
+        Steps in each bucket.
+    short : ndarray of integers, shape (people, buckets)
+        What they win, in units.
+    groups : sequence of Buckets
+        One after another along the columns.
+    log_delta : float, optional
+        For the lower bound, the smallest delta that will be asked for; without it the shares are the upper bound's.
+    """
+
+    counts: NDArray
+    short: NDArray
+    groups: Sequence[Buckets]
+    log_delta: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.counts.shape[0], self.counts.shape[1]
+
+    def of(self, who: NDArray) -> Shares:
+        """The same of some people."""
+        return Shares(self.counts[who], self.short[who], self.groups, self.log_delta)
+
+    def goal(self, log_delta: float) -> float:
+        """What to ask of the shares in place of a delta of the steps."""
+        return log_delta if self.log_delta is None else log_delta + float(np.log1p(_TAIL))
+
+    def whole(self, who: NDArray) -> NDArray:
+        """Which of these people's shares are their counts."""
+        return ~self.short[who].any(axis=1) if self.log_delta is None else np.zeros(who.size, dtype=bool)
+
+    @cached_property
+    def _below(self) -> tuple[NDArray, NDArray, NDArray]:
+        steps = float(max(self.counts.sum(axis=1, dtype=np.int64).max(initial=1), 1))
+        log_tail = self.log_delta + float(np.log(_TAIL / (2.0 * steps))) if self.log_delta is not None else 0.0
+        free = np.concatenate([np.arange(g.size) == 0 for g in self.groups])
+        kept = np.concatenate([kept_below(g, log_tail) for g in self.groups])
+        return kept, np.concatenate([lost_below(g) for g in self.groups]), free
+
+    def __getitem__(self, who: slice | NDArray) -> NDArray:
+        from .kernels import share
+
+        index = np.arange(*who.indices(len(self))) if isinstance(who, slice) else np.asarray(who, dtype=np.int64)
+        out = np.empty((index.size, self.shape[1]))
+        if self.log_delta is None:
+            share.shares_up(self.counts, self.short, index, 1.0 / UNITS, out)
+        else:
+            share.shares_down(self.counts, self.short, index, 1.0 / UNITS, *self._below, out)
+        return out
+
+    def take(self, who: NDArray, axis: int = 0) -> NDArray:
+        """As ``ndarray.take``, of rows."""
+        return self[who]
