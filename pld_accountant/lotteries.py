@@ -23,6 +23,9 @@ z allows for; and as the tangent of a convex function lies below it, the joined 
 With probability at most 2 Phi(-z) a step falls where something was joined, so n steps have a delta of at least the
 lotteries' less 2 n Phi(-z).
 
+**Full batches** (q = 1) need no lottery: Gaussian mechanisms compose to the one whose squared mean is the sum of theirs,
+for fractional counts too.  There w = (s^2 - a^2) / (b^2 - a^2) is exact; it lies between l and l - (b - a) / (4 (a + b)).
+
 **How they are composed.**  Of a person only the number n of steps in a bucket and the sum W of their w is kept.  With
 x = log(M_b / M_a), M the moment generating functions at one argument, the n lotteries multiply to
 
@@ -64,7 +67,7 @@ def _lower_edges(group: Buckets) -> NDArray:
 def _curvature(group: Buckets) -> NDArray:
     """rho / 8: what w needs beyond l."""
     a, b = _lower_edges(group), group.edges
-    return 0.125 * (b - a) * b / (4.0 * group.noise_multiplier**2)
+    return np.zeros(b.size) if group.sample_rate == 1.0 else 0.125 * (b - a) * b / (4.0 * group.noise_multiplier**2)
 
 
 def slope_and_offset(group: Buckets) -> NDArray:
@@ -81,8 +84,10 @@ def slope_and_offset(group: Buckets) -> NDArray:
 
 
 def lost_below(group: Buckets) -> NDArray:
-    """By how much a step's w may exceed l: (buckets,)."""
-    return _curvature(group) + (1.0 + 2.0**-10) / UNITS
+    """By how much a step's w may exceed l, or what a full batch needs: (buckets,)."""
+    a, b = _lower_edges(group), group.edges
+    excess = 0.25 * (b - a) / (a + b) if group.sample_rate == 1.0 else _curvature(group)
+    return excess + (1.0 + 2.0**-10) / UNITS
 
 
 def kept_below(group: Buckets, log_tail: float) -> NDArray:
@@ -93,6 +98,8 @@ def kept_below(group: Buckets, log_tail: float) -> NDArray:
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
         rho = (b - a) * (z * b + b**2 / (2.0 * group.noise_multiplier)) ** 2 / a**3
         kappa = np.where(rho < 700.0, rho / np.expm1(np.minimum(rho, 700.0)), 0.0)
+    if group.sample_rate == 1.0:
+        kappa = np.where(a > 0.0, 1.0, 0.0)
     # a narrow bucket's steps are counted as if they won nothing
     kappa[b - a < 1e-5 * b] = 0.0
     return kappa * (1.0 - 1e-12)

@@ -52,7 +52,9 @@ class SpectralMaker:
         self.sign = 1.0 if direction == "remove" else -1.0
         self.whole = reach == np.inf
         self.top = np.full(self.sigma.size, np.inf) if self.whole else self.tops(reach)
-        self.neighbours = (np.diff(self.sigma) < 0.0) & (np.diff(self.q) == 0.0) & lotteries
+        self.lotteries = lotteries
+        # full batches need none
+        self.neighbours = (np.diff(self.sigma) < 0.0) & (np.diff(self.q) == 0.0) & (self.q[1:] < 1.0) & lotteries
         self._variants: dict[tuple[float, bool], SpectralMaker] = {(reach, lotteries): self}
         self._moments: dict[float, NDArray] = {}
         self._ladders: dict[float, tuple[int, NDArray]] = {}
@@ -80,7 +82,7 @@ class SpectralMaker:
 
     def variant(self, reach: float, *, lotteries: bool | None = None) -> SpectralMaker:
         """The same buckets and direction; with lotteries between them or without, if it is said."""
-        key = reach, bool(self.neighbours.any()) if lotteries is None else lotteries
+        key = reach, self.lotteries if lotteries is None else lotteries
         if key not in self._variants:
             direction = "remove" if self.sign > 0 else "add"
             made = SpectralMaker(self.sigma, self.q, direction, reach, lotteries=key[1])
@@ -150,11 +152,10 @@ class SpectralMaker:
         z = theta + 1j * spacing * np.arange(m + 1)
         weight = 2.0 / (period * z * (1.0 + z))
         weight[0] /= 2.0
-        lotteries = bool(self.neighbours.any())
-        columns = np.zeros((self.buckets, COLUMNS + 2 * m + (m + 2) * lotteries))
+        columns = np.zeros((self.buckets, COLUMNS + 2 * m + (m + 2) * self.lotteries))
         filled = np.zeros(self.buckets, dtype=bool)
         coefficient = budget.band_coefficient(m * spacing)
-        own = np.zeros((self.buckets, COLUMNS)) if lotteries else None
+        own = np.zeros((self.buckets, COLUMNS)) if self.lotteries else None
         return Table(theta, period, columns, filled, weight, coefficient, ladder=self._ladder(theta), own=own)
 
     def _fill(self, table: Table, width: float, rows: NDArray, work: float) -> bool:
