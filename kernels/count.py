@@ -51,7 +51,7 @@ def _bucket(s, edges, first):
     *(
         f"void({norms}, f8, f8, f8[::1], f8[:, ::1], i2[::1], u4, {c}[:, ::1], {w}[:, ::1], i8)"
         for norms in _NORMS
-        for c, w in (("u2", "u2"), ("u2", "u4"), ("u4", "u4"), ("u4", "u8"))
+        for c, w in (("u2", "i4"), ("u4", "i4"), ("u4", "i8"))
     )
 )
 def count_down(norms, clip, scale, edges, slope_offset, first, repeat, counts, short, offset):
@@ -62,19 +62,19 @@ def count_down(norms, clip, scale, edges, slope_offset, first, repeat, counts, s
     for tile in prange((people + _TILE - 1) // _TILE):
         start, stop = tile * _TILE, min(people, (tile + 1) * _TILE)
         column = np.empty(_TILE, dtype=np.int64)
-        won = np.empty(_TILE, dtype=np.uint32)
+        won = np.empty(_TILE, dtype=np.int32)
         for t in range(steps):
             for i in range(start, stop):
                 s = min(min(np.float64(norms[t, i]), clip) * scale * _RAISE, 1.0)
                 k = _bucket(s, edges, first)
-                won[i - start] = np.uint32(max((edges[k] - s) * slope[k] - loss[k], 0.0))
+                won[i - start] = np.int32(max((edges[k] - s) * slope[k] - loss[k], 0.0))
                 column[i - start] = offset + k
                 prefetch(counts, i, offset + k)
                 prefetch(short, i, offset + k)
             for i in range(start, stop):
                 times = repeat * np.uint32(norms[t, i] > 0.0)
                 counts[i, column[i - start]] += times
-                short[i, column[i - start]] += np.uint64(times) * np.uint64(won[i - start])
+                short[i, column[i - start]] += np.int64(times) * np.int64(won[i - start])
 
 
 @pjit("void(f8[::1], f8, f8, f8[::1], i2[::1], i2[::1])")

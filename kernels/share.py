@@ -6,9 +6,11 @@ Legend
     out      (persons, buckets): steps at the upper edge of each bucket
 """
 
+import numpy as np
+
 from ._jit import jit
 
-_KINDS = (("u2", "u2"), ("u2", "u4"), ("u4", "u4"), ("u4", "u8"))
+_KINDS = (("u2", "i4"), ("u4", "i4"), ("u4", "i8"))
 
 
 @jit(*(f"void({c}[:, ::1], {w}[:, ::1], i8[::1], f8, f8[:, ::1])" for c, w in _KINDS))
@@ -18,7 +20,7 @@ def shares_up(counts, short, who, unit, out):
     for i in range(who.size):
         n, won = counts[who[i]], short[who[i]]
         for k in range(last):
-            out[i, k] = n[k] - unit * won[k] + unit * won[k + 1]
+            out[i, k] = np.float64(n[k]) + unit * (np.float64(won[k + 1]) - np.float64(won[k]))
         out[i, last] = n[last] - unit * won[last]
 
 

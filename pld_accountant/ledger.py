@@ -136,7 +136,7 @@ class Ledger:
             raise ValueError(f"buckets must be at most 4096, got {buckets}")
         self._groups: list[Buckets] = []
         self._counts: NDArray = np.zeros((self.num_examples, 0), dtype=np.uint16)
-        self._short: NDArray = np.zeros((self.num_examples, 0), dtype=np.uint16)
+        self._short: NDArray = np.zeros((self.num_examples, 0), dtype=np.int32)
         self._schedule: dict[tuple[float, float], int] = {}
         self._makers: dict[str, SpectralMaker] = {}
 
@@ -227,7 +227,7 @@ class Ledger:
         if most > np.iinfo(np.uint16).max and self._counts.dtype == np.uint16:
             self._counts = self._counts.astype(np.uint32)
         if most * UNITS > np.iinfo(self._short.dtype).max:
-            self._short = self._short.astype(np.uint32 if most * UNITS <= np.iinfo(np.uint32).max else np.uint64)
+            self._short = self._short.astype(np.int64)
 
     def _group(self, sigma: float, rate: float) -> tuple[Buckets, int]:
         """The buckets that can count this noise multiplier at this rate, made if need be, and their first column."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .lotteries import Shares
 from .parallel import blocks, few, in_order
 from .tables import Maker, Table
 from .tilts import Limits, Moments, Plan, make_plan, seen_by_columns
@@ -112,7 +113,7 @@ def _wider_bands(
 
 
 def solve(
-    counts: NDArray,
+    counts: NDArray | Shares,
     maker: Maker,
     target: NDArray,
     *,
@@ -127,7 +128,7 @@ def solve(
 
     Parameters
     ----------
-    counts : ndarray of integers, shape (people, buckets)
+    counts : ndarray of integers, or Shares, shape (people, buckets)
         Steps of each person in each bucket; every person has at least one.
     maker : Maker
         Makes the buckets' tables in one direction.
@@ -213,11 +214,14 @@ def _groups_with_tables(
                 yield table, part
 
 
-def _needed(counts: NDArray, people: NDArray, buckets: int, rows: NDArray | None) -> NDArray:
+def _needed(counts: NDArray | Shares, people: NDArray, buckets: int, rows: NDArray | None) -> NDArray:
     """Which of the maker's buckets these people have steps in."""
-    used = np.zeros(counts.shape[1], dtype=bool)
+    steps = counts.counts if isinstance(counts, Shares) else counts
+    used = np.zeros(steps.shape[1], dtype=bool)
     for block in blocks(people.size):
-        used |= counts[people[block]].any(axis=0)
+        used |= steps[people[block]].any(axis=0)
+    if isinstance(counts, Shares):
+        used[:-1] |= used[1:]
     if rows is None:
         return used
     needed = np.zeros(buckets, dtype=bool)

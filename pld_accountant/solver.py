@@ -179,10 +179,11 @@ def _many_steps(
         _attempt(solution, everybody, job, FEW if few else MANY, shared, tell)
     else:
         # a handful whose shares are their counts is served more exactly by these
-        who = everybody[~job.shares.whole(everybody)] if few else everybody
+        whole = job.shares.whole(everybody) if few else np.zeros(everybody.size, dtype=bool)
+        who = everybody[~whole]
         trial = Solution.empty(len(job.counts), job.solve_epsilon)
         _attempt(trial, who, job.of_shares, SHARES, shared, tell)
-        left = np.union1d(np.setdiff1d(everybody, who), who[_open(trial, who, LOOSE, job)])
+        left = everybody[whole | _open(trial, everybody, LOOSE, job)]
         _attempt(solution, left, job, FEW if few else MANY)
         _better_side(solution, trial, who, job)
     if told < everybody.size:
