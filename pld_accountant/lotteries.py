@@ -147,13 +147,26 @@ class Shares:
         """Which of these people's shares are their counts."""
         return ~self.short[who].any(axis=1) if self.log_delta is None else np.zeros(who.size, dtype=bool)
 
+    def one_step(self, who: NDArray) -> tuple[NDArray, NDArray]:
+        """The bucket of these people's only step, and its share at the upper edge."""
+        bucket = np.argmax(self.counts[who] > 0, axis=1)
+        won = self.short[who, bucket] / UNITS
+        if self.log_delta is None:
+            return bucket, 1.0 - won
+        kept, lost, _ = self._below
+        return bucket, kept[bucket] * np.maximum(1.0 - lost[bucket] - won, 0.0)
+
+    @cached_property
+    def free(self) -> NDArray:
+        """Whether there is nothing below a bucket: (buckets,)."""
+        return np.concatenate([np.arange(g.size) == 0 for g in self.groups])
+
     @cached_property
     def _below(self) -> tuple[NDArray, NDArray, NDArray]:
         steps = float(max(self.counts.sum(axis=1, dtype=np.int64).max(initial=1), 1))
         log_tail = self.log_delta + float(np.log(_TAIL / (2.0 * steps))) if self.log_delta is not None else 0.0
-        free = np.concatenate([np.arange(g.size) == 0 for g in self.groups])
         kept = np.concatenate([kept_below(g, log_tail) for g in self.groups])
-        return kept, np.concatenate([lost_below(g) for g in self.groups]), free
+        return kept, np.concatenate([lost_below(g) for g in self.groups]), self.free
 
     def __getitem__(self, who: slice | NDArray) -> NDArray:
         from .kernels import share

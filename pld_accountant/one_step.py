@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from . import gaussian
 
-__all__ = ["SLACK", "epsilon_bounds", "log_delta", "log_delta_bounds"]
+__all__ = ["SLACK", "epsilon_bounds", "log_delta", "log_delta_bounds", "lottery_bounds"]
 
 SLACK = 2.0**-40
 """Relative width given to the closed forms, far above their error (see `gaussian`)."""
+
+_HALVINGS = 40  # of the outcomes' distance
 
 _ARGUMENT = 2.0**-49  # log_delta errs by as much as a change of epsilon by this much, relative, could explain
 
@@ -68,6 +70,53 @@ def epsilon_bounds(delta: float, sigma: NDArray, q: NDArray, direction: str) -> 
         slack = SLACK * (1.0 - goal)
         low, high = _bisect(goal + slack, sigma, q)[0], _bisect(goal - slack, sigma, q)[1]
     return low * (1.0 - SLACK), high * (1.0 + SLACK)
+
+
+def lottery_bounds(
+    target: float, sigma: NDArray, q: NDArray, share: NDArray, direction: str, *, solve_epsilon: bool
+) -> tuple[NDArray, NDArray]:
+    """lower, upper epsilon at log delta = `target`, or log delta at epsilon = `target`, of lotteries of one step.
+
+    Parameters
+    ----------
+    sigma : ndarray, shape (2, lotteries)
+        Noise multipliers of the two outcomes, the larger one first; inf costs nothing.
+    q, share : ndarray, shape (lotteries,)
+        Sample rate, and the probability of the second outcome.  A full batch is no lottery: its precision is the
+        outcomes' mean (see `lotteries`).
+    """
+    costly = np.isfinite(sigma[0])
+    with np.errstate(divide="ignore"):
+        full = 1.0 / np.sqrt((1.0 - share) / sigma[0] ** 2 + share / sigma[1] ** 2)
+    sigma = np.where((q == 1.0) & costly, full, sigma)
+    noise = np.where(costly, sigma[0], 1.0)
+
+    def value(epsilon: NDArray) -> NDArray:
+        with np.errstate(divide="ignore"):
+            first = np.where(costly, np.log1p(-share) + log_delta(epsilon, noise, q, direction), -np.inf)
+            return np.logaddexp(first, np.log(share) + log_delta(epsilon, sigma[1], q, direction))
+
+    if not solve_epsilon:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = [log_delta_bounds(target, s, q, direction) for s in (noise, sigma[1])]
+            low, high = (
+                np.logaddexp(np.where(costly, np.log1p(-share) + a, -np.inf), np.log(share) + b)
+                for a, b in zip(*ends, strict=True)
+            )
+        return low - SLACK, high + SLACK
+    delta = float(np.exp(target))
+    bottom = np.where(costly, epsilon_bounds(delta, noise, q, direction)[0], 0.0)
+    top = epsilon_bounds(delta, sigma[1], q, direction)[1]
+    slack = SLACK * (1.0 - target)
+    found = []
+    for goal in (target + slack, target - slack):
+        low, high = bottom.copy(), top.copy()
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            above = value(middle) > goal
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        found.append((low, high))
+    return found[0][0] * (1.0 - SLACK), found[1][1] * (1.0 + SLACK)
 
 
 def _amplified(t: NDArray, q: NDArray) -> NDArray:

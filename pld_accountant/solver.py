@@ -93,12 +93,12 @@ def people_bounds(
     for target in targets:
         solution = Solution.empty(people, solve_epsilon)
         _settle(solution, total == 0, *((0.0,) * 3 if solve_epsilon else (-np.inf,) * 3))
+        job = _Job(counts, maker, target, solve_epsilon, rows, total, shares)
         once = np.flatnonzero(total == 1)
         if once.size:
-            _one_step(solution, once, counts, maker, target, direction, solve_epsilon, rows)
+            _one_step(solution, once, job, direction)
         if progress is not None and many.size < people:
             progress(people - many.size)
-        job = _Job(counts, maker, target, solve_epsilon, rows, total, shares)
         if solve_epsilon:
             _many_steps(solution, many, job, shared, progress)
             if direction == "add":
@@ -359,19 +359,29 @@ def _merge(solution: Solution, who: NDArray, found: Solution) -> None:
     _settle(solution, keep, np.maximum(lower, solution.lower[keep]), estimate, np.minimum(upper, solution.upper[keep]))
 
 
-def _one_step(
-    solution: Solution, once: NDArray, counts: NDArray, maker: SpectralMaker, target: float, direction: str,
-    solve_epsilon: bool, rows: NDArray | None,
-) -> None:  # fmt: skip
-    """Everybody with a single step: the closed form of each bucket, looked up."""
-    if solve_epsilon:
-        lower, upper = one_step.epsilon_bounds(float(np.exp(target)), maker.sigma, maker.q, direction)
+def _one_step(solution: Solution, once: NDArray, job: _Job, direction: str) -> None:
+    """Everybody with a single step: the closed form of each bucket, or of each lottery, looked up."""
+    maker, counts, rows = job.maker, job.counts, job.rows
+    if job.shares is not None:
+        parts = [job.shares.one_step(once[block]) for block in blocks(once.size)]
+        bucket, share = (np.concatenate(values) for values in zip(*parts, strict=True))
+        # the shares are few numbers
+        drawn, bucket = np.unique(np.stack([bucket, share]), axis=1, return_inverse=True)
+        at = drawn[0].astype(np.int64)
+        sigma = np.stack([np.where(job.shares.free[at], np.inf, maker.sigma[at - 1]), maker.sigma[at]])
+        target = job.shares.goal(job.target) if job.solve_epsilon else job.target
+        lower, upper = one_step.lottery_bounds(
+            target, sigma, maker.q[at], drawn[1], direction, solve_epsilon=job.solve_epsilon
+        )
+        bucket = bucket.reshape(-1)
     else:
-        lower, upper = one_step.log_delta_bounds(target, maker.sigma, maker.q, direction)
-    column = (
-        np.argmax(counts[once] > 0, axis=1) if rows is None else np.argmax((counts[once] > 0) & (rows >= 0), axis=1)
-    )
-    bucket = column if rows is None else rows[column]
+        if job.solve_epsilon:
+            lower, upper = one_step.epsilon_bounds(float(np.exp(job.target)), maker.sigma, maker.q, direction)
+        else:
+            lower, upper = one_step.log_delta_bounds(job.target, maker.sigma, maker.q, direction)
+        costly = counts[once] > 0 if rows is None else (counts[once] > 0) & (rows >= 0)
+        column = np.argmax(costly, axis=1)
+        bucket = column if rows is None else rows[column]
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
     _settle(solution, once, lower[bucket], middle[bucket], upper[bucket])

@@ -1,0 +1,327 @@
+"""Steps counted as lotteries between the edges of their bucket: what they dominate, what dominates them, and the errors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant import error_budget, lotteries, one_step
+from pld_accountant.buckets import Buckets
+from pld_accountant.lotteries import UNITS, Shares, kept_below, lost_below, slope_and_offset
+from pld_accountant.spectral import SpectralMaker
+from pld_accountant.tables import COLUMNS
+
+SETTINGS = [(2.0, 0.005), (0.3, 0.01), (1.0, 0.5), (20.0, 0.1), (0.7, 1e-5)]
+EPSILON = np.concatenate([np.geomspace(1e-7, 30.0, 400), [0.0]])
+
+
+def won(group: Buckets, s: np.ndarray, bucket: np.ndarray) -> np.ndarray:
+    slope, offset = slope_and_offset(group)
+    return np.floor(np.maximum((group.edges[bucket] - s) * slope[bucket] - offset[bucket], 0.0))
+
+
+def divergence(epsilon: np.ndarray, sigma: float, q: float, direction: str) -> np.ndarray:
+    """One step's delta(epsilon) for epsilon of either sign: that of -epsilon is the other direction's."""
+    other = "add" if direction == "remove" else "remove"
+    out = np.empty_like(epsilon)
+    for sign, way in ((1, direction), (-1, other)):
+        part = sign * epsilon >= 0.0
+        size = np.abs(epsilon[part])
+        with np.errstate(under="ignore"):
+            out[part] = np.exp(one_step.log_delta(size, np.full(size.shape, sigma), np.full(size.shape, q), way))
+    low = epsilon < 0.0
+    out[low] = -np.expm1(epsilon[low]) + np.exp(epsilon[low]) * out[low]
+    return out
+
+
+def steps_inside(group: Buckets, seed: int) -> list[tuple[int, float]]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for bucket in rng.choice(np.arange(1, group.size), 12, replace=False):
+        a, b = group.edges[bucket - 1], group.edges[bucket]
+        found += [(int(bucket), float(a + (b - a) * place)) for place in (1e-6, 0.03, rng.random(), 0.5, 0.97)]
+    return found
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("sigma", "q"), SETTINGS)
+def test_a_lottery_dominates_its_step(sigma, q, direction):
+    group = Buckets.make(sigma, q, 24)
+    epsilon = np.concatenate([-EPSILON[::-1], EPSILON])
+    tight = False
+    for bucket, s in steps_inside(group, 1):
+        w = 1.0 - float(won(group, np.array([s]), np.array([bucket]))[0]) / UNITS
+        low, high = (divergence(epsilon, sigma / group.edges[k], q, direction) for k in (bucket - 1, bucket))
+        step = divergence(epsilon, sigma / s, q, direction)
+        room = 1e-10 * step + 1e-15
+        assert np.all((1.0 - w) * low + w * high >= step - room)
+        # three units less would not do
+        less = max(w - 3.0 / UNITS, 0.0)
+        tight = tight or bool(np.any((1.0 - less) * low + less * high < step - room))
+    assert tight
+
+
+@pytest.mark.parametrize("log_tail", [-25.0, -90.0])
+@pytest.mark.parametrize(("sigma", "q"), SETTINGS)
+def test_a_step_dominates_its_smaller_lottery_within_the_ends(sigma, q, log_tail):
+    group = Buckets.make(sigma, q, 256)
+    kept, lost = kept_below(group, log_tail), lost_below(group)
+    z = 5.0 if log_tail > -30.0 else 12.0
+    useful = 0
+    for bucket, s in steps_inside(group, 2):
+        w = 1.0 - float(won(group, np.array([s]), np.array([bucket]))[0]) / UNITS
+        share = kept[bucket] * max(w - lost[bucket], 0.0)
+        u = group.edges[bucket]
+        end = z * u / sigma + 0.5 * (u / sigma) ** 2
+        t = np.linspace(-end, end, 401)
+        low, high, step = (
+            np.exp(pa_gaussian_log_delta(t, x / sigma)) for x in (group.edges[bucket - 1], u, s)
+        )
+        assert np.all((1.0 - share) * low + share * high <= step + 1e-10 * step + 1e-300)
+        useful += share > 0.0
+    assert useful > 10
+    assert kept[0] == 0.0  # nothing is known of the first bucket's lower edge
+
+
+def pa_gaussian_log_delta(t: np.ndarray, mu: float) -> np.ndarray:
+    """log of N(mu, 1)'s divergence from N(0, 1) at t of either sign."""
+    from scipy.special import log_ndtr
+
+    a, b = log_ndtr(-t / mu + mu / 2.0), t + log_ndtr(-t / mu - mu / 2.0)
+    return a + np.log(-np.expm1(np.minimum(b - a, -1e-300)))
+
+
+def test_the_excess_of_a_falling_density_is_at_most_an_eighth_of_its_slope():
+    place = np.linspace(0.0, 1.0, 2001)
+    for rho in np.geomspace(1e-4, 200.0, 60):
+        excess = np.expm1(-rho * place) / np.expm1(-rho) - place
+        assert excess.max() <= rho / 8.0 + 1e-13
+    assert excess.min() >= -1e-15
+
+
+def test_error_of_a_lottery():
+    rng = np.random.default_rng(3)
+    x = rng.normal(0.0, 1.0, 20_000) + 1j * rng.uniform(-3.0, 3.0, 20_000)
+    x[::2] *= rng.choice([1e-3, 0.1, 1.0], 10_000)
+    w = rng.random(20_000)
+    w[:2000] = 0.5
+    error = np.abs(np.log(1.0 - w + w * np.exp(x)) - w * x)
+    assert np.all(error <= error_budget.lottery(x) * (1.0 + 1e-12) + 1e-15)
+    # at the worst it is all of the bound
+    assert error_budget.lottery(np.array([0.01 + 0.0j]))[0] == pytest.approx(np.log(np.cosh(0.005)), rel=1e-4)
+    big = np.array([50.0 + 0.0j])
+    assert np.log1p(0.5 * np.expm1(50.0)) - 25.0 <= error_budget.lottery(big)[0] <= 50.0
+    assert error_budget.lottery(np.array([3.1j]))[0] == 1e4
+    assert error_budget.lottery(np.array([0.1j]), 0.1)[0] >= error_budget.lottery(np.array([0.2j]))[0]
+
+
+def table_of(group: Buckets, theta: float = 20.0, period: float = 2.0, width: float = 40.0):
+    made = SpectralMaker(group.sigma, np.full(group.size, group.sample_rate), "remove", lotteries=True)
+    return made, made.table(theta, period, width, np.ones(group.size, dtype=bool))
+
+
+def test_a_table_has_room_for_lotteries():
+    """Exact products of lotteries against fractional powers, where nothing else errs: few buckets, many steps."""
+    group = Buckets.make(0.8, 0.05, 12)
+    _, table = table_of(group)
+    m = table.frequencies
+    omega = 2.0 * np.pi / table.period * np.arange(m + 1)
+    log = table.own[:, :1] + 1j * table.own[:, 1:2] * omega
+    log[:, 1:] += table.columns[:, COLUMNS : COLUMNS + m] + 1j * table.columns[:, COLUMNS + m : COLUMNS + 2 * m]
+    rng = np.random.default_rng(4)
+    used = 0.0
+    for _ in range(30):
+        exact, counts = np.zeros(m + 1, dtype=complex), np.zeros(group.size)
+        for bucket in rng.integers(1, group.size, 20):
+            w = rng.choice([0.5, rng.random()])
+            exact += np.log1p(w * np.expm1(log[bucket] - log[bucket - 1])) + log[bucket - 1]
+            counts[bucket] += w
+            counts[bucket - 1] += 1.0 - w
+        room = counts @ table.columns[:, COLUMNS + 2 * m :]
+        room = np.append(room[0], room[2:])
+        apart = exact - counts @ log
+        apart = apart.real + 1j * (apart.imag - 2.0 * np.pi * np.round(apart.imag / (2.0 * np.pi)))
+        assert np.all(np.abs(apart) <= room)
+        used = max(used, float((np.abs(apart) / room).max()))
+    assert used > 0.2
+
+
+def test_neighbours_that_are_filled_later_are_joined():
+    group = Buckets.make(2.0, 0.01, 10)
+    made = SpectralMaker(group.sigma, np.full(10, 0.01), "remove", lotteries=True)
+    some = np.arange(10) % 2 == 0
+    table = made.table(20.0, 2.0, 40.0, some)
+    m = table.frequencies
+    assert not table.columns[:, COLUMNS + 2 * m :].any()
+    table = made.table(20.0, 2.0, 40.0, np.ones(10, dtype=bool))
+    _, whole = table_of(group)
+    np.testing.assert_allclose(table.columns, whole.columns, rtol=1e-12, atol=1e-300)
+
+
+def test_groups_are_not_joined():
+    sigma, q = np.array([8.0, 4.0, 2.0, 6.0, 3.0]), np.array([0.01, 0.01, 0.01, 0.02, 0.02])
+    assert SpectralMaker(sigma, q, "remove", lotteries=True).neighbours.tolist() == [True, True, False, True]
+    assert not SpectralMaker(sigma, q, "remove").neighbours.any()
+    assert not SpectralMaker(sigma[:3], np.ones(3), "remove", lotteries=True).neighbours.any()
+
+
+def test_log_moments_have_room_for_lotteries():
+    group = Buckets.make(0.8, 0.05, 6)
+    sigma, q = group.sigma, np.full(6, 0.05)
+    theta = np.array([0.5, 4.0, 30.0])
+    plain = SpectralMaker(sigma, q, "remove").log_moments(theta)
+    roomy = SpectralMaker(sigma, q, "remove", lotteries=True).log_moments(theta)
+    w = np.linspace(0.0, 1.0, 41)[:, None]
+    for k in range(1, 6):
+        exact = np.logaddexp(np.log1p(-w[1:-1]) + plain[k - 1], np.log(w[1:-1]) + plain[k])
+        assert np.all((1.0 - w[1:-1]) * roomy[k - 1] + w[1:-1] * roomy[k] >= exact - 1e-12)
+        assert np.any((1.0 - w[1:-1]) * plain[k - 1] + w[1:-1] * plain[k] < exact - 1e-6)
+
+
+def made_shares(log_delta: float | None = None) -> Shares:
+    groups = [Buckets.make(2.0, 0.01, 8), Buckets.make(1.0, 0.02, 8)]
+    rng = np.random.default_rng(5)
+    counts = rng.integers(0, 50, (40, 16)).astype(np.uint16)
+    short = np.floor(counts * rng.integers(0, UNITS, counts.shape)).astype(np.int32)
+    short[:, [0, 8]] = 0
+    return Shares(counts, short, groups, log_delta)
+
+
+def test_shares_of_the_upper_bound_are_all_the_steps():
+    shares = made_shares()
+    rows = shares[np.arange(40)]
+    won_here = shares.short / UNITS
+    expected = shares.counts - won_here
+    expected[:, :-1] += won_here[:, 1:]
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_array_equal(rows.sum(axis=1), shares.counts.sum(axis=1))
+    np.testing.assert_array_equal(shares[3:7], rows[3:7])
+    np.testing.assert_array_equal(shares.take(np.array([5, 1])), rows[[5, 1]])
+
+
+def test_shares_of_the_lower_bound():
+    shares = made_shares(-11.5)
+    rows = shares[np.arange(40)]
+    assert np.all(rows >= 0.0)
+    steps = shares.counts.sum(axis=1) - shares.counts[:, 0] - shares.counts[:, 8]
+    # the first bucket of each group costs nothing, and nothing crosses from one group into the other
+    np.testing.assert_allclose(rows.sum(axis=1), steps)
+    np.testing.assert_allclose(rows[:, :8].sum(axis=1), shares.counts[:, 1:8].sum(axis=1))
+    # each edge holds less than in the upper bound, from the top
+    above = made_shares()[np.arange(40)]
+    for columns in (slice(0, 8), slice(8, 16)):
+        from_top = [np.cumsum(r[:, columns][:, ::-1], axis=1) for r in (rows, above)]
+        assert np.all(from_top[0] <= from_top[1] + 1e-9)
+
+
+@pytest.mark.parametrize("norm_type", [np.float32, np.float64])
+def test_what_steps_win_is_counted(norm_type):
+    rng = np.random.default_rng(6)
+    norms = (rng.lognormal(-1.0, 1.0, (5, 700))).astype(norm_type)
+    norms[0, :10] = 0.0
+    ledger = pa.Ledger(700, noise_multiplier=1.5, sample_rate=0.02, max_grad_norm=2.0, buckets=40)
+    ledger.record(norms, repeat=3)
+    group = Buckets.make(1.5, 0.02, 40)
+    s = np.minimum(norms.astype(float) / 2.0, 1.0)
+    expected, steps = np.zeros((700, 40)), np.zeros((700, 40))
+    for row in s:
+        bucket = np.minimum(np.searchsorted(group.edges, row), 39)
+        who = np.flatnonzero(row > 0.0)
+        np.add.at(expected, (who, bucket[who]), 3.0 * won(group, row, bucket)[who])
+        np.add.at(steps, (who, bucket[who]), 3.0)
+    np.testing.assert_array_equal(ledger.counts, steps)
+    # a norm is raised by round-off before it is counted, which may cost a unit
+    assert np.all((expected - 3.0 * steps <= ledger._short) & (ledger._short <= expected))
+    assert np.mean(ledger._short == expected) > 0.99
+
+
+def test_units_fit_any_number_of_steps():
+    ledger = pa.Ledger(2, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0)
+    norms = np.array([0.4321, 1.0])
+    ledger.record(norms)
+    one = int(ledger._short[0].sum())
+    assert one > 0
+    ledger.record(norms, repeat=2**31)
+    assert ledger._short.dtype == np.int64
+    assert int(ledger._short[0].sum()) == one * (2**31 + 1)
+    assert not ledger._short[1].any()  # whoever is clipped lies on an edge
+
+
+CASES = [
+    (2.0, 0.005, 1e-5, 1), (1.0, 1.0, 1e-6, 1), (2.0, 0.02, 1e-5, 2), (0.7, 0.01, 1e-8, 4), (1.0, 1.0, 1e-6, 3),
+    (1.5, 0.1, 1e-5, 20), (2.0, 0.005, 1e-5, 400), (5.0, 1.0, 1e-6, 50), (2.0, 0.01, 1e-20, 3000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("buckets", [6, 40, 256])
+@pytest.mark.parametrize(("sigma", "q", "delta", "steps"), CASES)
+def test_bounds_contain_the_truth(sigma, q, delta, steps, buckets):
+    rng = np.random.default_rng(steps)
+    people, rows = 300, min(steps, 4)
+    group = Buckets.make(sigma, q, buckets)
+    norms = rng.uniform(0.02, 1.1, (rows, people))
+    # just above and just below edges, and between them all the time
+    norms[:, 0] = group.edges[buckets // 2] * (1.0 + 1e-12)
+    norms[:, 1] = group.edges[buckets // 2]
+    norms[:, 2] = 0.5 * (group.edges[-1] + group.edges[-2])
+    norms[:, 3] = 1.0
+    ledger = pa.Ledger(people, noise_multiplier=sigma, sample_rate=q, max_grad_norm=1.0, buckets=buckets)
+    for row in norms:
+        ledger.record(row, repeat=steps // rows)
+    found = ledger.epsilon(delta)
+    for i in (0, 1, 2, 3, 4, 150, 299):
+        exact = pa.compose([(pa.SampledGaussian(sigma / min(s, 1.0), q), steps // rows) for s in norms[:, i]])
+        truth = exact.epsilon(delta)
+        assert found.lower[i] <= truth.upper
+        assert truth.lower <= found.upper[i]
+    assert found.upper.max() > 0.0
+    if buckets == 256:
+        assert np.max(found.upper - found.lower) <= 0.005 * found.upper.max()
+
+
+def test_delta_is_bounded_above_by_shares_too():
+    ledger = pa.Ledger(300, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0, buckets=20)
+    norms = np.linspace(0.05, 1.0, 300)
+    ledger.record(norms, repeat=1000)
+    found = ledger.delta(0.1)
+    for i in (151, 230, 280):
+        truth = pa.compose([(pa.SampledGaussian(2.0 / norms[i], 0.01), 1000)]).delta(0.1)
+        assert found.lower[i] <= truth.upper
+        assert truth.lower <= found.upper[i] <= 1.05 * truth.upper
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_lotteries_of_one_step(direction):
+    sigma, q, share = np.array([[3.0, 2.0], [2.0, 1.0]]), np.array([0.02, 0.3]), np.array([0.3, 0.8])
+    epsilon = 0.013
+    low, high = one_step.lottery_bounds(epsilon, sigma, q, share, direction, solve_epsilon=False)
+    parts = [np.exp(one_step.log_delta(np.full(2, epsilon), s, q, direction)) for s in sigma]
+    exact = np.log((1.0 - share) * parts[0] + share * parts[1])
+    assert np.all((low <= exact) & (exact <= high) & (high - low < 1e-9))
+    for j in range(2):
+        pair = slice(j, j + 1)
+        a, b = one_step.lottery_bounds(
+            float(exact[j]), sigma[:, pair], q[pair], share[pair], direction, solve_epsilon=True
+        )
+        assert a[0] <= epsilon <= b[0]
+        assert b[0] - a[0] < 1e-6 * epsilon
+    nothing = np.array([[np.inf], [1.0]])
+    a, b = one_step.lottery_bounds(np.log(1e-3), nothing, q[:1], np.array([0.5]), "remove", solve_epsilon=True)
+    half = one_step.epsilon_bounds(2e-3, np.array([1.0]), q[:1], "remove")
+    assert a[0] == pytest.approx(half[0][0], rel=1e-8)
+    assert b[0] == pytest.approx(half[1][0], rel=1e-8)
+
+
+def test_a_full_batch_is_one_gaussian():
+    sigma, share = np.array([[2.0], [1.0]]), np.array([0.4])
+    low, high = one_step.lottery_bounds(np.log(1e-5), sigma, np.ones(1), share, "remove", solve_epsilon=True)
+    exact = one_step.epsilon_bounds(1e-5, np.array([1.0 / np.sqrt(0.6 / 4.0 + 0.4)]), np.ones(1), "remove")
+    assert low[0] == pytest.approx(exact[0][0], rel=1e-9)
+    assert high[0] == pytest.approx(exact[1][0], rel=1e-9)
+
+
+def test_the_goal_of_the_lower_bound_pays_for_the_joined_outcomes():
+    shares = made_shares(-11.5)
+    assert shares.goal(-11.5) == pytest.approx(-11.5 + np.log1p(lotteries._TAIL), abs=1e-12)
+    assert replace(shares, log_delta=None).goal(-11.5) == -11.5
