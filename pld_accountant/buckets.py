@@ -2,7 +2,7 @@
 
 A person whose clipped norm is s times the clipping norm has the noise multiplier sigma / s.  Buckets are intervals of s
 in (0, 1]; a step counts as one at its bucket's upper edge for the upper bound, and at its lower edge for the lower
-bound.
+bound, or as a lottery between the two (`lotteries`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["Buckets", "choose_group", "place_edges"]
 
 _GRID = 193
 _CELLS = 8192
-_SHARE = 0.75  # of the buckets go where they bound anybody's loss best, the rest are spread in log s
+_SHARE = 0.92  # of the buckets go where they bound anybody's loss best, the rest to the small norms
 _STEPS = (1e3, 1e4, 1e5)
 _DELTA = 1e-5
-_SPREAD = (2e-3, 1.0)
+_SMALL = (2e-3, 0.2)
 
 
 def place_edges(noise_multiplier: float, sample_rate: float, buckets: int) -> NDArray:
@@ -52,7 +52,7 @@ def place_edges(noise_multiplier: float, sample_rate: float, buckets: int) -> ND
     even = np.concatenate([[0.0], np.cumsum(slope)])
     share = _SHARE if buckets >= 32 else 1.0
     fine = np.unique(np.concatenate([np.linspace(0.0, 1.0, 4097), np.geomspace(1e-4, 1.0, 4097)]))
-    small = np.interp(np.log(np.maximum(fine, 1e-12)), np.log(_SPREAD), (0.0, 1.0))
+    small = np.interp(np.log(np.maximum(fine, 1e-12)), np.log(_SMALL), (0.0, 1.0))
     rank = share * np.interp(fine, s, even / even[-1]) + (1.0 - share) * small
     edges = np.interp(np.arange(1, buckets + 1) / buckets, rank, fine)
     edges[-1] = 1.0

@@ -199,9 +199,9 @@ def lottery(difference: NDArray, error: NDArray | float = 0.0) -> NDArray:
     """What n lotteries between two mechanisms add, at most and per lottery, to the logarithm of their product.
 
     With x = log M_b - log M_a and a lottery of probability w, f(x) = log(1 - w + w e^x) - w x has f(0) = f'(0) = 0 and
-    f'' = p (1 - p), p = w e^x / (1 - w + w e^x).  As |1 - w + w e^x| >= (1 - w + w e^(Re x)) cos(Im x / 2), |f''| is at
-    most 1 / (4 cos^2(Im x / 2)), and |f| half of that times |x|^2: Hoeffding's lemma for a complex argument.  For a real
-    x it is at most |x| as well.
+    f'' = p (1 - p), p = w e^x / (1 - w + w e^x).  As |1 - w + w e^x| >= (1 - w + w e^(Re x)) cos(Im x / 2), |f''| is
+    at most 1 / (4 cos^2(Im x / 2)), and |f| half of that times |x|^2: Hoeffding's lemma for a complex argument.  For a
+    real x it is at most |x| as well.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ the answers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,11 +78,16 @@ def assess(
         Called with (people done, people in all).
     """
     worst = ledger.worst_case()
+    most = worst.epsilon(delta, direction=direction)
+    found = ledger.epsilon(delta, direction=direction, progress=progress)
     return Individuals(
         delta=delta,
-        epsilon=ledger.epsilon(delta, direction=direction, progress=progress),
+        # nobody loses more than the worst case, which is known more exactly
+        epsilon=replace(
+            found, estimate=np.minimum(found.estimate, most.upper), upper=np.minimum(found.upper, most.upper)
+        ),
         rdp_epsilon=ledger.rdp_epsilon(delta),
-        worst_case=worst.epsilon(delta, direction=direction),
+        worst_case=most,
         worst_case_rdp=worst.rdp_epsilon(delta),
         guarantee=ledger.guarantee,
         steps=ledger.steps,

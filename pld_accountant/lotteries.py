@@ -1,11 +1,11 @@
 """Steps between two edges, counted as lotteries between them: what makes the buckets cost next to nothing.
 
 A step whose relative norm s lies between the edges a and b of its bucket could be counted as one at b for the upper
-bound, and as one at a for the lower: the bounds then lie a bucket apart.  Instead it counts as the mechanism that draws,
-openly, whether it is the one at b (with probability w) or the one at a.
+bound, and as one at a for the lower: the bounds then lie a bucket apart.  Instead it counts as the mechanism that
+draws, openly, whether it is the one at b (with probability w) or the one at a.
 
-**Which w is enough.**  A step with the mean u of the sampled Gaussian has, at every epsilon, the hockey-stick divergence
-q H(t; u) with H that of N(u, sigma^2) and N(0, sigma^2), and t real (or one that does not depend on u).  As
+**Which w is enough.**  A step with the mean u of the sampled Gaussian has, at every epsilon, the hockey-stick
+divergence q H(t; u) with H that of N(u, sigma^2) and N(0, sigma^2), and t real (or one that does not depend on u).  As
 dH/du = phi(x) / sigma, x = u / (2 sigma) - t sigma / u, log phi(x) changes with u by
 
     d log phi(x) / du = t^2 sigma^2 / u^3 - u / (4 sigma^2),
@@ -15,16 +15,17 @@ r' falling by at most rho = (b - a) b / (4 sigma^2) in its logarithm, r(0) <= l 
 w that large the lottery's divergence is nowhere below the step's: it dominates the step (Zhu, Dong and Wang 2022,
 Definition 7), and a composition of lotteries dominates the steps' (Theorem 10), both directions alike.
 
-**Which w is few enough.**  Where |t| <= z u / sigma + u^2 / (2 sigma^2), r' grows in its logarithm by at most
+**Which w is few enough.**  Where |t| <= z b / sigma + b^2 / (2 sigma^2), r' grows in its logarithm by at most
 rho = (b - a) (z b + b^2 / (2 sigma))^2 / a^3, so that r(t) >= kappa l, kappa = rho / (exp(rho) - 1): there a lottery
 with w <= kappa l lies nowhere above the step.  Join the outcomes of the lottery beyond each end.  That is
-post-processing; the joined outcome's t lies beyond its end by at most log(1 + u / (sigma z)), which z + 1 / z in place of
-z allows for; and as the tangent of a convex function lies below it, the joined lottery is nowhere above the step at all.
-With probability at most 2 Phi(-z) a step falls where something was joined, so n steps have a delta of at least the
-lotteries' less 2 n Phi(-z).
+post-processing; the joined outcome's t lies beyond its end by at most log(1 + b / (sigma z)), which z + 1 / z in place
+of z allows for; and as the tangent of a convex function lies below it, the joined lottery is nowhere above the step at
+all.  With probability at most 2 Phi(-z) a step falls where something was joined, so n steps have a delta of at least
+the lotteries' less 2 n Phi(-z).
 
-**Full batches** (q = 1) need no lottery: Gaussian mechanisms compose to the one whose squared mean is the sum of theirs,
-for fractional counts too.  There w = (s^2 - a^2) / (b^2 - a^2) is exact; it lies between l and l - (b - a) / (4 (a + b)).
+**Full batches** (q = 1) need no lottery: Gaussian mechanisms compose to the one whose squared mean is the sum of
+theirs, for fractional counts too.  There w = (s^2 - a^2) / (b^2 - a^2) is exact; it lies between l and
+l - (b - a) / (4 (a + b)).
 
 **How they are composed.**  Of a person only the number n of steps in a bucket and the sum W of their w is kept.  With
 x = log(M_b / M_a), M the moment generating functions at one argument, the n lotteries multiply to
@@ -44,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +53,7 @@ from scipy.special import ndtri_exp
 
 from .buckets import Buckets
 
-__all__ = ["UNITS", "Shares", "kept_below", "lost_below", "slope_and_offset"]
+__all__ = ["UNITS", "Counts", "Shares", "kept_below", "lost_below", "slope_and_offset"]
 
 UNITS = 256
 """What a step wins, 1 - w, is kept in this many parts of a step."""
@@ -182,3 +184,7 @@ class Shares:
     def take(self, who: NDArray, axis: int = 0) -> NDArray:
         """As ``ndarray.take``, of rows."""
         return self[who]
+
+
+Counts: TypeAlias = NDArray | Shares
+"""Steps in each bucket, whole or in fractions: (people, buckets)."""

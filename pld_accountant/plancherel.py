@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .lotteries import Shares
+from .lotteries import Counts, Shares
 from .parallel import blocks, few, in_order
 from .tables import Maker, Table
 from .tilts import Limits, Moments, Plan, make_plan, seen_by_columns
@@ -87,7 +87,7 @@ def _finish(solution: Solution, people: NDArray, out: NDArray, limits: Limits, s
 
 
 def _wider_bands(
-    counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, relative: NDArray, now: int, limits: Limits
+    counts: Counts, people: NDArray, table: Table, rows: NDArray | None, relative: NDArray, now: int, limits: Limits
 ) -> NDArray:
     """The next band of each of these people, as a level, from what the band leaves out, relative to Q, at present.
 
@@ -113,7 +113,7 @@ def _wider_bands(
 
 
 def solve(
-    counts: NDArray | Shares,
+    counts: Counts,
     maker: Maker,
     target: NDArray,
     *,
@@ -192,7 +192,7 @@ def solve(
 
 
 def _groups_with_tables(
-    people: NDArray, plan: Plan, period: NDArray, width: NDArray, limits: Limits, counts: NDArray, maker: Maker,
+    people: NDArray, plan: Plan, period: NDArray, width: NDArray, limits: Limits, counts: Counts, maker: Maker,
     rows: NDArray | None, refused: list[NDArray],
 ) -> Iterator[tuple[Table, NDArray]]:  # fmt: skip
     """Parts of the groups that share a tilt, a period and a band, with the table of each.
@@ -214,7 +214,7 @@ def _groups_with_tables(
                 yield table, part
 
 
-def _needed(counts: NDArray | Shares, people: NDArray, buckets: int, rows: NDArray | None) -> NDArray:
+def _needed(counts: Counts, people: NDArray, buckets: int, rows: NDArray | None) -> NDArray:
     """Which of the maker's buckets these people have steps in."""
     steps = counts.counts if isinstance(counts, Shares) else counts
     used = np.zeros(steps.shape[1], dtype=bool)
@@ -235,7 +235,7 @@ def _parts(people: NDArray, columns: int) -> Iterator[NDArray]:
 
 
 def _bound(
-    counts: NDArray,
+    counts: Counts,
     rows: NDArray | None,
     plan: Plan,
     target: NDArray,
@@ -254,7 +254,7 @@ def _bound(
 
 
 def _exponents(
-    counts: NDArray, people: NDArray, table: Table, rows: NDArray | None, plan: Plan
+    counts: Counts, people: NDArray, table: Table, rows: NDArray | None, plan: Plan
 ) -> tuple[NDArray, NDArray]:
     """The matrix product for people who share a table, and the tilts that bound their aliasing."""
     exponents = counts.take(people, axis=0).astype(np.float64) @ seen_by_columns(table.columns, rows)
@@ -266,7 +266,7 @@ def _exponents(
 
 
 def curves(
-    counts: NDArray, maker: Maker, target: NDArray, *, rows: NDArray | None = None, lower: bool = True
+    counts: Counts, maker: Maker, target: NDArray, *, rows: NDArray | None = None, lower: bool = True
 ) -> NDArray:
     """Bounds of log delta at several epsilons of each person, all at one tilt.
 

@@ -19,7 +19,7 @@ from .bounds import Bounds, Status
 from .coarse_bounds import addition_cap, addition_least, surely_zero
 from .direct import DirectSum
 from .lattice import LatticeMaker
-from .lotteries import Shares
+from .lotteries import Counts, Shares
 from .parallel import blocks
 from .plancherel import Solution, solve
 from .spectral import SpectralMaker
@@ -83,9 +83,9 @@ def people_bounds(
             some = counts if many.size == people else counts[many]
             shared = shared_moments(some, maker, rows, goals, solve_epsilon=solve_epsilon)
         else:
-            some = shares if many.size == people else shares.of(many)
+            fractions = shares if many.size == people else shares.of(many)
             of_lotteries = maker.variant(np.inf, lotteries=True)
-            shared = shared_moments(some, of_lotteries, None, goals, solve_epsilon=solve_epsilon)
+            shared = shared_moments(fractions, of_lotteries, None, goals, solve_epsilon=solve_epsilon)
     found = []
     cap = np.full(people, np.inf)
     if direction == "add" and not solve_epsilon:
@@ -115,7 +115,7 @@ def people_bounds(
 class _Job:
     """What is asked, and of whom."""
 
-    counts: NDArray | Shares
+    counts: Counts
     maker: SpectralMaker
     target: float
     solve_epsilon: bool
@@ -203,7 +203,7 @@ def _attempt(
         return
     few = attempts is FEW
     for number, attempt in enumerate(attempts):
-        if number == 1 and job.solve_epsilon and attempts is not SHARES:
+        if number == 1 and job.solve_epsilon and isinstance(job.counts, np.ndarray):
             # Few steps can leave delta(0) below delta where Renyi accounting does not see it.
             low = everybody[(solution.upper[everybody] > 0.0) & ~(solution.lower[everybody] > 0.0)]
             zero = surely_zero(job.counts, low, job.maker, job.target, job.rows)

@@ -46,7 +46,9 @@ class SpectralMaker:
         Whether nothing is left out, so that log-moments bound the mechanism's own.
     """
 
-    def __init__(self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, lotteries: bool = False) -> None:
+    def __init__(
+        self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, lotteries: bool = False
+    ) -> None:
         self.sigma = np.ascontiguousarray(sigma, dtype=np.float64)
         self.q = np.ascontiguousarray(q, dtype=np.float64)
         self.sign = 1.0 if direction == "remove" else -1.0

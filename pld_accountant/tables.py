@@ -70,8 +70,9 @@ class Table:
         return self.weight.size - 1
 
     def join(self, neighbours: NDArray) -> None:
-        """Let steps be lotteries between neighbouring buckets (see `lotteries`): phases that differ by less than pi, and
-        the columns beyond the frequencies, which say what that adds.
+        """Let steps be lotteries between neighbouring buckets (see `lotteries`).
+
+        Their phases come to differ by less than pi, and the columns beyond the frequencies say what lotteries add.
 
         A lottery's share lies in both buckets, so that each of them carries what either of its lotteries may add.
 

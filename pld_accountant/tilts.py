@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .lotteries import Counts
 from .parallel import blocks, few, in_order
 from .tables import WORK, Maker
 
@@ -82,7 +83,7 @@ def seen_by_columns(values: NDArray, rows: NDArray | None) -> NDArray:
 
 
 def _tilt_grid(
-    counts: NDArray, maker: Maker, rows: NDArray | None, targets: NDArray, solve_epsilon: bool, per_octave: int
+    counts: Counts, maker: Maker, rows: NDArray | None, targets: NDArray, solve_epsilon: bool, per_octave: int
 ) -> NDArray:
     """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
     octaves = np.arange(*_OCTAVES, 2)
@@ -113,7 +114,7 @@ def _raised_moments(counts: NDArray, k: NDArray, buckets: int) -> NDArray:
 
 
 def shared_moments(
-    counts: NDArray, maker: Maker, rows: NDArray | None, targets: NDArray, *, solve_epsilon: bool
+    counts: Counts, maker: Maker, rows: NDArray | None, targets: NDArray, *, solve_epsilon: bool
 ) -> Moments:
     """Log-moments that serve `solve` for several targets, shape (targets, people), under the default `Limits`."""
     theta = _tilt_grid(counts, maker, rows, targets, solve_epsilon, Limits().tilts)
@@ -125,7 +126,7 @@ def shared_moments(
 
 
 def make_plan(
-    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, hint: NDArray, solve_epsilon: bool,
+    counts: Counts, maker: Maker, rows: NDArray | None, target: NDArray, hint: NDArray, solve_epsilon: bool,
     limits: Limits, shared: Moments | None = None,
 ) -> Plan:  # fmt: skip
     from .kernels import tilt
@@ -166,7 +167,7 @@ def make_plan(
 
 
 def renyi_bounds(
-    counts: NDArray, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool
+    counts: Counts, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool
 ) -> NDArray:
     """Upper bounds of everybody's epsilon, or log delta, from the log-moments of a maker of whole laws alone."""
     plan = make_plan(counts, maker, rows, target, np.full(len(counts), np.nan), solve_epsilon, Limits())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pld_accountant.buckets import Buckets
 from pld_accountant.kernels import count
+from pld_accountant.lotteries import slope_and_offset
 
 GROUP = Buckets.make(0.7, 0.01, 64)
 FINE = Buckets.make(2.0, 0.01, 4096)
@@ -19,9 +20,11 @@ def counted(norms, clip, scale, group=GROUP, repeat=1, dtype=np.uint16, offset=0
     norms = np.atleast_2d(np.asarray(norms))
     norms = norms if norms.dtype == np.float32 else norms.astype(np.float64)
     counts = np.zeros((norms.shape[1], width or group.size), dtype=dtype)
+    short = np.zeros(counts.shape, dtype=np.int32)
     count.count_down(
-        np.ascontiguousarray(norms), clip, scale, group.edges, group.first, np.uint32(repeat), counts, offset
-    )
+        np.ascontiguousarray(norms), clip, scale, group.edges, slope_and_offset(group), group.first, np.uint32(repeat),
+        counts, short, offset,
+    )  # fmt: skip
     return counts
 
 

@@ -350,7 +350,9 @@ def test_several_deltas_and_one():
     for row, delta in enumerate((1e-3, 1e-6)):
         one = book.epsilon(delta)
         np.testing.assert_allclose(several.upper[row], one.upper, rtol=1e-8)
-        np.testing.assert_allclose(several.lower[row], one.lower, rtol=1e-8)
+        # the lower bounds pay for the tails of the smallest delta
+        assert np.all(several.lower[row] <= one.lower * (1.0 + 1e-8))
+        np.testing.assert_allclose(several.lower[row], one.lower, rtol=5e-3)
     assert book.delta([0.1, 0.5]).upper.shape == (2, 3)
 
 
