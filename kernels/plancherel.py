@@ -65,7 +65,9 @@ def _added(exponent, most):
     """|exp(E) - 1| at most, |E| <= exponent and |exp(E)| <= exp(most)."""
     if exponent < 1e-3:
         return exponent * (1.0 + exponent)
-    return min(math.expm1(min(exponent, 700.0)), 1.0 + math.exp(min(most, 700.0)))
+    if min(exponent, most) > 700.0:
+        return np.inf
+    return min(math.expm1(min(exponent, 701.0)), 1.0 + math.exp(min(most, 701.0)))
 
 
 @inline
@@ -87,7 +89,7 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
         size = abs(a_re[f]) + abs(a_im[f])
         total += size
         turning += f * size
-        if lotteries:
+        if lotteries and size > 0.0:
             added += size * _added(row[extra + 1 + f], row[extra + 1])
     sizes[0], sizes[1], sizes[2] = total, turning, added
 

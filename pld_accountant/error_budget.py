@@ -205,7 +205,7 @@ def lottery(difference: NDArray, error: NDArray | float = 0.0) -> NDArray:
 
     Parameters
     ----------
-    difference : ndarray of complex
+    difference : ndarray of complex, or of float
         x, with an imaginary part between -pi and pi.
     error : ndarray or float
         By how much x may be off.
@@ -215,10 +215,12 @@ def lottery(difference: NDArray, error: NDArray | float = 0.0) -> NDArray:
     ndarray
         1e4, past every use, where the imaginary part is above 3 in modulus.
     """
-    turn = np.where(difference.imag == 0.0, 0.0, np.abs(difference.imag) + error)
     size = np.abs(difference) + error
+    if np.isrealobj(difference):
+        return np.minimum(size**2 / 8.0, size)
+    turn = np.abs(difference.imag) + error
     bound = size**2 / (8.0 * np.cos(0.5 * np.minimum(turn, 3.0)) ** 2)
-    return np.where(turn > 3.0, 1e4, np.where(turn == 0.0, np.minimum(bound, size), bound))
+    return np.where(turn > 3.0, 1e4, bound)
 
 
 def band_coefficient(width: float) -> float:

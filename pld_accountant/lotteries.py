@@ -43,7 +43,7 @@ Zhu, Dong and Wang (2022), "Optimal accounting of differential privacy via chara
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -52,6 +52,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
 from .buckets import Buckets
+from .parallel import blocks
 
 __all__ = ["UNITS", "Counts", "Shares", "kept_below", "lost_below", "slope_and_offset"]
 
@@ -123,23 +124,33 @@ class Shares:
         One after another along the columns.
     log_delta : float, optional
         For the lower bound, the smallest delta that will be asked for; without it the shares are the upper bound's.
+    people : ndarray of int, optional
+        The rows that are meant; all of them otherwise.
     """
 
     counts: NDArray
     short: NDArray
     groups: Sequence[Buckets]
     log_delta: float | None = None
+    people: NDArray | None = None
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return len(self.counts) if self.people is None else self.people.size
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.counts.shape[0], self.counts.shape[1]
+        return len(self), self.counts.shape[1]
 
     def of(self, who: NDArray) -> Shares:
-        """The same of some people."""
-        return Shares(self.counts[who], self.short[who], self.groups, self.log_delta)
+        """The same of some people, without a copy."""
+        some = replace(self, people=self._places(who))
+        if self.log_delta is not None:
+            some.__dict__["_below"] = self._below  # which looks at everybody's counts
+        return some
+
+    def _places(self, who: slice | NDArray) -> NDArray:
+        index = np.arange(*who.indices(len(self))) if isinstance(who, slice) else np.asarray(who, dtype=np.int64)
+        return index if self.people is None else self.people[index]
 
     def goal(self, log_delta: float) -> float:
         """What to ask of the shares in place of a delta of the steps."""
@@ -147,12 +158,24 @@ class Shares:
 
     def whole(self, who: NDArray) -> NDArray:
         """Which of these people's shares are their counts."""
-        return ~self.short[who].any(axis=1) if self.log_delta is None else np.zeros(who.size, dtype=bool)
+        if self.log_delta is not None:
+            return np.zeros(who.size, dtype=bool)
+        return ~self.short[self._places(who)].any(axis=1)
+
+    def used(self, who: NDArray) -> NDArray:
+        """Which buckets hold a share of any of these people: (buckets,)."""
+        used = self.counts[self._places(who)].any(axis=0)
+        used[:-1] |= used[1:]
+        return used
 
     def one_step(self, who: NDArray) -> tuple[NDArray, NDArray]:
-        """The bucket of these people's only step, and its share at the upper edge."""
-        bucket = np.argmax(self.counts[who] > 0, axis=1)
-        won = self.short[who, bucket] / UNITS
+        """The bucket of the only step of these people that costs anything, and its share at the upper edge."""
+        place = self._places(who)
+        steps = self.counts[place] > 0
+        if self.log_delta is not None:
+            steps &= ~self.free
+        bucket = np.argmax(steps, axis=1)
+        won = self.short[place, bucket] / UNITS
         if self.log_delta is None:
             return bucket, 1.0 - won
         kept, lost, _ = self._below
@@ -165,20 +188,20 @@ class Shares:
 
     @cached_property
     def _below(self) -> tuple[NDArray, NDArray, NDArray]:
-        steps = float(max(self.counts.sum(axis=1, dtype=np.int64).max(initial=1), 1))
-        log_tail = self.log_delta + float(np.log(_TAIL / (2.0 * steps))) if self.log_delta is not None else 0.0
+        most = max(int(self.counts[b].sum(axis=1, dtype=np.int64).max()) for b in blocks(len(self.counts)))
+        log_tail = self.log_delta + float(np.log(_TAIL / (2.0 * max(most, 1)))) if self.log_delta is not None else 0.0
         kept = np.concatenate([kept_below(g, log_tail) for g in self.groups])
         return kept, np.concatenate([lost_below(g) for g in self.groups]), self.free
 
     def __getitem__(self, who: slice | NDArray) -> NDArray:
         from .kernels import share
 
-        index = np.arange(*who.indices(len(self))) if isinstance(who, slice) else np.asarray(who, dtype=np.int64)
-        out = np.empty((index.size, self.shape[1]))
+        place = self._places(who)
+        out = np.empty((place.size, self.shape[1]))
         if self.log_delta is None:
-            share.shares_up(self.counts, self.short, index, 1.0 / UNITS, out)
+            share.shares_up(self.counts, self.short, place, 1.0 / UNITS, out)
         else:
-            share.shares_down(self.counts, self.short, index, 1.0 / UNITS, *self._below, out)
+            share.shares_down(self.counts, self.short, place, 1.0 / UNITS, *self._below, out)
         return out
 
     def take(self, who: NDArray, axis: int = 0) -> NDArray:

@@ -102,7 +102,7 @@ def _wider_bands(
     if last <= now:
         return np.full(people.size, _TOO_WIDE)
     envelope = np.nan_to_num(envelope[:, now - first : last - first + 1])
-    bound = counts.take(people, axis=0).astype(np.float64) @ seen_by_columns(envelope, rows)
+    bound = counts.take(people, axis=0).astype(np.float64, copy=False) @ seen_by_columns(envelope, rows)
     bound -= 0.5 * math.log(2.0) * np.arange(last - now + 1)
     with np.errstate(divide="ignore"):
         promised = np.log(relative)[:, None] + bound - bound[:, :1]
@@ -216,12 +216,9 @@ def _groups_with_tables(
 
 def _needed(counts: Counts, people: NDArray, buckets: int, rows: NDArray | None) -> NDArray:
     """Which of the maker's buckets these people have steps in."""
-    steps = counts.counts if isinstance(counts, Shares) else counts
-    used = np.zeros(steps.shape[1], dtype=bool)
+    used = np.zeros(counts.shape[1], dtype=bool)
     for block in blocks(people.size):
-        used |= steps[people[block]].any(axis=0)
-    if isinstance(counts, Shares):
-        used[:-1] |= used[1:]
+        used |= counts.used(people[block]) if isinstance(counts, Shares) else counts[people[block]].any(axis=0)
     if rows is None:
         return used
     needed = np.zeros(buckets, dtype=bool)
@@ -257,7 +254,7 @@ def _exponents(
     counts: Counts, people: NDArray, table: Table, rows: NDArray | None, plan: Plan
 ) -> tuple[NDArray, NDArray]:
     """The matrix product for people who share a table, and the tilts that bound their aliasing."""
-    exponents = counts.take(people, axis=0).astype(np.float64) @ seen_by_columns(table.columns, rows)
+    exponents = counts.take(people, axis=0).astype(np.float64, copy=False) @ seen_by_columns(table.columns, rows)
     helper = np.ascontiguousarray(plan.helper[people])
     if table.spread:
         steps = counts[people].sum(axis=1)[:, None]

@@ -80,12 +80,10 @@ def people_bounds(
     if len(targets) > 1 and many.size:
         goals = np.repeat(np.asarray(targets)[:, None], many.size, axis=1)
         if shares is None:
-            some = counts if many.size == people else counts[many]
-            shared = shared_moments(some, maker, rows, goals, solve_epsilon=solve_epsilon)
+            shared = shared_moments(_some(counts, many), maker, rows, goals, solve_epsilon=solve_epsilon)
         else:
-            fractions = shares if many.size == people else shares.of(many)
-            of_lotteries = maker.variant(np.inf, lotteries=True)
-            shared = shared_moments(fractions, of_lotteries, None, goals, solve_epsilon=solve_epsilon)
+            joined = maker.variant(np.inf, lotteries=True)
+            shared = shared_moments(_some(shares, many), joined, None, goals, solve_epsilon=solve_epsilon)
     found = []
     cap = np.full(people, np.inf)
     if direction == "add" and not solve_epsilon:
@@ -182,6 +180,8 @@ def _many_steps(
         whole = job.shares.whole(everybody) if few else np.zeros(everybody.size, dtype=bool)
         who = everybody[~whole]
         trial = Solution.empty(len(job.counts), job.solve_epsilon)
+        if shared is not None and whole.any():
+            shared = Moments(shared.theta, shared.k[~whole])
         _attempt(trial, who, job.of_shares, SHARES, shared, tell)
         left = everybody[whole | _open(trial, everybody, LOOSE, job)]
         _attempt(solution, left, job, FEW if few else MANY)
@@ -260,7 +260,7 @@ def _by_tables(
     for who, maker, log_negligible in _makers(job, attempt, few, solution, left):
         ask = partial(
             solve,
-            job.counts if who.size == len(job.counts) else job.counts[who],
+            _some(job.counts, who),
             target=np.full(who.size, job.target),
             solve_epsilon=job.solve_epsilon,
             rows=job.rows,
@@ -277,6 +277,13 @@ def _by_tables(
             below = ask(LatticeMaker(maker, "lower", attempt.lattice, log_negligible))
             found.lower, found.solved = below.lower, found.solved & below.solved
         _merge(solution, who, found)
+
+
+def _some(counts: Counts, who: NDArray) -> Counts:
+    """These people's, without a copy where they are all or are shares."""
+    if who.size == len(counts):
+        return counts
+    return counts.of(who) if isinstance(counts, Shares) else counts[who]
 
 
 def _makers(

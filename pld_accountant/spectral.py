@@ -113,7 +113,7 @@ class SpectralMaker:
 
     def _joined(self, k: NDArray) -> NDArray:
         """Log-moments with room for lotteries between neighbours."""
-        added = budget.lottery(np.diff(k).astype(np.complex128)) * self.neighbours
+        added = budget.lottery(np.diff(k)) * self.neighbours
         return k + np.maximum(np.append(added, 0.0), np.append(0.0, added)) if added.any() else k
 
     def _nodes(self, theta: float, width: float, rows: NDArray, most: int) -> tuple[NDArray, NDArray, NDArray]:

@@ -92,18 +92,26 @@ class Table:
         # the logarithms of the moment generating functions, and how far they may be off
         log = own[:, :1] + 1j * own[:, 1:2] * omega
         log[:, 1:] += columns[:, COLUMNS : COLUMNS + m] + 1j * im
-        off = 2.0 * (own[:, 8:9] + own[:, 9:10] * omega) + 2.0 * own[:, 4:5]
+        off = np.minimum(2.0 * (own[:, 8:9] + own[:, 9:10] * omega + own[:, 4:5]), 1e100)
         apart = np.diff(log, axis=0)[first]
-        adds = budget.lottery(apart, off[first] + off[first + 1])
-        real = np.abs(apart.real).max(axis=1) + (off[first] + off[first + 1]).max(axis=1)
-        envelope = budget.lottery((np.diff(own[:, 0]) + np.diff(own[:, 2]))[first].astype(np.complex128))
+        off = off[first] + off[first + 1]
+        adds = budget.lottery(apart, off)
+        adds[:, 0] = budget.lottery(apart[:, 0].real, off[:, 0])
+        real = np.abs(apart.real).max(axis=1) + off.max(axis=1)
+        envelope = budget.lottery((np.diff(own[:, 0]) + np.diff(own[:, 2]))[first])
         added = np.zeros((len(columns), m + 3))
         for side in (first, first + 1):
             added[side] = np.maximum(added[side], np.column_stack([adds[:, 0], real**2 / 8.0, adds[:, 1:], envelope]))
         columns[:, COLUMNS + 2 * m :] = added[:, :-1]
+        # the matrix product's round-off of phases that went round
+        columns[:, COLUMNS + 2 * m + 2 :] += (len(columns) + 8) * 2.0**-51 * np.maximum(np.abs(im) - np.pi, 0.0)
         columns[:, 2] = own[:, 2] + added[:, -1]
-        # a product of fractional powers is known relative to itself alone
+        # A product of fractional powers is known relative to itself alone: |(1 + e)^c - 1| is at most
+        # exp(c |log(1 - |e|)|) - 1, and -log(1 - e) at most e / (1 - e).
         columns[:, [3, 7]] = 1e200
+        most = own[:, 8] + own[:, 9] * omega[-1]
+        columns[:, 8:10] = own[:, 8:10] / (1.0 - np.minimum(most, 0.5))[:, None]
+        columns[most > 0.5, 8] = 1e200
         columns[first, 4] = np.maximum(own[first, 4], own[first + 1, 4])
         columns[first + 1, 4] = np.maximum(columns[first + 1, 4], own[first, 4])
 

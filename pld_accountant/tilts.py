@@ -92,7 +92,7 @@ def _tilt_grid(
     log_c = _log_c(theta)
 
     def ends(block: slice) -> tuple[int, int]:
-        moments = counts[block].astype(np.float64) @ k
+        moments = counts[block].astype(np.float64, copy=False) @ k
         best = []
         for goal in targets[:, block, None]:
             cost = (moments - goal + log_c) / theta if solve_epsilon else moments - theta * goal + log_c
@@ -110,7 +110,7 @@ def _tilt_grid(
 
 def _raised_moments(counts: NDArray, k: NDArray, buckets: int) -> NDArray:
     """counts @ k, raised by the round-off of the product."""
-    return (counts.astype(np.float64) @ k) * (1.0 + (buckets + 8) * 2.0**-52)
+    return (counts.astype(np.float64, copy=False) @ k) * (1.0 + (buckets + 8) * 2.0**-52)
 
 
 def shared_moments(
@@ -132,6 +132,8 @@ def make_plan(
     from .kernels import tilt
 
     people = len(counts)
+    if shared is not None and len(shared.k) != people:
+        raise ValueError(f"moments of {len(shared.k)} people were given for {people}")
     theta = (
         _tilt_grid(counts, maker, rows, target[None], solve_epsilon, limits.tilts) if shared is None else shared.theta
     )

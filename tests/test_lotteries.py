@@ -110,7 +110,7 @@ def test_error_of_a_lottery():
     assert np.all(error <= error_budget.lottery(x) * (1.0 + 1e-12) + 1e-15)
     # at the worst it is all of the bound
     assert error_budget.lottery(np.array([0.01 + 0.0j]))[0] == pytest.approx(np.log(np.cosh(0.005)), rel=1e-4)
-    big = np.array([50.0 + 0.0j])
+    big = np.array([50.0])
     assert np.log1p(0.5 * np.expm1(50.0)) - 25.0 <= error_budget.lottery(big)[0] <= 50.0
     assert error_budget.lottery(np.array([3.1j]))[0] == 1e4
     assert error_budget.lottery(np.array([0.1j]), 0.1)[0] >= error_budget.lottery(np.array([0.2j]))[0]
@@ -313,6 +313,53 @@ def test_lotteries_of_one_step(direction):
     half = one_step.epsilon_bounds(2e-3, np.array([1.0]), q[:1], "remove")
     assert a[0] == pytest.approx(half[0][0], rel=1e-8)
     assert b[0] == pytest.approx(half[1][0], rel=1e-8)
+
+
+def test_people_on_edges_and_others_at_several_targets():
+    """A handful, some of whom are served in whole steps: everybody's numbers are their own."""
+    ledger = pa.Ledger(4, noise_multiplier=1.0, sample_rate=0.01, max_grad_norm=1.0, buckets=32)
+    ledger.record([1.0, 0.0301, 0.97, 0.5003], repeat=3000)
+    deltas, epsilons = [1e-5, 1e-6], [0.5, 2.0]
+    several, other = ledger.epsilon(deltas), ledger.delta(epsilons)
+    for j in range(2):
+        one, alone = ledger.epsilon(deltas[j]), ledger.delta(epsilons[j])
+        np.testing.assert_allclose(several.upper[j], one.upper, rtol=1e-6)
+        np.testing.assert_allclose(other.upper[j], alone.upper, rtol=1e-6, atol=1e-300)
+
+
+def test_a_single_step_beside_steps_that_cost_nothing():
+    ledger = pa.Ledger(2, noise_multiplier=1.0, sample_rate=0.5, max_grad_norm=1.0, buckets=16)
+    ledger.record([0.9, 0.9])
+    ledger.record([1e-9, 0.0], repeat=5)
+    found = ledger.epsilon(1e-5)
+    assert found.lower[0] == pytest.approx(found.lower[1], rel=1e-2)
+    assert found.lower[1] > 0.9
+
+
+def test_a_table_whose_phases_cannot_be_followed_proves_nothing():
+    """Where a lottery's exponent is past every use there is no bound, rather than one that was cut off."""
+    from pld_accountant.kernels import plancherel as kernel
+
+    group = Buckets.make(2.0, 0.01, 64)
+    _, table = table_of(group, theta=8.0, period=16.0, width=64.0)
+    row = np.full((1, 64), 20.0) @ table.columns
+    m = table.frequencies
+    helper = np.array([[40.0, 10.0, 10.0, 1.0]])
+    for exponent, proven in ((row[:, COLUMNS + 2 * m :].copy(), True), (5000.0, False)):
+        row[:, COLUMNS + 2 * m :] = exponent
+        out = np.empty((1, 5))
+        kernel.bound_people(row, table.weight, table.setting(4), helper, np.array([-11.5]), True, np.array([1.0]), out)
+        assert np.isfinite(out[0, 2]) == proven
+
+
+def test_shares_of_some_people():
+    for shares in (made_shares(), made_shares(-11.5)):
+        who = np.array([7, 3, 30])
+        some = shares.of(who)
+        assert len(some) == 3
+        np.testing.assert_array_equal(some[np.arange(3)], shares[who])
+        np.testing.assert_array_equal(some.of(np.array([2]))[:1], shares[[30]])
+        np.testing.assert_array_equal(some.used(np.array([1])), shares.used(np.array([3])))
 
 
 def test_a_full_batch_is_one_gaussian():
