@@ -62,9 +62,13 @@ def worker(question: dict) -> dict:
     result["norms_per_second"] = (rows - 1) * people / sum(seconds[1:])
     if question.get("blocks"):
         log = np.stack(list(norm_rows(people)))
-        start = time.perf_counter()
-        whole = pa.Ledger.from_norms(log, buckets=question["buckets"], **SETTING)
-        result["norms_per_second_in_blocks"] = log.size / (time.perf_counter() - start)
+        # the better of two: a virtual machine may have to ask its host for memory that it never used before
+        for _ in range(2):
+            whole = None
+            start = time.perf_counter()
+            whole = pa.Ledger.from_norms(log, buckets=question["buckets"], **SETTING)
+            speed = log.size / (time.perf_counter() - start)
+            result["norms_per_second_in_blocks"] = max(speed, result.get("norms_per_second_in_blocks", 0.0))
         if not np.array_equal(whole.counts * np.uint16(repeat), ledger.counts):
             raise SystemExit("blocks and rows were counted differently")
         del log, whole

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from . import range_mu, renyi, store, validate
+from . import memory, range_mu, renyi, store, validate
 from .bounds import Bounds, Status
 from .buckets import Buckets, choose_group
 from .composition import Composition, directions
@@ -239,7 +239,7 @@ class Ledger:
             return self._groups[number], offset
         new = Buckets.make(lowest, rate, self.buckets)
         shape = (self.num_examples, new.size)
-        self._append(new, np.zeros(shape, dtype=self._counts.dtype), np.zeros(shape, dtype=self._short.dtype))
+        self._append(new, memory.zeros(shape, self._counts.dtype), memory.zeros(shape, self._short.dtype))
         return new, offset
 
     def _append(self, group: Buckets, counts: NDArray, short: NDArray) -> None:

@@ -182,7 +182,8 @@ def _many_steps(
         trial = Solution.empty(len(job.counts), job.solve_epsilon)
         if shared is not None and whole.any():
             shared = Moments(shared.theta, shared.k[~whole])
-        _attempt(trial, who, job.of_shares, SHARES, shared, tell)
+        # many different deltas ask for many tables: whom the first do not serve is served in whole steps alone
+        _attempt(trial, who, job.of_shares, SHARES if job.solve_epsilon else SHARES[:1], shared, tell)
         left = everybody[whole | _open(trial, everybody, LOOSE, job)]
         _attempt(solution, left, job, FEW if few else MANY)
         _better_side(solution, trial, who, job)
