@@ -142,5 +142,5 @@ MANY: tuple[Tables | Sums, ...] = (
 SHARES: tuple[Tables | Sums, ...] = tuple(attempt for attempt in MANY if isinstance(attempt, Tables))
 """For fractions of steps: only tables can tell them."""
 
-LOOSE = Tables(1e-2, limits=Limits(least_log_delta=_SMALL))
+LOOSE = Tables(3e-3, limits=Limits(least_log_delta=_SMALL))
 """Whom these leave further apart is asked about again, in whole steps."""

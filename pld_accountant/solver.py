@@ -32,6 +32,7 @@ _LEAST_NOISE = 0.01  # the cells of a step's law cost time like 1 / sigma^2
 _MOST_SUMS = 48
 _LOST = 1e-6  # share of delta that laws that end near may leave out, all steps together
 _LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
+_TINY = -100.0  # log delta below which shares are asked about with the first tables only
 _FAR = -25.0  # log delta below which many people's laws end from the first attempt on
 
 
@@ -182,8 +183,10 @@ def _many_steps(
         trial = Solution.empty(len(job.counts), job.solve_epsilon)
         if shared is not None and whole.any():
             shared = Moments(shared.theta, shared.k[~whole])
-        # many different deltas ask for many tables: whom the first do not serve is served in whole steps alone
-        _attempt(trial, who, job.of_shares, SHARES if job.solve_epsilon else SHARES[:1], shared, tell)
+        # Many different deltas ask for many tables, and tiny ones leave little of what shares tell: whom the first
+        # tables do not serve is then served in whole steps alone.
+        attempts = SHARES if job.solve_epsilon and job.target > _TINY else SHARES[:1]
+        _attempt(trial, who, job.of_shares, attempts, shared, tell)
         left = everybody[whole | _open(trial, everybody, LOOSE, job)]
         _attempt(solution, left, job, FEW if few else MANY)
         _better_side(solution, trial, who, job)
