@@ -11,6 +11,8 @@ Legend
                  doubled for f > 0
     weights      sum_f |weight_f|, sum_f omega_f |weight_f|
     sizes        sum_f |a_f|, sum_f f |a_f|, a_f = weight_f exp(log phi_f); and what lotteries add to sum_f a_f
+    half         (people, buckets) or empty: by how much the variance of each bucket's lotteries may be off; what that
+                 does at each frequency is second_re, second_im (buckets, m + 1) times it (see `joining`)
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
     setting      theta, spacing, period, remainder coefficient, lattice step (0: none), round-off of the matrix product
     helper       (people, 4): theta and K of the tilts that bound the aliasing from above and from below
@@ -95,6 +97,31 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
 
 
 @inline
+def _drawn(a_re, a_im, m, angle, lotteries):
+    """What the variances of lotteries may do to Q: sum_k half_k |Re sum_f a_f exp(i f angle) second_kf|.
+
+    lotteries: one person's half, second_re, second_im, and work (2, m + 1).
+    """
+    half, second_re, second_im, work = lotteries
+    if half.size == 0:
+        return 0.0
+    zr, zi = math.cos(angle), math.sin(angle)
+    tr, ti = 1.0, 0.0
+    for f in range(m + 1):
+        work[0, f] = a_re[f] * tr - a_im[f] * ti
+        work[1, f] = a_re[f] * ti + a_im[f] * tr
+        tr, ti = tr * zr - ti * zi, tr * zi + ti * zr
+    total = 0.0
+    for k in range(half.size):
+        if half[k] > 0.0:
+            change = 0.0
+            for f in range(m + 1):
+                change += work[0, f] * second_re[k, f] - work[1, f] * second_im[k, f]
+            total += half[k] * abs(change)
+    return total
+
+
+@inline
 def _weights(weight, spacing):
     sums = np.zeros(2)
     for f in range(weight.size):
@@ -164,28 +191,34 @@ def _root(a_re, a_im, m, setting, k, mean, log_delta, start):
 
 
 @inline
-def _budget(row, sizes, m, setting, weights, epsilon):
+def _budget(row, sizes, m, setting, weights, drawn, epsilon):
     """The error budget at one epsilon: absolute error of Q without aliasing, and kappa.
 
     phi: the product of the steps' phi, each at most 1 and known to (c + d omega), differs from the product of the known
     ones by at most expm1 of the sum of the errors, and expm1(x) <= x exp(largest x); or by the known product times
     expm1 of the sum of the relative errors.  The smaller of both sums over the frequencies holds.  Lotteries multiply
-    the product once more.
+    the product once more.  `drawn`, what their variances may do, comes on top.
     sums: the term f has been turned by f times an angle that is known to `gemm`, and multiplied f times (Horner).
     """
     theta, spacing, gemm = setting[0], setting[1], setting[5]
     band = setting[3] * math.exp(row[2])
     phi = (row[3] * weights[0] + row[7] * weights[1]) * math.exp(min(row[3] + row[7] * m * spacing, 700.0))
     most = math.exp(min(row[8] + row[9] * m * spacing, 700.0))
-    phi = min(phi, (row[8] * sizes[0] + row[9] * spacing * sizes[1]) * most) + sizes[2] * most
+    phi = min(phi, (row[8] * sizes[0] + row[9] * spacing * sizes[1]) * most) + (sizes[2] + drawn) * most
     turn = gemm * spacing * (abs(row[1]) + abs(epsilon) + abs(row[6])) + 16.0 * _U
     sums = (turn * sizes[1] + 80.0 * _U * sizes[0]) * math.exp(min(turn * m, 700.0))
+    if drawn > 0.0:
+        # known to the same digits
+        sums *= 2.0
     kappa = row[4] + gemm * (abs(row[0]) + theta * abs(epsilon)) + 32.0 * _U
     return 1.001 * (band + phi + sums) + 1e-300, kappa
 
 
-@jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8, f8, f8[::1])")
-def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_delta, start, out):
+_LOTTERIES = "Tuple((f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1]))"
+
+
+@jit(f"b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], {_LOTTERIES}, f8, f8, f8[::1])")
+def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, log_delta, start, out):
     """out = lower, estimate, upper, relative band error, relative alias; False if no root was found.
 
     The ends are first guessed from the slope and then verified with the budget at that very epsilon; a guess that
@@ -198,7 +231,8 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
     slope = theta - spacing * dq / q
     if not (q > 0.0 and slope > 0.0):
         return False
-    error, kappa = _budget(row, sizes, m, setting, weights, x)
+    drawn = _drawn(a_re, a_im, m, spacing * (mean - x), lotteries)
+    error, kappa = _budget(row, sizes, m, setting, weights, drawn, x)
     alias = _alias(helper, theta, setting[2], k, x)
     out[3] = setting[3] * math.exp(row[2]) / q
     out[4] = alias / q
@@ -214,7 +248,8 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
     out[2] = np.inf
     for _ in range(40):
         e = x + move
-        error, kappa = _budget(row, sizes, m, setting, weights, e)
+        drawn = _drawn(a_re, a_im, m, spacing * (mean - e), lotteries)
+        error, kappa = _budget(row, sizes, m, setting, weights, drawn, e)
         value = _chord(a_re, a_im, m, setting, row, e) + error
         if value > 0.0 and k + kappa - theta * e + math.log(value) <= log_delta + math.log1p(-share):
             out[2] = e
@@ -225,7 +260,8 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
         move = (kappa - math.log1p(-(error + alias) / q)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
         for _ in range(40):
             e = x - move
-            error, kappa = _budget(row, sizes, m, setting, weights, e)
+            drawn = _drawn(a_re, a_im, m, spacing * (mean - e), lotteries)
+            error, kappa = _budget(row, sizes, m, setting, weights, drawn, e)
             value = _chord(a_re, a_im, m, setting, row, e) - error - _alias(helper, theta, setting[2], k, e)
             if value > 0.0 and k - kappa - theta * e + math.log(value) >= log_delta:
                 out[0] = e
@@ -234,12 +270,13 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
     return True
 
 
-@jit("b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8, f8[::1])")
-def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, out):
+@jit(f"b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], {_LOTTERIES}, f8, f8[::1])")
+def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, epsilon, out):
     """out = log of lower, estimate and upper delta, relative band error, relative alias."""
     theta = setting[0]
     q = _chord(a_re, a_im, m, setting, row, epsilon)
-    error, kappa = _budget(row, sizes, m, setting, weights, epsilon)
+    drawn = _drawn(a_re, a_im, m, setting[1] * (row[1] - epsilon), lotteries)
+    error, kappa = _budget(row, sizes, m, setting, weights, drawn, epsilon)
     alias = _alias(helper, theta, setting[2], row[0], epsilon)
     scale = row[0] - theta * epsilon
     if not q > 0.0:
@@ -256,8 +293,13 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, 
     return True
 
 
-@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1])")
-def bound_people(exponents, weight, setting, helper, target, solve_epsilon, start, out):
+@jit(
+    "void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], "
+    "f8[:, ::1])"
+)
+def bound_people(
+    exponents, weight, setting, helper, target, solve_epsilon, start, half, second_re, second_im, out
+):
     """out (people, 5): lower, estimate, upper (epsilon, or log delta), relative band error, relative alias.
 
     target[i] = log delta (solve_epsilon) or epsilon.  NaN in all five where nothing came out.
@@ -270,13 +312,18 @@ def bound_people(exponents, weight, setting, helper, target, solve_epsilon, star
     a_re = np.empty(m + 1)
     a_im = np.empty(m + 1)
     sizes = np.empty(3)
+    work = np.empty((2, m + 1))
+    none = np.empty(0)
     for i in range(n):
         row = exponents[i]
         _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
+        lotteries = half[i] if half.size > 0 else none, second_re, second_im, work
         if solve_epsilon:
-            found = _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i])
+            found = _epsilon_bounds(
+                a_re, a_im, m, setting, row, sizes, helper[i], weights, lotteries, target[i], start[i], out[i]
+            )
         else:
-            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], out[i])
+            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, lotteries, target[i], out[i])
         if not found:
             out[i] = np.nan
 
@@ -307,7 +354,7 @@ def bound_curves(exponents, weight, setting, helper, target, lower, out):
         else:
             for j in range(points):
                 q[j] = _chord(a_re, a_im, m, setting, row, target[i, j])
-        error, kappa = _budget(row, sizes, m, setting, weights, target[i, points - 1])
+        error, kappa = _budget(row, sizes, m, setting, weights, 0.0, target[i, points - 1])
         infinite = math.log(-math.expm1(-row[5])) if row[5] > 0.0 else -np.inf
         for j in range(points):
             epsilon = target[i, j]

@@ -5,7 +5,7 @@ The order is that of cost.  Data only: `solver` carries it out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -51,11 +51,14 @@ class Tables(Attempt):
         shared by all steps; where that is a millionth.  The far tails would keep larger tilts from being used.
     lattice : int
         Points of the lattice, 0 for spectral tables.
+    second : bool
+        Lotteries are composed to second order (see `joining`).
     """
 
     limits: Limits = field(default_factory=Limits)
     ends: str = ""
     lattice: int = 0
+    second: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,9 @@ MANY: tuple[Tables | Sums, ...] = (
 )
 """For ledgers, where the rounding to buckets costs a percent."""
 
-SHARES: tuple[Tables | Sums, ...] = tuple(attempt for attempt in MANY if isinstance(attempt, Tables))
+SHARES: tuple[Tables | Sums, ...] = tuple(
+    replace(attempt, second=number > 0) for number, attempt in enumerate(MANY) if isinstance(attempt, Tables)
+)
 """For fractions of steps: only tables can tell them."""
 
 LOOSE = Tables(3e-3, limits=Limits(least_log_delta=_SMALL))

@@ -21,6 +21,7 @@ __all__ = [
     "UNIT",
     "band_coefficient",
     "lottery",
+    "lottery_beyond",
     "outside",
     "panel_error",
     "quadrature_error",
@@ -221,6 +222,30 @@ def lottery(difference: NDArray, error: NDArray | float = 0.0) -> NDArray:
     turn = np.abs(difference.imag) + error
     bound = size**2 / (8.0 * np.cos(0.5 * np.minimum(turn, 3.0)) ** 2)
     return np.where(turn > 3.0, 1e4, bound)
+
+
+def lottery_beyond(difference: NDArray, error: NDArray) -> NDArray:
+    """What n lotteries add, at most and per lottery, beyond the second order, to the logarithm of their product.
+
+    With f as for `lottery`, f''(0) = w (1 - w), and f''' = x^3 p (1 - p) (1 - 2 p) along the way to x.  There p is
+    1 / (1 + u), |u| = r and arg u = a, |a| <= |Im x|, so that the modulus of p (1 - p) (1 - 2 p) is
+
+        r |u - 1| / |u + 1|^3 <= t sqrt(1 - 4 t c^2) / c^3,   t = r / (1 + r)^2 <= 1 / 4, c = cos(Im x / 2),
+
+    as |u + 1| >= (1 + r) c and |u - 1|^2 = (r - 1)^2 + 4 r sin^2(a / 2).  The largest is 1 / (6 sqrt(3) c^5) at
+    t = 1 / (6 c^2), or where that is above 1 / 4, sqrt(1 - c^2) / (4 c^3).  A sixth of it, times |x|^3, bounds
+    |f - w (1 - w) x^2 / 2|; an error e of x moves the second order by at most (|x| + e) e / 4.
+
+    Parameters
+    ----------
+    difference, error : ndarray
+        As for `lottery`, complex.
+    """
+    size = np.abs(difference) + error
+    turn = np.abs(difference.imag) + error
+    c = np.cos(0.5 * np.minimum(turn, 3.0))
+    steepest = np.where(c * c >= 2.0 / 3.0, 1.0 / (6.0 * np.sqrt(3.0) * c**5), np.sqrt(1.0 - c * c) / (4.0 * c**3))
+    return np.where(turn > 3.0, 1e4, size**3 * steepest / 6.0 + 0.25 * size * error)
 
 
 def band_coefficient(width: float) -> float:

@@ -204,6 +204,21 @@ class Shares:
             share.shares_down(self.counts, self.short, place, 1.0 / UNITS, *self._below, out)
         return out
 
+    def lotteries(self, who: NDArray) -> tuple[NDArray, NDArray]:
+        """Of each bucket's lotteries, how many there are and half of the most that their variances, w (1 - w), sum to.
+
+        Shape (people, buckets) each.  W (n - W) / n is the most, W the sum of n chances w.
+        """
+        place = self._places(who)
+        steps, above = self.counts[place].astype(np.float64), self.short[place] / -UNITS
+        if self.log_delta is None:
+            above += steps
+        else:
+            kept, lost, _ = self._below
+            above = kept * np.maximum(above + steps * (1.0 - lost), 0.0)
+        half = 0.5 * above * (steps - above) / np.maximum(steps, 1.0)
+        return np.where(half > 0.0, steps, 0.0), half
+
     def take(self, who: NDArray, axis: int = 0) -> NDArray:
         """As ``ndarray.take``, of rows."""
         return self[who]

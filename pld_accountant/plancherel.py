@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .joining import add_second_order
 from .lotteries import Counts, Shares
 from .parallel import blocks, few, in_order
 from .tables import Maker, Table
@@ -243,9 +244,14 @@ def _bound(
     table, people = part
     exponents, helper = _exponents(counts, people, table, rows, plan)
     out = np.empty((people.size, 5))
+    half, re, im = np.empty((3, 0, 0))
+    if table.second is not None and isinstance(counts, Shares):
+        number, half = counts.lotteries(people)
+        add_second_order(exponents, table, number, half)
+        re, im = table.second.real.copy(), table.second.imag.copy()
     _kernels().bound_people(
         exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target[people]),
-        solve_epsilon, np.ascontiguousarray(plan.start[people]), out,
+        solve_epsilon, np.ascontiguousarray(plan.start[people]), half, re, im, out,
     )  # fmt: skip
     return out
 

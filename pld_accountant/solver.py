@@ -83,7 +83,7 @@ def people_bounds(
         if shares is None:
             shared = shared_moments(_some(counts, many), maker, rows, goals, solve_epsilon=solve_epsilon)
         else:
-            joined = maker.variant(np.inf, lotteries=True)
+            joined = maker.variant(np.inf, lotteries=1)
             shared = shared_moments(_some(shares, many), joined, None, goals, solve_epsilon=solve_epsilon)
     found = []
     cap = np.full(people, np.inf)
@@ -128,7 +128,7 @@ class _Job:
         if self.shares is None:
             return self
         target = self.shares.goal(self.target) if self.solve_epsilon else self.target
-        maker = self.maker.variant(np.inf, lotteries=True)
+        maker = self.maker.variant(np.inf, lotteries=1)
         return replace(self, counts=self.shares, maker=maker, target=target, rows=None, shares=None)
 
     def log_negligible(self, log_delta: float) -> float:
@@ -297,13 +297,16 @@ def _makers(
 
     A lattice ends sooner than its spectral maker, whose log-moments then bound it.
     """
+    order = 1 + attempt.second if job.maker.lotteries else 0
     near = attempt.ends == "near" or (job.solve_epsilon and job.target < _FAR and not few)
     if job.maker.sign < 0 or not (attempt.ends or near):
-        yield left, job.maker, job.log_negligible(job.target) if job.solve_epsilon else -700.0
+        maker = job.maker.variant(np.inf, lotteries=order)
+        yield left, maker, job.log_negligible(job.target) if job.solve_epsilon else -700.0
         return
     reach = job.reach(solution, left, near)
     for r in np.unique(reach):
-        yield left[reach == r], job.maker.variant(float(r) if near else float(r) + 2.0), -0.5 * float(r) ** 2
+        maker = job.maker.variant(float(r) if near else float(r) + 2.0, lotteries=order)
+        yield left[reach == r], maker, -0.5 * float(r) ** 2
 
 
 def _directly(solution: Solution, left: NDArray, job: _Job, attempt: Sums) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from . import error_budget as budget
+from .joining import join
 from .tables import COLUMNS, WORK, MemoryCache, Table
 
 __all__ = ["SpectralMaker"]
@@ -37,8 +38,9 @@ class SpectralMaker:
         Removal only: a step's law ends where Phi(-reach) of its mass is left.  The rest, next to nothing, goes to
         +infinity in the upper bounds and is dropped from the lower ones; it would otherwise decide alone what large
         tilts see.
-    lotteries : bool
-        Steps may be lotteries between a bucket and the next, if that has less noise (see `lotteries`).
+    lotteries : {0, 1, 2}
+        With 1 or 2 steps may be lotteries between a bucket and the next, if that has less noise (see `lotteries`).
+        What they add is known to that order: 2 costs more time and serves where Q is small (see `joining`).
 
     Attributes
     ----------
@@ -47,7 +49,7 @@ class SpectralMaker:
     """
 
     def __init__(
-        self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, lotteries: bool = False
+        self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, lotteries: int = 0
     ) -> None:
         self.sigma = np.ascontiguousarray(sigma, dtype=np.float64)
         self.q = np.ascontiguousarray(q, dtype=np.float64)
@@ -56,11 +58,11 @@ class SpectralMaker:
         self.top = np.full(self.sigma.size, np.inf) if self.whole else self.tops(reach)
         self.lotteries = lotteries
         # full batches need none
-        self.neighbours = (np.diff(self.sigma) < 0.0) & (np.diff(self.q) == 0.0) & (self.q[1:] < 1.0) & lotteries
-        self._variants: dict[tuple[float, bool], SpectralMaker] = {(reach, lotteries): self}
+        self.neighbours = (np.diff(self.sigma) < 0.0) & (np.diff(self.q) == 0.0) & (self.q[1:] < 1.0) & (lotteries > 0)
+        self._variants: dict[tuple[float, int], SpectralMaker] = {(reach, lotteries): self}
         self._moments: dict[float, NDArray] = {}
         self._ladders: dict[float, tuple[int, NDArray]] = {}
-        self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
+        self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.bytes)
 
     @property
     def buckets(self) -> int:
@@ -82,7 +84,7 @@ class SpectralMaker:
             idle = np.log1p(-self.q) + special.log_ndtr(-x / self.sigma)
             return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - x) / self.sigma))
 
-    def variant(self, reach: float, *, lotteries: bool | None = None) -> SpectralMaker:
+    def variant(self, reach: float, *, lotteries: int | None = None) -> SpectralMaker:
         """The same buckets and direction; with lotteries between them or without, if it is said."""
         key = reach, self.lotteries if lotteries is None else lotteries
         if key not in self._variants:
@@ -154,11 +156,16 @@ class SpectralMaker:
         z = theta + 1j * spacing * np.arange(m + 1)
         weight = 2.0 / (period * z * (1.0 + z))
         weight[0] /= 2.0
-        columns = np.zeros((self.buckets, COLUMNS + 2 * m + (m + 2) * self.lotteries))
+        columns = np.zeros((self.buckets, COLUMNS + 2 * m + (m + 2) * (self.lotteries > 0)))
         filled = np.zeros(self.buckets, dtype=bool)
         coefficient = budget.band_coefficient(m * spacing)
-        own = np.zeros((self.buckets, COLUMNS)) if self.lotteries else None
-        return Table(theta, period, columns, filled, weight, coefficient, ladder=self._ladder(theta), own=own)
+        table = Table(theta, period, columns, filled, weight, coefficient, ladder=self._ladder(theta))
+        if self.lotteries:
+            table.own = np.zeros((self.buckets, COLUMNS))
+        if self.lotteries == 2:
+            table.second = np.zeros((self.buckets, m + 1), dtype=complex)
+            table.third = np.zeros((self.buckets, m + 1))
+        return table
 
     def _fill(self, table: Table, width: float, rows: NDArray, work: float) -> bool:
         """Fill these rows of a table; False where that would cost too much."""
@@ -192,7 +199,7 @@ class SpectralMaker:
         table.filled[rows] = True
         if table.own is not None:
             table.own[rows] = columns[rows, :COLUMNS]
-            table.join(self.neighbours)
+            join(table, self.neighbours)
         return True
 
     def _infinite(self, rows: NDArray) -> NDArray:

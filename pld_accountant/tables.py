@@ -15,8 +15,6 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from . import error_budget as budget
-
 __all__ = ["COLUMNS", "WORK", "Maker", "MemoryCache", "Table"]
 
 COLUMNS = 10
@@ -28,7 +26,7 @@ WORK = 4e8
 """What a table may cost unless said otherwise, in the products of a matrix of nodes by frequencies: about a second."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Table:
     """Exponents per step for every bucket at one tilt and period.
 
@@ -52,6 +50,9 @@ class Table:
         Envelopes of wider bands: log sup |phi| beyond the frequencies 2^(j / 2), j ascending from the first element.
     own : ndarray, shape (buckets, COLUMNS), optional
         Where steps are lotteries between neighbouring buckets, the first columns without what that adds.
+    second, third : ndarray, shape (buckets, m + 1), optional
+        Of lotteries between a bucket and the one before it, where the second order of what they add is summed up and
+        not an error (`joining`).
     """
 
     theta: float
@@ -64,73 +65,21 @@ class Table:
     spread: float = 0.0
     ladder: tuple[int, NDArray] | None = None
     own: NDArray | None = None
+    second: NDArray | None = None
+    third: NDArray | None = None
 
     @property
     def frequencies(self) -> int:
         return self.weight.size - 1
 
-    def join(self, neighbours: NDArray) -> None:
-        """Let steps be lotteries between neighbouring buckets (see `lotteries`).
-
-        Their phases come to differ by less than pi, and the columns beyond the frequencies say what lotteries add.
-
-        A lottery's share lies in both buckets, so that each of them carries what either of its lotteries may add.
-
-        Parameters
-        ----------
-        neighbours : ndarray of bool, shape (buckets - 1,)
-            Whether there are lotteries between a bucket and the next.
-        """
-        if self.own is None:
-            return
-        m, own, columns = self.frequencies, self.own, self.columns
-        omega = 2.0 * np.pi / self.period * np.arange(m + 1)
-        first = np.flatnonzero(neighbours & self.filled[:-1] & self.filled[1:])
-        im = columns[:, COLUMNS + m : COLUMNS + 2 * m]
-        turns = _turns(np.diff(im, axis=0)[first] + np.diff(own[:, 1])[first, None] * omega[1:], first)
-        im[: len(turns)] -= 2.0 * np.pi * turns
-        # the logarithms of the moment generating functions, and how far they may be off
-        log = own[:, :1] + 1j * own[:, 1:2] * omega
-        log[:, 1:] += columns[:, COLUMNS : COLUMNS + m] + 1j * im
-        off = np.minimum(2.0 * (own[:, 8:9] + own[:, 9:10] * omega + own[:, 4:5]), 1e100)
-        apart = np.diff(log, axis=0)[first]
-        off = off[first] + off[first + 1]
-        adds = budget.lottery(apart, off)
-        adds[:, 0] = budget.lottery(apart[:, 0].real, off[:, 0])
-        real = np.abs(apart.real).max(axis=1) + off.max(axis=1)
-        envelope = budget.lottery((np.diff(own[:, 0]) + np.diff(own[:, 2]))[first])
-        added = np.zeros((len(columns), m + 3))
-        for side in (first, first + 1):
-            added[side] = np.maximum(added[side], np.column_stack([adds[:, 0], real**2 / 8.0, adds[:, 1:], envelope]))
-        columns[:, COLUMNS + 2 * m :] = added[:, :-1]
-        # the matrix product's round-off of phases that went round
-        columns[:, COLUMNS + 2 * m + 2 :] += (len(columns) + 8) * 2.0**-51 * np.maximum(np.abs(im) - np.pi, 0.0)
-        columns[:, 2] = own[:, 2] + added[:, -1]
-        # A product of fractional powers is known relative to itself alone: |(1 + e)^c - 1| is at most
-        # exp(c |log(1 - |e|)|) - 1, and -log(1 - e) at most e / (1 - e).
-        columns[:, [3, 7]] = 1e200
-        most = own[:, 8] + own[:, 9] * omega[-1]
-        columns[:, 8:10] = own[:, 8:10] / (1.0 - np.minimum(most, 0.5))[:, None]
-        columns[most > 0.5, 8] = 1e200
-        columns[first, 4] = np.maximum(own[first, 4], own[first + 1, 4])
-        columns[first + 1, 4] = np.maximum(columns[first + 1, 4], own[first, 4])
+    @property
+    def bytes(self) -> int:
+        return sum(a.nbytes for a in (self.columns, self.second, self.third) if a is not None)
 
     def setting(self, buckets: int) -> NDArray:
         """The scalars of `kernels.plancherel`; the last is the round-off of a matrix product over the buckets."""
         gemm = (buckets + 8) * 2.0**-52
         return np.array([self.theta, 2.0 * np.pi / self.period, self.period, self.remainder, self.lattice_step, gemm])
-
-
-def _turns(apart: NDArray, first: NDArray) -> NDArray:
-    """How many turns to take off the phases of each bucket so that those in `first` are less than half from the next.
-
-    apart (pairs, frequencies): phase of the next less that of the bucket.  Shape (last bucket of a pair + 1, ...).
-    """
-    turns = np.zeros((int(first.max(initial=-1)) + 2, apart.shape[1]))
-    for bucket, turn in zip(first, np.round(apart / (2.0 * np.pi)), strict=True):
-        # a turn of one is a turn of all that follow in its chain
-        turns[bucket + 1] = turns[bucket] + turn
-    return turns
 
 
 class Maker(Protocol):

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant import error_budget, lotteries, one_step
+from pld_accountant import lotteries, one_step
 from pld_accountant.buckets import Buckets
 from pld_accountant.lotteries import UNITS, Shares, kept_below, lost_below, slope_and_offset
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.tables import COLUMNS
 
 SETTINGS = [(2.0, 0.005), (0.3, 0.01), (1.0, 0.5), (20.0, 0.1), (0.7, 1e-5)]
 EPSILON = np.concatenate([np.geomspace(1e-7, 30.0, 400), [0.0]])
@@ -98,85 +96,6 @@ def test_the_excess_of_a_falling_density_is_at_most_an_eighth_of_its_slope():
         excess = np.expm1(-rho * place) / np.expm1(-rho) - place
         assert excess.max() <= rho / 8.0 + 1e-13
     assert excess.min() >= -1e-15
-
-
-def test_error_of_a_lottery():
-    rng = np.random.default_rng(3)
-    x = rng.normal(0.0, 1.0, 20_000) + 1j * rng.uniform(-3.0, 3.0, 20_000)
-    x[::2] *= rng.choice([1e-3, 0.1, 1.0], 10_000)
-    w = rng.random(20_000)
-    w[:2000] = 0.5
-    error = np.abs(np.log(1.0 - w + w * np.exp(x)) - w * x)
-    assert np.all(error <= error_budget.lottery(x) * (1.0 + 1e-12) + 1e-15)
-    # at the worst it is all of the bound
-    assert error_budget.lottery(np.array([0.01 + 0.0j]))[0] == pytest.approx(np.log(np.cosh(0.005)), rel=1e-4)
-    big = np.array([50.0])
-    assert np.log1p(0.5 * np.expm1(50.0)) - 25.0 <= error_budget.lottery(big)[0] <= 50.0
-    assert error_budget.lottery(np.array([3.1j]))[0] == 1e4
-    assert error_budget.lottery(np.array([0.1j]), 0.1)[0] >= error_budget.lottery(np.array([0.2j]))[0]
-
-
-def table_of(group: Buckets, theta: float = 20.0, period: float = 2.0, width: float = 40.0):
-    made = SpectralMaker(group.sigma, np.full(group.size, group.sample_rate), "remove", lotteries=True)
-    return made, made.table(theta, period, width, np.ones(group.size, dtype=bool))
-
-
-def test_a_table_has_room_for_lotteries():
-    """Exact products of lotteries against fractional powers, where nothing else errs: few buckets, many steps."""
-    group = Buckets.make(0.8, 0.05, 12)
-    _, table = table_of(group)
-    m = table.frequencies
-    omega = 2.0 * np.pi / table.period * np.arange(m + 1)
-    log = table.own[:, :1] + 1j * table.own[:, 1:2] * omega
-    log[:, 1:] += table.columns[:, COLUMNS : COLUMNS + m] + 1j * table.columns[:, COLUMNS + m : COLUMNS + 2 * m]
-    rng = np.random.default_rng(4)
-    used = 0.0
-    for _ in range(30):
-        exact, counts = np.zeros(m + 1, dtype=complex), np.zeros(group.size)
-        for bucket in rng.integers(1, group.size, 20):
-            w = rng.choice([0.5, rng.random()])
-            exact += np.log1p(w * np.expm1(log[bucket] - log[bucket - 1])) + log[bucket - 1]
-            counts[bucket] += w
-            counts[bucket - 1] += 1.0 - w
-        room = counts @ table.columns[:, COLUMNS + 2 * m :]
-        room = np.append(room[0], room[2:])
-        apart = exact - counts @ log
-        apart = apart.real + 1j * (apart.imag - 2.0 * np.pi * np.round(apart.imag / (2.0 * np.pi)))
-        assert np.all(np.abs(apart) <= room)
-        used = max(used, float((np.abs(apart) / room).max()))
-    assert used > 0.2
-
-
-def test_neighbours_that_are_filled_later_are_joined():
-    group = Buckets.make(2.0, 0.01, 10)
-    made = SpectralMaker(group.sigma, np.full(10, 0.01), "remove", lotteries=True)
-    some = np.arange(10) % 2 == 0
-    table = made.table(20.0, 2.0, 40.0, some)
-    m = table.frequencies
-    assert not table.columns[:, COLUMNS + 2 * m :].any()
-    table = made.table(20.0, 2.0, 40.0, np.ones(10, dtype=bool))
-    _, whole = table_of(group)
-    np.testing.assert_allclose(table.columns, whole.columns, rtol=1e-12, atol=1e-300)
-
-
-def test_groups_are_not_joined():
-    sigma, q = np.array([8.0, 4.0, 2.0, 6.0, 3.0]), np.array([0.01, 0.01, 0.01, 0.02, 0.02])
-    assert SpectralMaker(sigma, q, "remove", lotteries=True).neighbours.tolist() == [True, True, False, True]
-    assert not SpectralMaker(sigma, q, "remove").neighbours.any()
-    assert not SpectralMaker(sigma[:3], np.ones(3), "remove", lotteries=True).neighbours.any()
-
-
-def test_log_moments_have_room_for_lotteries():
-    group = Buckets.make(0.8, 0.05, 6)
-    sigma, q = group.sigma, np.full(6, 0.05)
-    theta = np.array([0.5, 4.0, 30.0])
-    plain = SpectralMaker(sigma, q, "remove").log_moments(theta)
-    roomy = SpectralMaker(sigma, q, "remove", lotteries=True).log_moments(theta)
-    w = np.linspace(0.0, 1.0, 41)[:, None]
-    for k in range(1, 6):
-        exact = np.logaddexp(np.log1p(-w[1:-1]) + plain[k - 1], np.log(w[1:-1]) + plain[k])
-        assert np.all((1.0 - w[1:-1]) * roomy[k - 1] + w[1:-1] * roomy[k] >= exact - 1e-12)
-        assert np.any((1.0 - w[1:-1]) * plain[k - 1] + w[1:-1] * plain[k] < exact - 1e-6)
 
 
 def made_shares(log_delta: float | None = None) -> Shares:
@@ -332,22 +251,6 @@ def test_a_single_step_beside_steps_that_cost_nothing():
     found = ledger.epsilon(1e-5)
     assert found.lower[0] == pytest.approx(found.lower[1], rel=1e-2)
     assert found.lower[1] > 0.9
-
-
-def test_a_table_whose_phases_cannot_be_followed_proves_nothing():
-    """Where a lottery's exponent is past every use there is no bound, rather than one that was cut off."""
-    from pld_accountant.kernels import plancherel as kernel
-
-    group = Buckets.make(2.0, 0.01, 64)
-    _, table = table_of(group, theta=8.0, period=16.0, width=64.0)
-    row = np.full((1, 64), 20.0) @ table.columns
-    m = table.frequencies
-    helper = np.array([[40.0, 10.0, 10.0, 1.0]])
-    for exponent, proven in ((row[:, COLUMNS + 2 * m :].copy(), True), (5000.0, False)):
-        row[:, COLUMNS + 2 * m :] = exponent
-        out = np.empty((1, 5))
-        kernel.bound_people(row, table.weight, table.setting(4), helper, np.array([-11.5]), True, np.array([1.0]), out)
-        assert np.isfinite(out[0, 2]) == proven
 
 
 def test_shares_of_some_people():
