@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,36 +19,15 @@ from numpy.typing import NDArray
 from .joining import add_second_order
 from .lotteries import Counts, Shares
 from .parallel import blocks, few, in_order
+from .solution import Solution
 from .tables import Maker, Table
-from .tilts import Limits, Moments, Plan, make_plan, seen_by_columns
+from .tilts import Limits, Plan, make_plan, seen_by_columns
 
-__all__ = ["Solution", "curves", "solve"]
+__all__ = ["curves", "solve", "solve_together"]
 
 _TOO_WIDE = 900  # level of a band that no limit allows
 _USEFUL = 0.03  # what a band may leave out, relative to Q, to be worth anything
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: stays near 100 MB
-
-
-@dataclass
-class Solution:
-    """Per person and target: lower, estimate, upper (epsilon, or log delta) and whether they came out.
-
-    Unsolved elements are (0 or -inf, a guess or nan, inf).  renyi: what Renyi accounting says, as a guess.
-    """
-
-    lower: NDArray
-    estimate: NDArray
-    upper: NDArray
-    solved: NDArray
-    renyi: NDArray
-
-    @classmethod
-    def empty(cls, people: int, solve_epsilon: bool) -> Solution:
-        lowest = 0.0 if solve_epsilon else -np.inf
-        return cls(
-            np.full(people, lowest), np.full(people, np.nan), np.full(people, np.inf), np.zeros(people, dtype=bool),
-            np.full(people, np.nan),
-        )  # fmt: skip
 
 
 def _kernels() -> Any:
@@ -122,7 +100,6 @@ def solve(
     rows: NDArray | None = None,
     hint: NDArray | None = None,
     limits: Limits | None = None,
-    shared: Moments | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Solution:
     """Bounds of epsilon at a delta, or of log delta at an epsilon, for every person.
@@ -139,8 +116,6 @@ def solve(
         Which of the maker's buckets each column of counts stands for; -1 for one that costs nothing.
     hint : ndarray, shape (people,), optional
         The answer as far as it is known (NaN: not at all); it makes the choice of tilts better.
-    shared : Moments, optional
-        What `shared_moments` gave for these counts.
     progress : callable, optional
         Called with the number of people done since the last call.
 
@@ -155,7 +130,7 @@ def solve(
     limits = limits or Limits()
     solution = Solution.empty(len(counts), solve_epsilon)
     hint = np.full(len(counts), np.nan) if hint is None else hint
-    plan = make_plan(counts, maker, rows, target, hint, solve_epsilon, limits, shared)
+    plan = make_plan(counts, maker, rows, target, hint, solve_epsilon, limits)
     # Renyi accounting alone proves that epsilon is not above 0, or that delta is next to nothing.
     known = maker.whole & (plan.renyi <= (0.0 if solve_epsilon else limits.least_log_delta))
     solution.renyi[:] = plan.renyi
@@ -190,6 +165,58 @@ def solve(
             again.append(part[width[part] > served[part]])
         waiting = np.concatenate(again) if again else np.empty(0, dtype=np.int64)
     return solution
+
+
+def solve_together(
+    counts: Counts, maker: Maker, targets: NDArray, *, solve_epsilon: bool, rows: NDArray | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[list[Solution], NDArray]:  # fmt: skip
+    """Bounds at several targets that lie close together, at one tilt of each person, as far as that serves.
+
+    Parameters
+    ----------
+    counts, maker, rows
+        As for `solve`.
+    targets : ndarray, shape (targets,)
+        The same of everybody; log delta or epsilon.
+    progress : callable, optional
+        Called with the number of people and targets done since the last call.
+
+    Returns
+    -------
+    list of Solution
+        One a target.
+    done : ndarray of bool, shape (targets, people)
+        Who is served as well as by `solve` under the default limits.
+    """
+    people, limits = len(counts), Limits()
+    solutions = [Solution.empty(people, solve_epsilon) for _ in targets]
+    done = np.zeros((targets.size, people), dtype=bool)
+    middle = 0.5 * (targets.min() + targets.max())
+    plan = make_plan(counts, maker, rows, np.full(people, middle), np.full(people, np.nan), solve_epsilon, limits)
+    chosen = np.flatnonzero(plan.tilt >= 0)
+    theta = plan.theta[np.maximum(plan.tilt, 0)]
+    # log delta falls by about theta epsilon: the period must hold for the far ends as well
+    apart = float(np.max(targets) - middle) / (theta if solve_epsilon else 1.0)
+    period, width = _level(plan.period + apart, 4), _level(1.1 * plan.width, 2)
+    start = plan.start
+
+    def bound(part: tuple[Table, NDArray]) -> list[NDArray]:
+        table, members = part
+        product = _exponents(counts, members, table, rows, plan)
+        found = []
+        for target in targets:
+            first = start[members] + ((middle - target) / theta[members] if solve_epsilon else 0.0)
+            found.append(_bounds_of(product, table, np.full(members.size, target), first, solve_epsilon))
+        return found
+
+    parts = _groups_with_tables(chosen, plan, period, width, limits, counts, maker, rows, [])
+    for (_, part), found in in_order(bound, parts, alone=few(chosen.size)):
+        for j, out in enumerate(found):
+            done[j, part] = _finish(solutions[j], part, out, limits, solve_epsilon)[0]
+        if progress is not None:
+            progress(int(done[:, part].sum()))
+    return solutions, done
 
 
 def _groups_with_tables(
@@ -242,30 +269,40 @@ def _bound(
 ) -> NDArray:
     """The matrix product and the kernel for people who share a table."""
     table, people = part
-    exponents, helper = _exponents(counts, people, table, rows, plan)
-    out = np.empty((people.size, 5))
-    half, re, im = np.empty((3, 0, 0))
-    if table.second is not None and isinstance(counts, Shares):
-        number, half = counts.lotteries(people)
-        add_second_order(exponents, table, number, half)
-        re, im = table.second.real.copy(), table.second.imag.copy()
+    product = _exponents(counts, people, table, rows, plan)
+    return _bounds_of(product, table, target[people], plan.start[people], solve_epsilon)
+
+
+def _bounds_of(
+    product: tuple[NDArray, NDArray, NDArray], table: Table, target: NDArray, start: NDArray, solve_epsilon: bool
+) -> NDArray:
+    """The kernel for people who share a table; product as from `_exponents`."""
+    exponents, helper, half = product
+    second = np.empty((0, 0), dtype=complex) if table.second is None else table.second
+    re, im = second.real.copy(), second.imag.copy()
+    out = np.empty((target.size, 5))
     _kernels().bound_people(
-        exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target[people]),
-        solve_epsilon, np.ascontiguousarray(plan.start[people]), half, re, im, out,
+        exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target),
+        solve_epsilon, np.ascontiguousarray(start), half, re, im, out,
     )  # fmt: skip
     return out
 
 
 def _exponents(
     counts: Counts, people: NDArray, table: Table, rows: NDArray | None, plan: Plan
-) -> tuple[NDArray, NDArray]:
-    """The matrix product for people who share a table, and the tilts that bound their aliasing."""
+) -> tuple[NDArray, NDArray, NDArray]:
+    """The matrix product for people who share a table, the tilts that bound their aliasing, and by how much the
+    variances of their lotteries may be off (see `joining`; empty where that is an error already)."""
     exponents = counts.take(people, axis=0).astype(np.float64, copy=False) @ seen_by_columns(table.columns, rows)
     helper = np.ascontiguousarray(plan.helper[people])
     if table.spread:
         steps = counts[people].sum(axis=1)[:, None]
         helper[:, 1::2] += steps * helper[:, 0::2] * (1.0 + helper[:, 0::2]) * table.spread
-    return exponents, helper
+    half = np.empty((0, 0))
+    if table.second is not None and isinstance(counts, Shares):
+        number, half = counts.lotteries(people)
+        add_second_order(exponents, table, number, half)
+    return exponents, helper, half
 
 
 def curves(
@@ -301,7 +338,7 @@ def curves(
 
     def bound(part: tuple[Table, NDArray]) -> NDArray:
         table, members = part
-        exponents, helper = _exponents(counts, members, table, rows, plan)
+        exponents, helper, _ = _exponents(counts, members, table, rows, plan)
         some = np.empty((members.size, *out.shape[1:]))
         goals = np.ascontiguousarray(target[members])
         _kernels().bound_curves(exponents, table.weight, table.setting(len(table.columns)), helper, goals, lower, some)

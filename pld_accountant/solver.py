@@ -15,15 +15,16 @@ from scipy.special import ndtri_exp
 
 from . import one_step
 from .attempts import FEW, LOOSE, MANY, SHARES, Sums, Tables
-from .bounds import Bounds, Status
+from .bounds import Bounds
 from .coarse_bounds import addition_cap, addition_least, surely_zero
 from .direct import DirectSum
 from .lattice import LatticeMaker
 from .lotteries import Counts, Shares
 from .parallel import blocks
-from .plancherel import Solution, solve
+from .plancherel import solve, solve_together
+from .solution import Solution
 from .spectral import SpectralMaker
-from .tilts import Moments, renyi_bounds, shared_moments
+from .tilts import renyi_bounds
 
 __all__ = ["people_bounds"]
 
@@ -77,36 +78,30 @@ def people_bounds(
         some = counts[block] if costly.all() else counts[block][:, costly]
         total[block] = some.sum(axis=1, dtype=np.int64)
     many = np.flatnonzero(total > 1)
-    shared = None
-    if len(targets) > 1 and many.size:
-        goals = np.repeat(np.asarray(targets)[:, None], many.size, axis=1)
-        if shares is None:
-            shared = shared_moments(_some(counts, many), maker, rows, goals, solve_epsilon=solve_epsilon)
-        else:
-            joined = maker.variant(np.inf, lotteries=1)
-            shared = shared_moments(_some(shares, many), joined, None, goals, solve_epsilon=solve_epsilon)
+    jobs = [_Job(counts, maker, target, solve_epsilon, rows, total, shares) for target in targets]
+    together = _together(jobs, many, progress)
     found = []
     cap = np.full(people, np.inf)
     if direction == "add" and not solve_epsilon:
         cap = addition_cap(counts, maker, rows)
-    for target in targets:
+    for job, before in zip(jobs, together, strict=True):
+        target = job.target
         solution = Solution.empty(people, solve_epsilon)
-        _settle(solution, total == 0, *((0.0,) * 3 if solve_epsilon else (-np.inf,) * 3))
-        job = _Job(counts, maker, target, solve_epsilon, rows, total, shares)
+        solution.settle(total == 0, *((0.0,) * 3 if solve_epsilon else (-np.inf,) * 3))
         once = np.flatnonzero(total == 1)
         if once.size:
             _one_step(solution, once, job, direction)
         if progress is not None and many.size < people:
             progress(people - many.size)
         if solve_epsilon:
-            _many_steps(solution, many, job, shared, progress)
+            _many_steps(solution, many, job, before, progress)
             if direction == "add":
                 _cap(solution, counts, maker, rows, target)
         else:
             # no loss reaches epsilon: delta is 0
-            _settle(solution, cap <= target, -np.inf, -np.inf, -np.inf)
-            _many_steps(solution, many[cap[many] > target], job, None if np.any(cap <= target) else shared, progress)
-        found.append(_as_bounds(solution, solve_epsilon))
+            solution.settle(cap <= target, -np.inf, -np.inf, -np.inf)
+            _many_steps(solution, many[cap[many] > target], job, before, progress)
+        found.append(solution.as_bounds(solve_epsilon))
     return found
 
 
@@ -161,11 +156,52 @@ def _handful(job: _Job, who: NDArray) -> bool:
     return who.size * int(used.sum()) <= _HANDFUL
 
 
+@dataclass(frozen=True)
+class _Before:
+    """What is known from asking at several targets together, and of whom that is all there is to know; of everybody."""
+
+    solution: Solution
+    done: NDArray
+
+
+def _together(jobs: Sequence[_Job], many: NDArray, progress: Callable[[int], None] | None) -> list[_Before]:
+    """Ask at targets that lie close together with one tilt a person."""
+    people = len(jobs[0].counts)
+    found = [_Before(Solution.empty(people, j.solve_epsilon), np.zeros(people, dtype=bool)) for j in jobs]
+    if len(jobs) == 1 or _handful(jobs[0], many):
+        return found
+    for cluster in _clusters(jobs):
+        job = jobs[cluster[0]].of_shares
+        targets = np.array([jobs[j].of_shares.target for j in cluster])
+        solutions, done = solve_together(
+            _some(job.counts, many), job.maker, targets, solve_epsilon=job.solve_epsilon, rows=job.rows,
+            progress=progress,
+        )  # fmt: skip
+        for j, solution, served in zip(cluster, solutions, done, strict=True):
+            found[j].solution.merge(many, solution)
+            found[j].done[many] = served
+    return found
+
+
+def _clusters(jobs: Sequence[_Job]) -> Iterator[list[int]]:
+    """Which targets, two at least, one tilt may serve: it lies less than two standard deviations off for each."""
+    if jobs[0].solve_epsilon:
+        place, most = [np.sqrt(-2.0 * job.target) for job in jobs], 4.0
+    else:
+        place, most = [np.log(max(job.target, 1e-300)) for job in jobs], 0.5
+    left = [int(j) for j in np.argsort(place)]
+    while left:
+        cluster = [j for j in left if place[j] <= place[left[0]] + most]
+        left = left[len(cluster) :]
+        if len(cluster) > 1:
+            yield cluster
+
+
 def _many_steps(
-    solution: Solution, everybody: NDArray, job: _Job, shared: Moments | None, progress: Callable[[int], None] | None
+    solution: Solution, everybody: NDArray, job: _Job, before: _Before, progress: Callable[[int], None] | None
 ) -> None:
     """Everybody with more than one step: by shares, where there are any, and by counts whom these leave open."""
-    told = 0
+    told = int(before.done[everybody].sum())
 
     def tell(people: int) -> None:
         nonlocal told
@@ -175,21 +211,20 @@ def _many_steps(
 
     few = _handful(job, everybody)
     if job.shares is None:
-        _attempt(solution, everybody, job, FEW if few else MANY, shared, tell)
+        solution.merge(everybody, before.solution.of(everybody))
+        _attempt(solution, everybody, job, FEW if few else MANY, before.done, tell)
     else:
         # a handful whose shares are their counts is served more exactly by these
         whole = job.shares.whole(everybody) if few else np.zeros(everybody.size, dtype=bool)
         who = everybody[~whole]
-        trial = Solution.empty(len(job.counts), job.solve_epsilon)
-        if shared is not None and whole.any():
-            shared = Moments(shared.theta, shared.k[~whole])
+        trial = before.solution
         # Many different deltas ask for many tables, and tiny ones leave little of what shares tell: whom the first
         # tables do not serve is then served in whole steps alone.
         attempts = SHARES if job.solve_epsilon and job.target > _TINY else SHARES[:1]
-        _attempt(trial, who, job.of_shares, attempts, shared, tell)
+        _attempt(trial, who, job.of_shares, attempts, before.done, tell)
         left = everybody[whole | _open(trial, everybody, LOOSE, job)]
         _attempt(solution, left, job, FEW if few else MANY)
-        _better_side(solution, trial, who, job)
+        solution.take_better(trial, who, lower=job.shares.log_delta is not None)
     if told < everybody.size:
         tell(int(everybody.size) - told)
 
@@ -199,10 +234,13 @@ def _attempt(
     everybody: NDArray,
     job: _Job,
     attempts: Sequence[Tables | Sums],
-    shared: Moments | None = None,
+    done: NDArray | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> None:
-    """Attempt after attempt on those who are left open, and Renyi accounting."""
+    """Attempt after attempt on those who are left open, and Renyi accounting.
+
+    done: whom the first attempt could serve no better.
+    """
     if not everybody.size:
         return
     few = attempts is FEW
@@ -211,28 +249,21 @@ def _attempt(
             # Few steps can leave delta(0) below delta where Renyi accounting does not see it.
             low = everybody[(solution.upper[everybody] > 0.0) & ~(solution.lower[everybody] > 0.0)]
             zero = surely_zero(job.counts, low, job.maker, job.target, job.rows)
-            _settle(solution, low[zero], 0.0, 0.0, 0.0)
-        left = everybody[_open(solution, everybody, attempt, job)]
+            solution.settle(low[zero], 0.0, 0.0, 0.0)
+        wanted = _open(solution, everybody, attempt, job)
+        if number == 0 and done is not None:
+            wanted &= ~done[everybody]
+        left = everybody[wanted]
         most = attempt.most_people if job.solve_epsilon else min(attempt.most_people, attempt.most_people_delta)
         if not attempt.least_people <= left.size <= most:
             continue
         if isinstance(attempt, Sums):
             _directly(solution, left, job, attempt)
         elif number == 0:
-            _by_tables(solution, left, job, attempt, few, shared, tell)
+            _by_tables(solution, left, job, attempt, few, tell)
         else:
             _by_tables(solution, left, job, attempt, few)
     _at_most_renyi(solution, everybody, job)
-
-
-def _better_side(solution: Solution, trial: Solution, who: NDArray, job: _Job) -> None:
-    """Take over from the trial whose bound, on the side that counts, is the better one there."""
-    if job.shares is not None and job.shares.log_delta is not None:
-        better = trial.lower[who] > solution.lower[who]
-    else:
-        better = trial.upper[who] < solution.upper[who]
-    take = who[trial.solved[who] & (better | ~solution.solved[who])]
-    _settle(solution, take, trial.lower[take], trial.estimate[take], trial.upper[take])
 
 
 def _open(solution: Solution, who: NDArray, attempt: Tables | Sums, job: _Job) -> NDArray:
@@ -258,7 +289,6 @@ def _by_tables(
     job: _Job,
     attempt: Tables,
     few: bool,
-    shared: Moments | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> None:
     for who, maker, log_negligible in _makers(job, attempt, few, solution, left):
@@ -273,14 +303,14 @@ def _by_tables(
         )
         if not attempt.lattice:
             # the spectral tables serve both sides at once
-            found = ask(maker, shared=shared if maker is job.maker else None, progress=tell)
+            found = ask(maker, progress=tell)
             if maker.whole:
                 solution.renyi[who] = np.fmin(solution.renyi[who], found.renyi)
         else:
             found = ask(LatticeMaker(maker, "upper", attempt.lattice, log_negligible))
             below = ask(LatticeMaker(maker, "lower", attempt.lattice, log_negligible))
             found.lower, found.solved = below.lower, found.solved & below.solved
-        _merge(solution, who, found)
+        solution.merge(who, found)
 
 
 def _some(counts: Counts, who: NDArray) -> Counts:
@@ -327,9 +357,9 @@ def _directly(solution: Solution, left: NDArray, job: _Job, attempt: Sums) -> No
         lower, upper = composition.bounds(
             job.target, job.solve_epsilon, attempt.wanted * known, attempt.pairs / left.size
         )
-        _settle(found, np.array([0]), lower, (2.0 * lower + upper) / 3.0 if np.isfinite(lower) else upper, upper)
+        found.settle(np.array([0]), lower, (2.0 * lower + upper) / 3.0 if np.isfinite(lower) else upper, upper)
         found.solved &= np.isfinite(upper)
-        _merge(solution, np.array([person]), found)
+        solution.merge(np.array([person]), found)
 
 
 def _at_most_renyi(solution: Solution, everybody: NDArray, job: _Job) -> None:
@@ -343,7 +373,7 @@ def _at_most_renyi(solution: Solution, everybody: NDArray, job: _Job) -> None:
     renyi = solution.renyi[everybody]
     most = np.maximum(renyi, 0.0) if job.solve_epsilon else np.minimum(renyi, 0.0)
     better = np.isfinite(renyi) & (most < solution.upper[everybody])
-    _settle(solution, everybody[better], solution.lower[everybody[better]], most[better], most[better])
+    solution.settle(everybody[better], solution.lower[everybody[better]], most[better], most[better])
 
 
 def _cap(solution: Solution, counts: NDArray, maker: SpectralMaker, rows: NDArray | None, log_delta: float) -> None:
@@ -352,25 +382,7 @@ def _cap(solution: Solution, counts: NDArray, maker: SpectralMaker, rows: NDArra
     most = addition_cap(counts[open_below], maker, rows)
     lower = most < solution.upper[open_below]
     capped, most = open_below[lower], most[lower]
-    _settle(solution, capped, addition_least(counts, capped, maker, rows, log_delta), most, most)
-
-
-def _settle(
-    solution: Solution, who: NDArray, lower: NDArray | float, estimate: NDArray | float, upper: NDArray | float
-) -> None:
-    solution.lower[who], solution.estimate[who], solution.upper[who] = lower, estimate, upper
-    solution.solved[who] = True
-
-
-def _merge(solution: Solution, who: NDArray, found: Solution) -> None:
-    """Take over what was found; where both attempts are certified the intersection is."""
-    guess = ~found.solved & np.isfinite(found.estimate) & ~solution.solved[who]
-    solution.estimate[who[guess]] = found.estimate[guess]
-    keep = who[found.solved]
-    lower, upper = found.lower[found.solved], found.upper[found.solved]
-    better = ~(upper - lower >= solution.upper[keep] - solution.lower[keep])
-    estimate = np.where(better, found.estimate[found.solved], solution.estimate[keep])
-    _settle(solution, keep, np.maximum(lower, solution.lower[keep]), estimate, np.minimum(upper, solution.upper[keep]))
+    solution.settle(capped, addition_least(counts, capped, maker, rows, log_delta), most, most)
 
 
 def _one_step(solution: Solution, once: NDArray, job: _Job, direction: str) -> None:
@@ -398,23 +410,4 @@ def _one_step(solution: Solution, once: NDArray, job: _Job, direction: str) -> N
         bucket = column if rows is None else rows[column]
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
-    _settle(solution, once, lower[bucket], middle[bucket], upper[bucket])
-
-
-def _as_bounds(solution: Solution, solve_epsilon: bool) -> Bounds:
-    solution.solved &= ~np.isnan(solution.upper)
-    lower, upper = np.where(
-        solution.solved, [solution.lower, solution.upper], [[0.0 if solve_epsilon else -np.inf], [np.inf]]
-    )
-    estimate = np.where(solution.solved, np.clip(solution.estimate, lower, upper), np.nan)
-    with np.errstate(invalid="ignore"):
-        middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
-    estimate = np.where(solution.solved & np.isnan(estimate), middle, estimate)
-    if not solve_epsilon:
-        # exp rounds to nearest, which matters where it underflows: one double down, one double up
-        lower = np.nextafter(np.exp(np.minimum(lower, 0.0)), 0.0)
-        estimate = np.exp(np.minimum(estimate, 0.0))
-        above = np.minimum(np.nextafter(np.exp(np.minimum(upper, 0.0)), 2.0), 1.0)
-        upper = np.where(solution.solved, np.where(np.isneginf(upper), 0.0, above), np.inf)
-    status = np.where(solution.solved, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
-    return Bounds(lower, estimate, upper, status=status)
+    solution.settle(once, lower[bucket], middle[bucket], upper[bucket])

@@ -14,7 +14,7 @@ from .lotteries import Counts
 from .parallel import blocks, few, in_order
 from .tables import WORK, Maker
 
-__all__ = ["Limits", "Moments", "Plan", "make_plan", "renyi_bounds", "seen_by_columns", "shared_moments"]
+__all__ = ["Limits", "Plan", "make_plan", "renyi_bounds", "seen_by_columns"]
 
 _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
 _BACK = 4  # octaves below the saddle point where tilts are candidates
@@ -50,14 +50,6 @@ class Limits:
     work: float = WORK
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Everybody's log-moments on a grid of tilts, rounded up: (people, tilts)."""
-
-    theta: NDArray
-    k: NDArray
-
-
 @dataclass
 class Plan:
     """What was chosen for every person."""
@@ -83,7 +75,7 @@ def seen_by_columns(values: NDArray, rows: NDArray | None) -> NDArray:
 
 
 def _tilt_grid(
-    counts: Counts, maker: Maker, rows: NDArray | None, targets: NDArray, solve_epsilon: bool, per_octave: int
+    counts: Counts, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool, per_octave: int
 ) -> NDArray:
     """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
     octaves = np.arange(*_OCTAVES, 2)
@@ -93,11 +85,10 @@ def _tilt_grid(
 
     def ends(block: slice) -> tuple[int, int]:
         moments = counts[block].astype(np.float64, copy=False) @ k
-        best = []
-        for goal in targets[:, block, None]:
-            cost = (moments - goal + log_c) / theta if solve_epsilon else moments - theta * goal + log_c
-            best.append(np.argmin(cost, axis=1))
-        return int(octaves[np.min(best)]), int(octaves[np.max(best)])
+        goal = target[block, None]
+        cost = (moments - goal + log_c) / theta if solve_epsilon else moments - theta * goal + log_c
+        best = np.argmin(cost, axis=1)
+        return int(octaves[best.min()]), int(octaves[best.max()])
 
     found = [result for _, result in in_order(ends, blocks(len(counts)), alone=few(len(counts)))]
     lowest, highest = min(f[0] for f in found), max(f[1] for f in found)
@@ -108,36 +99,16 @@ def _tilt_grid(
     return 2.0 ** (exponents[~far | (exponents % max(per_octave // 2, 1) == 0)] / per_octave)
 
 
-def _raised_moments(counts: NDArray, k: NDArray, buckets: int) -> NDArray:
-    """counts @ k, raised by the round-off of the product."""
-    return (counts.astype(np.float64, copy=False) @ k) * (1.0 + (buckets + 8) * 2.0**-52)
-
-
-def shared_moments(
-    counts: Counts, maker: Maker, rows: NDArray | None, targets: NDArray, *, solve_epsilon: bool
-) -> Moments:
-    """Log-moments that serve `solve` for several targets, shape (targets, people), under the default `Limits`."""
-    theta = _tilt_grid(counts, maker, rows, targets, solve_epsilon, Limits().tilts)
-    k = seen_by_columns(maker.log_moments(theta), rows)
-    out = np.empty((len(counts), theta.size))
-    for block, moments in in_order(lambda b: _raised_moments(counts[b], k, maker.buckets), blocks(len(counts))):
-        out[block] = moments
-    return Moments(theta, out)
-
-
 def make_plan(
     counts: Counts, maker: Maker, rows: NDArray | None, target: NDArray, hint: NDArray, solve_epsilon: bool,
-    limits: Limits, shared: Moments | None = None,
+    limits: Limits,
 ) -> Plan:  # fmt: skip
+    """The tilt, and what goes with it, for each person's target; hint as for `plancherel.solve`."""
     from .kernels import tilt
 
     people = len(counts)
-    if shared is not None and len(shared.k) != people:
-        raise ValueError(f"moments of {len(shared.k)} people were given for {people}")
-    theta = (
-        _tilt_grid(counts, maker, rows, target[None], solve_epsilon, limits.tilts) if shared is None else shared.theta
-    )
-    k = seen_by_columns(maker.log_moments(theta), rows) if shared is None else shared.k
+    theta = _tilt_grid(counts, maker, rows, target, solve_epsilon, limits.tilts)
+    k = seen_by_columns(maker.log_moments(theta), rows)
     plan = Plan(
         tilt=np.full(people, -1), period=np.zeros(people), width=np.zeros(people), helper=np.zeros((people, 4)),
         start=np.zeros(people), renyi=np.zeros(people), theta=theta,
@@ -145,7 +116,8 @@ def make_plan(
     log_c = _log_c(theta)
 
     def choose(block: slice) -> None:
-        moments = _raised_moments(counts[block], k, maker.buckets) if shared is None else shared.k[block]
+        # raised by the round-off of the product
+        moments = (counts[block].astype(np.float64, copy=False) @ k) * (1.0 + (maker.buckets + 8) * 2.0**-52)
         choice = np.full((len(moments), 3), -1)
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(

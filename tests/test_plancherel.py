@@ -9,7 +9,8 @@ import pytest
 from pld_accountant import error_budget as budget
 from pld_accountant.kernels import plancherel as kernel
 from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import Solution, curves, solve
+from pld_accountant.plancherel import curves, solve
+from pld_accountant.solution import Solution
 from pld_accountant.spectral import SpectralMaker
 from pld_accountant.tables import COLUMNS
 from pld_accountant.tilts import Limits

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import pld_accountant as pa
+from pld_accountant import solver
 from pld_accountant.attempts import FEW, Tables
 from pld_accountant.bounds import Status
 from pld_accountant.coarse_bounds import addition_least
@@ -267,3 +269,35 @@ def test_a_delta_below_every_double_is_not_looked_at_any_closer(monkeypatch, ste
     assert found.status[0] == Status.CERTIFIED
     assert found.lower[0] == 0.0
     assert found.upper[0] <= 5e-324
+
+
+@pytest.mark.parametrize("solve_epsilon", [True, False])
+def test_several_targets_together(solve_epsilon):
+    """Targets close enough for one tilt, and others: each as if it had been asked alone."""
+    rng = np.random.default_rng(12)
+    ledger = pa.Ledger(400, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0, buckets=32)
+    for row in rng.lognormal(-1.0, 0.7, (8, 400)):
+        ledger.record(row, repeat=100)
+    values = [1e-12, 1e-3, 1e-5, 1e-6, 1e-30] if solve_epsilon else [1.0, 0.2, 0.25, 0.21]
+    ask = ledger.epsilon if solve_epsilon else ledger.delta
+    together, done = ask(values), []
+    for j, value in enumerate(values):
+        alone = ask(value)
+        room = 1e-3 if solve_epsilon else 2e-2
+        np.testing.assert_allclose(together.upper[j], alone.upper, rtol=room, atol=1e-300)
+        # the lower bound's lotteries are made for the smallest delta
+        assert np.all(together.lower[j] <= alone.upper * (1.0 + 1e-12))
+        assert np.all(alone.lower <= together.upper[j] * (1.0 + 1e-12))
+    ask(values, progress=lambda n, total: done.append((n, total)))
+    assert done[-1][0] == done[-1][1]
+    assert [n for n, _ in done] == sorted(n for n, _ in done)
+
+
+def test_which_targets_go_together():
+    def places(targets, solve_epsilon):
+        nothing = np.zeros((0, 0))
+        jobs = [solver._Job(nothing, None, t, solve_epsilon, None, np.zeros(0)) for t in targets]
+        return [sorted(targets[j] for j in cluster) for cluster in solver._clusters(jobs)]
+
+    assert places([np.log(d) for d in (1e-5, 1e-4, 1e-300, 1e-6)], True) == [[np.log(d) for d in (1e-6, 1e-5, 1e-4)]]
+    assert places([1.0, 0.0, 1.1, 40.0, 41.0], False) == [[1.0, 1.1], [40.0, 41.0]]
