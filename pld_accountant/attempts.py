@@ -11,7 +11,7 @@ import numpy as np
 
 from .tilts import Limits
 
-__all__ = ["FEW", "LOOSE", "MANY", "SHARES", "Attempt", "Sums", "Tables"]
+__all__ = ["FEW", "FIRST", "LOOSE", "MANY", "SHARES", "Attempt", "Sums", "Tables"]
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,11 @@ _TINY, _SMALL = -160.0, -70.0
 _LEAST = 1e-12
 _SOME = 17  # fewer steps ask for more frequencies, not for other tilts
 
+FIRST = Tables(0.0, limits=Limits(1e-8, frequencies=256, least_expectation=1e-6, least_log_delta=_TINY))
+"""What serves nearly everybody of many."""
+
 MANY: tuple[Tables | Sums, ...] = (
-    Tables(0.0, limits=Limits(1e-8, frequencies=256, least_expectation=1e-6, least_log_delta=_TINY)),
+    FIRST,
     Sums(1e-3, most_steps=2, most_people=200, least_log_delta=_TINY),
     Tables(
         1e-3,

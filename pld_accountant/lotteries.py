@@ -32,8 +32,8 @@ x = log(M_b / M_a), M the moment generating functions at one argument, the n lot
 
     M_a^(n - W) M_b^W exp(E),   |E| <= n |x|^2 / (8 cos^2(Im(x) / 2)):
 
-the product that fractional counts of the two edges' logarithms give, and an error of second order
-(`error_budget.lottery`).
+the product that fractional counts of the two edges' logarithms give, and an error of second order; or that order
+added up, and one of the third (`joining`).
 
 References
 ----------

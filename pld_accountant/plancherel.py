@@ -168,14 +168,14 @@ def solve(
 
 
 def solve_together(
-    counts: Counts, maker: Maker, targets: NDArray, *, solve_epsilon: bool, rows: NDArray | None = None,
-    progress: Callable[[int], None] | None = None,
+    counts: Counts, maker: Maker, targets: NDArray, *, solve_epsilon: bool, limits: Limits,
+    rows: NDArray | None = None, progress: Callable[[int], None] | None = None,
 ) -> tuple[list[Solution], NDArray]:  # fmt: skip
     """Bounds at several targets that lie close together, at one tilt of each person, as far as that serves.
 
     Parameters
     ----------
-    counts, maker, rows
+    counts, maker, limits, rows
         As for `solve`.
     targets : ndarray, shape (targets,)
         The same of everybody; log delta or epsilon.
@@ -187,9 +187,9 @@ def solve_together(
     list of Solution
         One a target.
     done : ndarray of bool, shape (targets, people)
-        Who is served as well as by `solve` under the default limits.
+        Who is served as well as by `solve`.
     """
-    people, limits = len(counts), Limits()
+    people = len(counts)
     solutions = [Solution.empty(people, solve_epsilon) for _ in targets]
     done = np.zeros((targets.size, people), dtype=bool)
     middle = 0.5 * (targets.min() + targets.max())

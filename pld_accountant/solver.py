@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
 from . import one_step
-from .attempts import FEW, LOOSE, MANY, SHARES, Sums, Tables
+from .attempts import FEW, FIRST, LOOSE, MANY, SHARES, Sums, Tables
 from .bounds import Bounds
 from .coarse_bounds import addition_cap, addition_least, surely_zero
 from .direct import DirectSum
@@ -174,8 +174,8 @@ def _together(jobs: Sequence[_Job], many: NDArray, progress: Callable[[int], Non
         job = jobs[cluster[0]].of_shares
         targets = np.array([jobs[j].of_shares.target for j in cluster])
         solutions, done = solve_together(
-            _some(job.counts, many), job.maker, targets, solve_epsilon=job.solve_epsilon, rows=job.rows,
-            progress=progress,
+            _some(job.counts, many), job.maker, targets, solve_epsilon=job.solve_epsilon, limits=FIRST.limits,
+            rows=job.rows, progress=progress,
         )  # fmt: skip
         for j, solution, served in zip(cluster, solutions, done, strict=True):
             found[j].solution.merge(many, solution)

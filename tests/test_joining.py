@@ -6,7 +6,7 @@ import pytest
 import pld_accountant as pa
 from pld_accountant import error_budget
 from pld_accountant.buckets import Buckets
-from pld_accountant.joining import add_second_order
+from pld_accountant.joining import add_second_order, join
 from pld_accountant.lotteries import UNITS, Shares
 from pld_accountant.plancherel import solve
 from pld_accountant.spectral import SpectralMaker
@@ -146,6 +146,76 @@ def test_exponents_to_the_second_order():
         assert np.all(apart <= room * (1.0 + 1e-9))
         used = max(used, float((apart / room).max()))
     assert used > 0.1
+
+
+def test_variances_at_their_ends():
+    """Many lotteries with small differences, none of them in doubt: what is left is of second order in V."""
+    group = Buckets.make(2.0, 0.01, 40)
+    _, table = table_of(group, lotteries=2)
+    assert table.second is not None
+    m, log = table.frequencies, logs(table)
+    bucket = 20
+    n = 0.5 * 8.0 / np.abs(table.second[bucket]).max()
+    counts, number, half = np.zeros((3, 1, group.size))
+    counts[0, bucket - 1] = counts[0, bucket] = n / 2
+    number[0, bucket], half[0, bucket] = n, n / 8
+    exponents = counts @ table.columns
+    add_second_order(exponents, table, number, half)
+    room = np.expm1(np.append(exponents[0, COLUMNS + 2 * m], exponents[0, COLUMNS + 2 * m + 2 :]))
+    # all lotteries are 0 or 1: exactly the two edges' product
+    shift = -half[0, bucket] * table.second[bucket]
+    apart = np.abs(np.expm1(shift) - shift)
+    assert np.all(apart <= room)
+    assert (apart / room).max() > 0.5
+    assert np.ptp(log[bucket].real) > 0.0
+
+
+def test_the_envelope_has_room_for_lotteries():
+    group = Buckets.make(1.0, 0.05, 8)
+    for lotteries in (1, 2):
+        _, table = table_of(group, theta=4.0, lotteries=lotteries)
+        assert table.own is not None
+        top = table.own[:, 0] + table.own[:, 2]  # log sup |M| beyond the band
+        w = np.linspace(0.0, 1.0, 41)[1:-1]
+        needed = False
+        for k in range(1, 8):
+            exact = np.logaddexp(np.log1p(-w) + top[k - 1], np.log(w) + top[k])
+            base = (1.0 - w) * table.own[k - 1, 0] + w * table.own[k, 0]
+            assert np.all((1.0 - w) * table.columns[k - 1, 2] + w * table.columns[k, 2] >= exact - base - 1e-12)
+            needed |= bool(np.any((1.0 - w) * top[k - 1] + w * top[k] < exact - 1e-9))
+        assert needed
+
+
+def test_errors_of_fractional_powers():
+    """(1 + e)^c for a fraction c of a step: relative errors, which are all that a power without a first factor has."""
+    group = Buckets.make(2.0, 0.01, 6)
+    made, table = table_of(group)
+    assert table.own is not None
+    table.own[:, 9] = 0.0
+    table.own[:, 8] = [1e-9, 0.3, 0.5, 0.6, 1e-12, 1e-3]
+    table.own[:, 4] = [1e-16, 1e-12, 1e-16, 1e-16, 1e-10, 1e-16]
+    join(table, made.neighbours)
+    assert np.all(table.columns[:, [3, 7]] >= 1e200)
+    for k, e in enumerate(table.own[:, 8]):
+        for c in (0.1, 0.5, 1.0):
+            allowed = np.expm1(min(c * table.columns[k, 8], 700.0))
+            assert np.expm1(-c * np.log1p(-e)) <= allowed * (1.0 + 1e-12)
+            assert -np.expm1(c * np.log1p(-e)) <= allowed
+    assert table.columns[3, 8] >= 1e200  # nothing is proven with an error of more than a half
+    # either edge's round-off of K may be a lottery's
+    np.testing.assert_array_equal(table.columns[:, 4], [1e-12, 1e-12, 1e-12, 1e-10, 1e-10, 1e-10])
+
+
+@pytest.mark.parametrize("lotteries", [1, 2])
+def test_round_off_of_phases_that_went_round(lotteries):
+    """A matrix product's error grows with its terms, which are beyond pi where phases are followed."""
+    group = Buckets.make(0.5, 0.1, 40)
+    _, table = table_of(group, theta=3.0, period=8.0, width=256.0, lotteries=lotteries)
+    m = table.frequencies
+    im = np.abs(table.columns[:, COLUMNS + m : COLUMNS + 2 * m])
+    assert im.max() > 2.0 * np.pi
+    room = table.columns[:, COLUMNS + 2 * m + 2 :]
+    assert np.all(room >= (group.size + 8) * 2.0**-52 * (im - np.pi))
 
 
 def log_delta_of(table: Table, exponent: np.ndarray, epsilon: float) -> float:

@@ -1,9 +1,11 @@
 """Steps as lotteries between the edges of their bucket: what they dominate, what dominates them, and the errors."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import special
 
 import pld_accountant as pa
 from pld_accountant import lotteries, one_step
@@ -275,3 +277,55 @@ def test_the_goal_of_the_lower_bound_pays_for_the_joined_outcomes():
     shares = made_shares(-11.5)
     assert shares.goal(-11.5) == pytest.approx(-11.5 + np.log1p(lotteries._TAIL), abs=1e-12)
     assert replace(shares, log_delta=None).goal(-11.5) == -11.5
+
+
+def test_places_are_not_rounded_towards_a_win():
+    """In exact arithmetic no step wins more than its place in the bucket is worth."""
+    group = Buckets.make(2.0, 1.0, 24)  # full batches: nothing but the place counts
+    units = np.arange(1, UNITS)
+    for bucket in range(1, 24):
+        a, b = Fraction(float(group.edges[bucket - 1])), Fraction(float(group.edges[bucket]))
+        s = np.array([float(b - (b - a) * int(j) / UNITS) for j in units])
+        for near in (s, np.nextafter(s, 2.0)):
+            found = won(group, near, np.full(near.size, bucket))
+            assert all(int(f) <= (b - Fraction(x)) / (b - a) * UNITS for f, x in zip(found, near.tolist(), strict=True))
+
+
+def test_nothing_is_won_in_the_first_bucket():
+    for group in (Buckets.make(2.0, 0.01, 24), Buckets.make(2.0, 1.0, 24)):
+        small = np.linspace(1e-6, 1.0, 50) * group.edges[0]
+        assert not won(group, small, np.zeros(50, dtype=int)).any()
+
+
+def test_steps_in_a_narrow_bucket_count_at_its_edges():
+    """There a place is a matter of round-off."""
+    for q in (0.01, 1.0):
+        group = Buckets(q, 2.0, np.array([0.5, 0.5 * (1.0 + 1e-6), 1.0]))
+        slope, kept = slope_and_offset(group)[0], kept_below(group, -30.0)
+        assert slope[1] == kept[1] == 0.0
+        assert slope[2] > 0.0
+        assert kept[2] > 0.0
+
+
+@pytest.mark.parametrize(("sigma", "q"), SETTINGS)
+def test_kept_below_reaches_as_far_as_joined_outcomes(sigma, q):
+    """kappa = rho / (exp(rho) - 1) with a rho that holds up to the joined outcome, beyond the end."""
+    group = Buckets.make(sigma, q, 300)
+    log_tail = -30.0
+    z = -float(special.ndtri_exp(log_tail))
+    a, b = group.edges[:-1], group.edges[1:]
+    t = z * b / sigma + b**2 / (2.0 * sigma**2) + np.log1p(b / (sigma * z))
+    rho = (b - a) * t**2 * sigma**2 / a**3
+    with np.errstate(over="ignore"):
+        most = rho / np.expm1(np.minimum(rho, 700.0))
+    kept = kept_below(group, log_tail)[1:]
+    assert np.all(kept <= most * (1.0 + 1e-9))
+    # and not by much further
+    assert np.all(kept[rho < 1.0] >= 0.9 * most[rho < 1.0])
+
+
+def test_every_step_may_fall_where_outcomes_were_joined():
+    shares = made_shares(-11.5)
+    most = int(shares.counts.sum(axis=1).max())
+    kept = np.concatenate([kept_below(g, -11.5 + np.log(lotteries._TAIL / (2.0 * most))) for g in shares.groups])
+    assert np.all(shares._below[0] <= kept * (1.0 + 1e-12))
