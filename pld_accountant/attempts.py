@@ -145,10 +145,18 @@ MANY: tuple[Tables | Sums, ...] = (
 )
 """For ledgers, where the rounding to buckets costs a percent."""
 
-SHARES: tuple[Tables | Sums, ...] = tuple(
-    replace(attempt, second=number > 0) for number, attempt in enumerate(MANY) if isinstance(attempt, Tables)
+_TABLES = [attempt for attempt in MANY if isinstance(attempt, Tables)]
+_LAST = _TABLES[-1].limits
+
+SHARES: tuple[Tables | Sums, ...] = (
+    FIRST,
+    *(replace(attempt, second=True) for attempt in _TABLES[1:]),
+    replace(_TABLES[-1], second=True, limits=replace(_LAST, tilts=32, least_expectation=0.5 * _LEAST)),
 )
-"""For fractions of steps: only tables can tell them."""
+"""For fractions of steps: only tables can tell them.
+
+At smaller tilts lotteries leave less over, but round-off leaves more.
+"""
 
 LOOSE = Tables(3e-3, limits=Limits(least_log_delta=_SMALL))
 """Whom these leave further apart is asked about again, in whole steps."""

@@ -374,9 +374,9 @@ class Ledger:
             For a delta outside (0, 1), or an unknown direction or kind of bounds.
 
         **Error**: with 256 buckets the upper bound is mostly within a ten-thousandth of the truth, and the bounds are
-        at most half a percent of the worst case's epsilon apart, mostly a fifth of that (see `lotteries`).  They may be
-        further apart for a few people where delta is tiny, or where few steps have little noise, whose steps are
-        counted at the edges of their buckets.  Whom nothing serves gets 0 and Renyi accounting's upper bound.
+        at most half a percent of the worst case's epsilon apart, mostly less than half of that (see `lotteries`).  They
+        may be further apart for a few people where delta is below 1e-40, or where few steps have little noise, whose
+        steps are counted at the edges of their buckets.  Whom nothing serves gets 0 and Renyi accounting's upper bound.
         **Cost**: a few microseconds a person and pass; more for some ten steps or fewer, and where delta is tiny.
         **Threads** change no bit of the result; the order of people changes it within its bounds.
         """
