@@ -11,7 +11,7 @@ Legend
                  doubled for f > 0
     weights      sum_f |weight_f|, sum_f omega_f |weight_f|
     sizes        sum_f |a_f|, sum_f f |a_f|, a_f = weight_f exp(log phi_f); and what lotteries add to sum_f a_f
-    half         (people, buckets) or empty: by how much the variance of each bucket's lotteries may be off; what that
+    half         (people, buckets): by how much the variance of each bucket's lotteries may be off; what that
                  does at each frequency is second_re, second_im (buckets, m + 1) times it (see `joining`)
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
     setting      theta, spacing, period, remainder coefficient, lattice step (0: none), round-off of the matrix product
@@ -100,11 +100,11 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
 def _drawn(a_re, a_im, m, angle, lotteries):
     """What the variances of lotteries may do to Q: sum_k half_k |Re sum_f a_f exp(i f angle) second_kf|.
 
-    lotteries: one person's half, second_re, second_im, and work (2, m + 1).
+    lotteries: None, or one person's half, second_re, second_im, and work (2, m + 1).
     """
-    half, second_re, second_im, work = lotteries
-    if half.size == 0:
+    if lotteries is None:
         return 0.0
+    half, second_re, second_im, work = lotteries
     zr, zi = math.cos(angle), math.sin(angle)
     tr, ti = 1.0, 0.0
     for f in range(m + 1):
@@ -214,10 +214,7 @@ def _budget(row, sizes, m, setting, weights, drawn, epsilon):
     return 1.001 * (band + phi + sums) + 1e-300, kappa
 
 
-_LOTTERIES = "Tuple((f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1]))"
-
-
-@jit(f"b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], {_LOTTERIES}, f8, f8, f8[::1])")
+@inline
 def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, log_delta, start, out):
     """out = lower, estimate, upper, relative band error, relative alias; False if no root was found.
 
@@ -270,7 +267,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteri
     return True
 
 
-@jit(f"b1(f8[::1], f8[::1], i8, f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], {_LOTTERIES}, f8, f8[::1])")
+@inline
 def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, epsilon, out):
     """out = log of lower, estimate and upper delta, relative band error, relative alias."""
     theta = setting[0]
@@ -293,18 +290,38 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries
     return True
 
 
-@jit(
-    "void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], "
-    "f8[:, ::1])"
-)
-def bound_people(
-    exponents, weight, setting, helper, target, solve_epsilon, start, half, second_re, second_im, out
-):
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1])")
+def bound_people(exponents, weight, setting, helper, target, solve_epsilon, start, out):
     """out (people, 5): lower, estimate, upper (epsilon, or log delta), relative band error, relative alias.
 
     target[i] = log delta (solve_epsilon) or epsilon.  NaN in all five where nothing came out.
     """
-    n = exponents.shape[0]
+    m = weight.size - 1
+    weight_re = weight.real.copy()
+    weight_im = weight.imag.copy()
+    weights = _weights(weight, setting[1])
+    a_re = np.empty(m + 1)
+    a_im = np.empty(m + 1)
+    sizes = np.empty(3)
+    for i in range(exponents.shape[0]):
+        row = exponents[i]
+        _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
+        if solve_epsilon:
+            found = _epsilon_bounds(
+                a_re, a_im, m, setting, row, sizes, helper[i], weights, None, target[i], start[i], out[i]
+            )
+        else:
+            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, None, target[i], out[i])
+        if not found:
+            out[i] = np.nan
+
+
+@jit(
+    "void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], "
+    "f8[:, ::1])"
+)
+def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start, half, second_re, second_im, out):
+    """As `bound_people`, where the variances of lotteries are in doubt."""
     m = weight.size - 1
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
@@ -313,17 +330,16 @@ def bound_people(
     a_im = np.empty(m + 1)
     sizes = np.empty(3)
     work = np.empty((2, m + 1))
-    none = np.empty(0)
-    for i in range(n):
+    for i in range(exponents.shape[0]):
         row = exponents[i]
         _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
-        lotteries = half[i] if half.size > 0 else none, second_re, second_im, work
+        drawn = half[i], second_re, second_im, work
         if solve_epsilon:
             found = _epsilon_bounds(
-                a_re, a_im, m, setting, row, sizes, helper[i], weights, lotteries, target[i], start[i], out[i]
+                a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], start[i], out[i]
             )
         else:
-            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, lotteries, target[i], out[i])
+            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], out[i])
         if not found:
             out[i] = np.nan
 

@@ -278,13 +278,15 @@ def _bounds_of(
 ) -> NDArray:
     """The kernel for people who share a table; product as from `_exponents`."""
     exponents, helper, half = product
-    second = np.empty((0, 0), dtype=complex) if table.second is None else table.second
-    re, im = second.real.copy(), second.imag.copy()
     out = np.empty((target.size, 5))
-    _kernels().bound_people(
-        exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target),
-        solve_epsilon, np.ascontiguousarray(start), half, re, im, out,
+    asked = (
+        exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target), solve_epsilon,
+        np.ascontiguousarray(start),
     )  # fmt: skip
+    if table.second is None:
+        _kernels().bound_people(*asked, out)
+    else:
+        _kernels().bound_drawn(*asked, half, table.second.real.copy(), table.second.imag.copy(), out)
     return out
 
 

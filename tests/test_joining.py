@@ -277,7 +277,6 @@ def test_a_table_whose_phases_cannot_be_followed_proves_nothing():
     """Where a lottery's exponent is past every use there is no bound, rather than one that was cut off."""
     from pld_accountant.kernels import plancherel as kernel
 
-    none = np.empty((0, 0))
     group = Buckets.make(2.0, 0.01, 64)
     _, table = table_of(group, theta=8.0, period=16.0, width=64.0)
     row = np.full((1, 64), 20.0) @ table.columns
@@ -287,6 +286,6 @@ def test_a_table_whose_phases_cannot_be_followed_proves_nothing():
         row[:, COLUMNS + 2 * m :] = exponent
         out = np.empty((1, 5))
         kernel.bound_people(
-            row, table.weight, table.setting(4), helper, np.array([-11.5]), True, np.array([1.0]), none, none, none, out
+            row, table.weight, table.setting(4), helper, np.array([-11.5]), True, np.array([1.0]), out
         )  # fmt: skip
         assert np.isfinite(out[0, 2]) == proven
