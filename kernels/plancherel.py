@@ -97,6 +97,32 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
 
 
 @inline
+def _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
+    """As `_amplitudes`, with a_f = weight_f exp(log phi_f) (exp(R_f) - 1); what is added has room for R's error."""
+    lotteries = _HEAD + 2 * m
+    large = lotteries + m + 2
+    sizes[:] = 0.0
+    for f in range(m + 1):
+        modulus = math.exp(row[_HEAD - 1 + f]) if f > 0 else 1.0
+        phase = row[_HEAD - 1 + m + f] if f > 0 else 0.0
+        c, s = modulus * math.cos(phase), modulus * math.sin(phase)
+        p_re = weight_re[f] * c - weight_im[f] * s
+        p_im = weight_re[f] * s + weight_im[f] * c
+        x, y, off = min(row[large + f], 700.0), row[large + m + 1 + f], row[large + 2 * (m + 1) + f]
+        half = math.sin(0.5 * y)
+        r_re = math.expm1(x) * math.cos(y) - 2.0 * half * half
+        r_im = math.exp(x) * math.sin(y)
+        a_re[f] = p_re * r_re - p_im * r_im
+        a_im[f] = p_re * r_im + p_im * r_re
+        size = abs(a_re[f]) + abs(a_im[f])
+        sizes[0] += size
+        sizes[1] += f * size
+        more = _added(row[lotteries + (1 + f if f > 0 else 0)], row[lotteries + 1])
+        whole = (abs(p_re) + abs(p_im)) * math.exp(x)
+        sizes[2] += size * more + (1.0 + more) * whole * math.expm1(min(off, 709.0))
+
+
+@inline
 def _drawn(a_re, a_im, m, angle, lotteries):
     """What the variances of lotteries may do to Q: sum_k half_k |Re sum_f a_f exp(i f angle) second_kf|.
 
@@ -341,6 +367,25 @@ def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start
         else:
             found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], out[i])
         if not found:
+            out[i] = np.nan
+
+
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], f8[:, ::1])")
+def bound_large(exponents, weight, setting, helper, target, out):
+    """As `bound_people`, of log delta, for the part in which some step's loss is large."""
+    m = weight.size - 1
+    weight_re = weight.real.copy()
+    weight_im = weight.imag.copy()
+    weights = _weights(weight, setting[1])
+    a_re = np.empty(m + 1)
+    a_im = np.empty(m + 1)
+    sizes = np.empty(3)
+    for i in range(exponents.shape[0]):
+        row = exponents[i]
+        _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
+        rest = row[row.size - 1]
+        row[2] += rest if rest > 600.0 else math.log(math.expm1(rest) + 1e-300)
+        if not _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, None, target[i], out[i]):
             out[i] = np.nan
 
 

@@ -9,13 +9,13 @@ Legend
     w       q e^t / g, the share of the sampled part in g;  (log psi)' = (a w(x) - x) / sigma^2
     r       psi / (dL/dx): density of the tilted law on the loss axis, up to the same mass
     d       L minus its tilted mean
-    ends    interval of x that holds every maximum of psi, see `middle`
-    top     inf, or where the law ends: what lies beyond is left out
-    gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1]
+    ends    interval of x that holds the nodes: all of the law but for tails of no account, or that part of it which is
+            wanted
+    gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1]; without points the law is whole
 
-The rule is the trapezoidal one on the whole line, or Gauss-Legendre on equal panels where the law ends at `top`.
+The rule is the trapezoidal one for the whole law, or Gauss-Legendre on equal panels for a part of it.
 
-All results are normalised: phi(omega) = E_theta[exp(i omega L)].
+All results are normalised: phi(omega) = E_theta[exp(i omega L)] of that law or part.
 """
 
 import math
@@ -26,7 +26,6 @@ from ._jit import inline, jit, pjit, prange
 
 _LOG_SQRT_2PI = 0.9189385332046727
 _TINY = 1e-300
-_REACH = 10.0  # the nodes reach this many standard deviations beyond the maxima of psi
 _SUM = 128  # terms that are added up plainly
 _RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
 
@@ -104,14 +103,14 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
     return math.exp(best)
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
-def choose_panels(sigma, q, theta, reach, top, width, points, limit, ellipses, tolerance, panels, error):
-    """The number of panels of [-reach sigma, top] at which the error falls to the tolerance; limit + 1 if none does."""
+@pjit("void(f8[::1], f8[::1], f8, f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
+def choose_panels(sigma, q, theta, ends, width, points, limit, ellipses, tolerance, panels, error):
+    """The number of panels of the interval at which the error falls to the tolerance; limit + 1 if none does."""
     for k in prange(sigma.size):
         n = 2
         error[k] = 1.0
         while n <= limit and q[k] < 1.0:
-            error[k] = panel_error(sigma[k], q[k], theta, -reach * sigma[k], top[k], width, points, n, ellipses)
+            error[k] = panel_error(sigma[k], q[k], theta, ends[k, 0], ends[k, 1], width, points, n, ellipses)
             if error[k] <= tolerance:
                 break
             n = n * 7 // 5 + 1
@@ -133,27 +132,35 @@ def _additions(n):
 
 
 @inline
-def _place(low, high, top, gauss, x, log_h):
-    """Nodes and the logarithms of their weights: a uniform grid on [low, high], or panels on [low, top]."""
+def _place(low, high, gauss, x, log_h):
+    """Nodes and the logarithms of their weights on [low, high]: a uniform grid, or panels."""
     n = x.size
-    if top == np.inf:
+    points = gauss.shape[1]
+    if points == 0:
         step = (high - low) / (n - 1)
         for j in range(n):
             x[j] = low + j * step
             log_h[j] = math.log(step)
         return
-    points = gauss.shape[1]
-    half = 0.5 * (top - low) / (n // points)
+    half = 0.5 * (high - low) / (n // points)
     for j in range(n):
         x[j] = low + half * (2 * (j // points) + 1 + gauss[0, j % points])
         log_h[j] = math.log(half * gauss[1, j % points])
 
 
 @inline
-def _tilted_nodes(sigma, q, sign, theta, beyond, x, log_h, log_g, weight):
+def _outside(sigma, low, high, gauss):
+    """N(0, sigma^2)'s mass outside of a part."""
+    if gauss.shape[1] == 0:
+        return 0.0
+    return 0.5 * (math.erfc(high / sigma * math.sqrt(0.5)) + math.erfc(-low / sigma * math.sqrt(0.5)))
+
+
+@inline
+def _tilted_nodes(sigma, q, sign, theta, outside, x, log_h, log_g, weight):
     """Fill log_g and the tilted probabilities at the nodes; return K(theta), the kept range, K's round-off in units.
 
-    beyond = N(0, sigma^2)'s mass beyond the end of the law.
+    outside = N(0, sigma^2)'s mass outside of the part.
 
     The unit of round-off is 2^-53: each term of a sum carries the error of its exponent, (x/sigma)^2 / 2 + |a log g|,
     and one unit for each addition.
@@ -169,15 +176,15 @@ def _tilted_nodes(sigma, q, sign, theta, beyond, x, log_h, log_g, weight):
         weight[j] = -0.5 * (x[j] / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + log_h[j] + a * log_g[j]
         top = max(top, weight[j])
     units = 0.0
-    # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)], less the mass beyond the end: the exact mass 1 never
-    # enters, and the absolute error shrinks with the step.  Far from 0 the largest exponent is taken out.
-    if top < 30.0:
+    # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)], less the mass outside: the exact mass 1 never enters,
+    # and the absolute error shrinks with the step.  Far from 0 the largest exponent is taken out.
+    if top < 30.0 and outside < 0.5:
         for j in range(n):
             e = a * log_g[j]
             base = math.exp(weight[j] - e)
             terms[j] = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
             units += abs(terms[j]) * (2.0 * abs(e) + (x[j] / sigma) ** 2 + additions + 40.0)
-        total = _dot(ones, terms) - beyond
+        total = _dot(ones, terms) - outside
         k = math.log1p(total)
         units /= 1.0 + total
     else:
@@ -196,13 +203,8 @@ def _tilted_nodes(sigma, q, sign, theta, beyond, x, log_h, log_g, weight):
     return k, first, last, units
 
 
-@inline
-def _beyond(sigma, top):
-    return 0.5 * math.erfc(top / sigma * math.sqrt(0.5))
-
-
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
-def log_moments(sigma, q, sign, theta, ends, top, gauss, nodes, k_out, units_out):
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
+def log_moments(sigma, q, sign, theta, ends, gauss, nodes, k_out, units_out):
     """K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
     0 nodes ask for the Gaussian bound, K(theta) <= theta (theta + 1) / (2 sigma^2), which holds because sampling is a
@@ -215,9 +217,9 @@ def log_moments(sigma, q, sign, theta, ends, top, gauss, nodes, k_out, units_out
             continue
         n = nodes[k]
         x, log_h = np.empty(n), np.empty(n)
-        _place(ends[k, 0] - _REACH * sigma[k], ends[k, 1] + _REACH * sigma[k], top[k], gauss, x, log_h)
-        beyond = _beyond(sigma[k], top[k])
-        value, _, _, units = _tilted_nodes(sigma[k], q[k], sign, theta, beyond, x, log_h, np.empty(n), np.empty(n))
+        _place(ends[k, 0], ends[k, 1], gauss, x, log_h)
+        outside = _outside(sigma[k], ends[k, 0], ends[k, 1], gauss)
+        value, _, _, units = _tilted_nodes(sigma[k], q[k], sign, theta, outside, x, log_h, np.empty(n), np.empty(n))
         k_out[k] = value
         units_out[k] = units
 
@@ -258,10 +260,8 @@ def _harmonics(weight, d, sums, spacing, re, im):
         im[j] = math.atan2(s, 1.0 + c)
 
 
-@pjit(
-    "void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])"
-)
-def spectrum(sigma, q, sign, theta, ends, top, gauss, spacing, nodes, moments, re, im):
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])")
+def spectrum(sigma, q, sign, theta, ends, gauss, spacing, nodes, moments, re, im):
     """Centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
 
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
@@ -283,11 +283,11 @@ def spectrum(sigma, q, sign, theta, ends, top, gauss, spacing, nodes, moments, r
         n = nodes[k]
         a = 1.0 + theta if sign > 0 else -theta
         x, log_h = np.empty(n), np.empty(n)
-        _place(ends[k, 0] - _REACH * sigma[k], ends[k, 1] + _REACH * sigma[k], top[k], gauss, x, log_h)
+        _place(ends[k, 0], ends[k, 1], gauss, x, log_h)
         log_g = np.empty(n)
         weight = np.empty(n)
-        beyond = _beyond(sigma[k], top[k])
-        value, first, last, units = _tilted_nodes(sigma[k], q[k], sign, theta, beyond, x, log_h, log_g, weight)
+        outside = _outside(sigma[k], ends[k, 0], ends[k, 1], gauss)
+        value, first, last, units = _tilted_nodes(sigma[k], q[k], sign, theta, outside, x, log_h, log_g, weight)
         w = weight[first : last + 1].copy()
         d = sign * log_g[first : last + 1]
         sums = _dot(np.ones(w.size), w)
@@ -314,4 +314,6 @@ def spectrum(sigma, q, sign, theta, ends, top, gauss, spacing, nodes, moments, r
         moments[k, 4] = weighted
         moments[k, 5] = max(weight[:first].sum() + weight[last + 1 :].sum(), _TINY)
         moments[k, 6] = x[max(inner - 1, 0)]
-        moments[k, 7] = min(x[outer + 1], top[k]) if outer + 1 < n else min(2.0 * x[n - 1] - x[n - 2], top[k])
+        moments[k, 7] = x[outer + 1] if outer + 1 < n else 2.0 * x[n - 1] - x[n - 2]
+        if gauss.shape[1] > 0:
+            moments[k, 7] = min(moments[k, 7], ends[k, 1])

@@ -11,7 +11,7 @@ import numpy as np
 
 from .tilts import Limits
 
-__all__ = ["FEW", "FIRST", "LOOSE", "MANY", "SHARES", "Attempt", "Sums", "Tables"]
+__all__ = ["FEW", "FIRST", "LOOSE", "MANY", "SHARES", "Attempt", "Split", "Sums", "Tables"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,21 @@ class Tables(Attempt):
     ends: str = ""
     lattice: int = 0
     second: bool = False
+
+
+@dataclass(frozen=True)
+class Split(Attempt):
+    """Small losses and large ones, each with a tilt of their own (`splitting`); epsilon under removal.
+
+    Attributes
+    ----------
+    limits : Limits
+    places : tuple of float
+        Where a step's law may be split: at these multiples of sqrt(-2 log delta) standard deviations.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    places: tuple[float, ...] = (0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 
 
 @dataclass(frozen=True)
@@ -148,9 +163,17 @@ MANY: tuple[Tables | Sums, ...] = (
 _TABLES = [attempt for attempt in MANY if isinstance(attempt, Tables)]
 _LAST = _TABLES[-1].limits
 
-SHARES: tuple[Tables | Sums, ...] = (
+_SPLIT = Split(
+    1e-3,
+    least_steps=_SOME,
+    limits=Limits(1e-6, frequencies=1 << 12, least_expectation=1e-6, tilts=16, least_log_delta=_TINY),
+)
+
+SHARES: tuple[Tables | Sums | Split, ...] = (
     FIRST,
-    *(replace(attempt, second=True) for attempt in _TABLES[1:]),
+    *(replace(attempt, second=True) for attempt in _TABLES[1:3]),
+    _SPLIT,
+    *(replace(attempt, second=True) for attempt in _TABLES[3:]),
     replace(_TABLES[-1], second=True, limits=replace(_LAST, tilts=32, least_expectation=0.5 * _LEAST)),
 )
 """For fractions of steps: only tables can tell them.

@@ -18,6 +18,7 @@ __all__ = [
     "ELLIPSES",
     "GAUSS",
     "LEAF",
+    "REACH",
     "UNIT",
     "band_coefficient",
     "lottery",
@@ -40,9 +41,11 @@ UNIT = 2.0**-53
 GAUSS = np.array(leggauss(40))
 """Abscissas and weights of the Gauss-Legendre rule on one panel."""
 
+REACH = 10.0
+"""How many standard deviations the nodes reach beyond the maxima of the tilted law."""
+
 ELLIPSES = np.geomspace(1.25, 5.0, 6)
 """Candidate sums of the half-axes of the ellipses in which a panel's integrand is bounded."""
-_REACH = 10.0  # as in `kernels.spectral`
 _RESTART = 32
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
 
@@ -71,7 +74,7 @@ def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float)
 
 
 def _length(sigma: NDArray, ends: NDArray) -> NDArray:
-    return ends[:, 1] - ends[:, 0] + 2.0 * _REACH * sigma
+    return ends[:, 1] - ends[:, 0] + 2.0 * REACH * sigma
 
 
 def quadrature_nodes(
@@ -154,7 +157,7 @@ def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float) -> NDArray
     integral.
     """
     excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
-    return 8.0 * np.sqrt(1.0 + excess) * float(np.exp(log_ndtr(-_REACH)))
+    return 8.0 * np.sqrt(1.0 + excess) * float(np.exp(log_ndtr(-REACH)))
 
 
 def roundoff_phi(frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:

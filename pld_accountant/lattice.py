@@ -63,6 +63,9 @@ class LatticeMaker:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
         return self._spectral.log_moments(theta)
 
+    def composed(self, sums: NDArray) -> NDArray:
+        return sums
+
     def table(
         self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK
     ) -> Table | None:

@@ -283,7 +283,10 @@ def _bounds_of(
         exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target), solve_epsilon,
         np.ascontiguousarray(start),
     )  # fmt: skip
-    if table.second is None:
+    if table.large:
+        assert not solve_epsilon
+        _kernels().bound_large(*asked[:5], out)
+    elif table.second is None:
         _kernels().bound_people(*asked, out)
     else:
         _kernels().bound_drawn(*asked, half, table.second.real.copy(), table.second.imag.copy(), out)

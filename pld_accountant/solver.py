@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
 from . import one_step
-from .attempts import FEW, FIRST, LOOSE, MANY, SHARES, Sums, Tables
+from .attempts import FEW, FIRST, LOOSE, MANY, SHARES, Split, Sums, Tables
 from .bounds import Bounds
 from .coarse_bounds import addition_cap, addition_least, surely_zero
 from .direct import DirectSum
@@ -24,6 +24,7 @@ from .parallel import blocks
 from .plancherel import solve, solve_together
 from .solution import Solution
 from .spectral import SpectralMaker
+from .splitting import solve_split
 from .tilts import renyi_bounds
 
 __all__ = ["people_bounds"]
@@ -220,7 +221,7 @@ def _many_steps(
         trial = before.solution
         # Many different deltas ask for many tables, and tiny ones leave little of what shares tell: whom the first
         # tables do not serve is then served in whole steps alone.
-        attempts = SHARES if job.solve_epsilon and job.target > _TINY else SHARES[:1]
+        attempts = SHARES if job.solve_epsilon else SHARES[:1]
         _attempt(trial, who, job.of_shares, attempts, before.done, tell)
         left = everybody[whole | _open(trial, everybody, LOOSE, job)]
         _attempt(solution, left, job, FEW if few else MANY)
@@ -233,7 +234,7 @@ def _attempt(
     solution: Solution,
     everybody: NDArray,
     job: _Job,
-    attempts: Sequence[Tables | Sums],
+    attempts: Sequence[Tables | Sums | Split],
     done: NDArray | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> None:
@@ -259,6 +260,8 @@ def _attempt(
             continue
         if isinstance(attempt, Sums):
             _directly(solution, left, job, attempt)
+        elif isinstance(attempt, Split):
+            _by_splitting(solution, left, job, attempt)
         elif number == 0:
             _by_tables(solution, left, job, attempt, few, tell)
         else:
@@ -266,7 +269,7 @@ def _attempt(
     _at_most_renyi(solution, everybody, job)
 
 
-def _open(solution: Solution, who: NDArray, attempt: Tables | Sums, job: _Job) -> NDArray:
+def _open(solution: Solution, who: NDArray, attempt: Tables | Sums | Split, job: _Job) -> NDArray:
     """Whom of these people the attempt may serve better than they are."""
     upper = solution.upper[who]
     with np.errstate(invalid="ignore"):
@@ -337,6 +340,17 @@ def _makers(
     for r in np.unique(reach):
         maker = job.maker.variant(float(r) if near else float(r) + 2.0, lotteries=order)
         yield left[reach == r], maker, -0.5 * float(r) ** 2
+
+
+def _by_splitting(solution: Solution, left: NDArray, job: _Job, attempt: Split) -> None:
+    if job.maker.sign < 0 or not job.solve_epsilon or not job.target < 0.0:
+        return
+    found = solve_split(
+        _some(job.counts, left), job.maker, job.target, rows=job.rows, limits=attempt.limits,
+        reaches=[place * float(np.sqrt(-2.0 * job.target)) for place in attempt.places],
+        far=float(job.reach(solution, left[:1], near=False)[0]) + 2.0, width=0.25 * attempt.width,
+    )  # fmt: skip
+    solution.merge(left, found)
 
 
 def _directly(solution: Solution, left: NDArray, job: _Job, attempt: Sums) -> None:

@@ -7,6 +7,8 @@ serves the upper and the lower bound.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +18,27 @@ from . import error_budget as budget
 from .joining import join
 from .tables import COLUMNS, WORK, MemoryCache, Table
 
-__all__ = ["SpectralMaker"]
+__all__ = ["SpectralMaker", "panels"]
 
 _TOLERANCE = 1e-19  # of the quadrature, per step: ten million steps still add up to 1e-12
 _CELLS = 768
 _NODES_FOR_MOMENTS = 4_000
 _NODES_AT_MOST = 4_000_000
-_LEFT = 10.0  # standard deviations, as in `kernels.spectral`
 _CACHE_BYTES = 1 << 29
+
+
+def panels(
+    sigma: NDArray, q: NDArray, theta: float, ends: NDArray, width: float, most: int
+) -> tuple[NDArray, NDArray]:
+    """How many nodes, `most` at most or one panel more, a part of the law of removal needs, and the error of phi."""
+    from .kernels import spectral
+
+    points = budget.GAUSS.shape[1]
+    number, error = np.empty(sigma.size, dtype=np.int64), np.empty(sigma.size)
+    spectral.choose_panels(
+        sigma, q, theta, ends, width, points, most // points, budget.ELLIPSES, _TOLERANCE, number, error
+    )
+    return number * points, error
 
 
 class SpectralMaker:
@@ -41,28 +56,36 @@ class SpectralMaker:
     lotteries : {0, 1, 2}
         With 1 or 2 steps may be lotteries between a bucket and the next, if that has less noise (see `lotteries`).
         What they add is known to that order: 2 costs more time and serves where Q is small (see `joining`).
+    parted : bool
+        What lies beyond the reach is not at infinity but left to another maker (see `large_losses`).
 
     Attributes
     ----------
     whole : bool
-        Whether nothing is left out, so that log-moments bound the mechanism's own.
+        Whether log-moments bound all there is: nothing is at infinity.
+    kept : dict
+        What others make of the maker and want to find again.
     """
 
     def __init__(
-        self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, lotteries: int = 0
-    ) -> None:
+        self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, lotteries: int = 0,
+        parted: bool = False,
+    ) -> None:  # fmt: skip
         self.sigma = np.ascontiguousarray(sigma, dtype=np.float64)
         self.q = np.ascontiguousarray(q, dtype=np.float64)
         self.sign = 1.0 if direction == "remove" else -1.0
-        self.whole = reach == np.inf
-        self.top = np.full(self.sigma.size, np.inf) if self.whole else self.tops(reach)
+        self.reach, self.parted = reach, parted
+        self.whole = reach == np.inf or parted
+        self.top = np.full(self.sigma.size, np.inf) if reach == np.inf else self.tops(reach)
+        self._rule = np.empty((2, 0)) if reach == np.inf else budget.GAUSS
         self.lotteries = lotteries
         # full batches need none
         self.neighbours = (np.diff(self.sigma) < 0.0) & (np.diff(self.q) == 0.0) & (self.q[1:] < 1.0) & (lotteries > 0)
-        self._variants: dict[tuple[float, int], SpectralMaker] = {(reach, lotteries): self}
+        self._variants: dict[tuple[float, int, bool], SpectralMaker] = {(reach, lotteries, parted): self}
+        self.kept: dict[Hashable, Any] = {}
         self._moments: dict[float, NDArray] = {}
         self._ladders: dict[float, tuple[int, NDArray]] = {}
-        self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.bytes)
+        self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES >> 2 * parted, lambda t: t.bytes)
 
     @property
     def buckets(self) -> int:
@@ -84,12 +107,12 @@ class SpectralMaker:
             idle = np.log1p(-self.q) + special.log_ndtr(-x / self.sigma)
             return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - x) / self.sigma))
 
-    def variant(self, reach: float, *, lotteries: int | None = None) -> SpectralMaker:
+    def variant(self, reach: float, *, lotteries: int | None = None, parted: bool = False) -> SpectralMaker:
         """The same buckets and direction; with lotteries between them or without, if it is said."""
-        key = reach, self.lotteries if lotteries is None else lotteries
+        key = reach, self.lotteries if lotteries is None else lotteries, parted
         if key not in self._variants:
             direction = "remove" if self.sign > 0 else "add"
-            made = SpectralMaker(self.sigma, self.q, direction, reach, lotteries=key[1])
+            made = SpectralMaker(self.sigma, self.q, direction, reach, lotteries=key[1], parted=parted)
             self._variants[key] = made
             made._variants = self._variants
         return self._variants[key]
@@ -106,12 +129,13 @@ class SpectralMaker:
                 every = np.arange(self.buckets)
                 ends, nodes, _ = self._nodes(t, 0.0, every, _NODES_AT_MOST if exact else _NODES_FOR_MOMENTS)
                 k, units = np.empty((2, self.buckets))
-                spectral.log_moments(
-                    self.sigma, self.q, self.sign, t, ends, self.top, budget.GAUSS, nodes, k, units
-                )  # fmt: skip
+                spectral.log_moments(self.sigma, self.q, self.sign, t, ends, self._rule, nodes, k, units)
                 k += budget.roundoff_k(self.buckets, k, units) + 1e-18
                 self._moments[float(t)] = self._joined(np.minimum(k, largest_loss * t))
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
+
+    def composed(self, sums: NDArray) -> NDArray:
+        return sums
 
     def _joined(self, k: NDArray) -> NDArray:
         """Log-moments with room for lotteries between neighbours."""
@@ -124,19 +148,15 @@ class SpectralMaker:
 
         sigma, q = self.sigma[rows], self.q[rows]
         ends = np.empty((rows.size, 2))
-        spectral.middle(sigma, q, self.sign, theta, ends)
-        if self.whole:
+        if self.reach == np.inf:
+            spectral.middle(sigma, q, self.sign, theta, ends)
             nodes = budget.quadrature_nodes(sigma, q, self.sign, theta, ends, width, _TOLERANCE)
             error = 2.0 * budget.quadrature_error(sigma, q, self.sign, theta, ends, width, nodes)
             error += 2.0 * budget.tail_error(sigma, q, self.sign, theta)
+            ends += np.multiply.outer(sigma, [-budget.REACH, budget.REACH])
         else:
-            points = budget.GAUSS.shape[1]
-            panels, error = np.empty(rows.size, dtype=np.int64), np.empty(rows.size)
-            spectral.choose_panels(
-                sigma, q, theta, _LEFT, self.top[rows], width, points, most // points, budget.ELLIPSES, _TOLERANCE,
-                panels, error,
-            )  # fmt: skip
-            nodes = panels * points
+            ends[:, 0], ends[:, 1] = -budget.REACH * sigma, self.top[rows]
+            nodes, error = panels(sigma, q, theta, ends, width, most)
             error += budget.tail_error(sigma, q, self.sign, theta)
         error[q == 1.0] = 0.0
         nodes[q == 1.0] = 2
@@ -181,9 +201,8 @@ class SpectralMaker:
         moments = np.empty((rows.size, 8))
         re = np.empty((rows.size, m))
         im = np.empty((rows.size, m))
-        top = self.top[rows]
         spacing = 2.0 * np.pi / table.period
-        spectral.spectrum(sigma, q, self.sign, theta, ends, top, budget.GAUSS, spacing, nodes, moments, re, im)
+        spectral.spectrum(sigma, q, self.sign, theta, ends, self._rule, spacing, nodes, moments, re, im)
         k, mean, units, spread, weighted, left_out = moments[:, :6].T
         columns = table.columns
         columns[rows, 0] = k
@@ -203,11 +222,12 @@ class SpectralMaker:
         return True
 
     def _infinite(self, rows: NDArray) -> NDArray:
-        """The mass of one step beyond the end of the law."""
-        if self.whole:
-            return np.zeros(rows.size)
-        beyond = np.exp(self._log_beyond(self.top)[rows])
-        return np.where(self.q[rows] == 1.0, 0.0, beyond * (1.0 + 1e-10) + 1e-300)
+        """The mass of one step at infinity."""
+        return np.zeros(rows.size) if self.whole else self.mass_beyond(self.top)[rows]
+
+    def mass_beyond(self, x: NDArray) -> NDArray:
+        """Each bucket's mass of a step under removal beyond x (buckets,), rounded up; 0 for full batches."""
+        return np.where(self.q == 1.0, 0.0, np.exp(self._log_beyond(x)) * (1.0 + 1e-10) + 1e-300)
 
     def _ladder(self, theta: float) -> tuple[int, NDArray]:
         """As `Table.ladder`, NaN where not computed yet; the same array for all tables of a tilt."""

@@ -53,6 +53,8 @@ class Table:
     second, third : ndarray, shape (buckets, m + 1), optional
         Of lotteries between a bucket and the one before it, where the second order of what they add is summed up and
         not an error (`joining`).
+    large : bool
+        Whether the table is of the part in which some step's loss is large (`large_losses`).
     """
 
     theta: float
@@ -67,6 +69,7 @@ class Table:
     own: NDArray | None = None
     second: NDArray | None = None
     third: NDArray | None = None
+    large: bool = False
 
     @property
     def frequencies(self) -> int:
@@ -94,7 +97,11 @@ class Maker(Protocol):
         ...
 
     def log_moments(self, theta: NDArray) -> NDArray:
-        """K, shape (buckets, tilts), never below the truth."""
+        """K, shape (buckets, tilts), never below the truth; or whatever `composed` makes a composition's K of."""
+        ...
+
+    def composed(self, sums: NDArray) -> NDArray:
+        """K of compositions, shape (people, tilts), from the sums of their steps' `log_moments`."""
         ...
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:

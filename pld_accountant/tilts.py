@@ -84,7 +84,7 @@ def _tilt_grid(
     log_c = _log_c(theta)
 
     def ends(block: slice) -> tuple[int, int]:
-        moments = counts[block].astype(np.float64, copy=False) @ k
+        moments = maker.composed(counts[block].astype(np.float64, copy=False) @ k)
         goal = target[block, None]
         cost = (moments - goal + log_c) / theta if solve_epsilon else moments - theta * goal + log_c
         best = np.argmin(cost, axis=1)
@@ -117,7 +117,8 @@ def make_plan(
 
     def choose(block: slice) -> None:
         # raised by the round-off of the product
-        moments = (counts[block].astype(np.float64, copy=False) @ k) * (1.0 + (maker.buckets + 8) * 2.0**-52)
+        sums = (counts[block].astype(np.float64, copy=False) @ k) * (1.0 + (maker.buckets + 8) * 2.0**-52)
+        moments = maker.composed(sums)
         choice = np.full((len(moments), 3), -1)
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(

@@ -294,7 +294,7 @@ def envelope_levels(sigma, q, direction, theta, levels):
     k, moments = np.empty((1, 1)), np.empty((1, 8))
     ends = ends_of(sigma, q, direction, theta)
     nodes = budget.quadrature_nodes(one(sigma), one(q), SIGN[direction], theta, ends, 0.0, 1e-19)
-    law = one(sigma), one(q), SIGN[direction], theta, ends, one(np.inf), budget.GAUSS
+    law = one(sigma), one(q), SIGN[direction], theta, ends + 10.0 * sigma * np.array([[-1.0, 1.0]]), np.empty((2, 0))
     spectral.spectrum(*law, 1.0, nodes, moments, k, k.copy())
     out = np.empty((1, levels.size))
     envelope.envelope(

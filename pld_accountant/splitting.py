@@ -1,0 +1,155 @@
+"""Epsilon where no tilt serves: the part with small losses and that with a large one, each with a tilt of its own.
+
+delta(epsilon) is the sum over both parts (`large_losses`).  Where the law is split is chosen person by person, as that
+where Chernoff's bounds of the two parts prove the least epsilon; epsilon is found by evaluating both bounds of delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .large_losses import LargeMaker, log_expm1
+from .lotteries import Counts, Shares
+from .parallel import blocks
+from .plancherel import solve
+from .solution import Solution
+from .spectral import SpectralMaker
+from .tilts import Limits, seen_by_columns
+
+__all__ = ["solve_split"]
+
+_NEGLIGIBLE = 40.0  # a part that Chernoff's bound proves to be e^-40 of delta is bounded by that
+_PROBES = 10
+_TILTS = 2.0 ** np.arange(-6.0, 14.0, 0.125)  # at which the places of the split are compared
+
+
+def solve_split(
+    counts: Counts,
+    maker: SpectralMaker,
+    log_delta: float,
+    *,
+    rows: NDArray | None,
+    limits: Limits,
+    reaches: Sequence[float],
+    far: float,
+    width: float,
+) -> Solution:
+    """Bounds of epsilon for every person under removal.
+
+    Parameters
+    ----------
+    counts, rows, limits
+        As for `plancherel.solve`.
+    maker : SpectralMaker
+        Of the buckets under removal.
+    log_delta : float
+        The same of everybody.
+    reaches : sequence of float
+        Where a step's law may be split: with Phi(-reach) of its mass beyond.
+    far : float
+        Where laws end; what is beyond goes to infinity in the upper bounds.
+    width : float
+        Ends this close to the best ones, relative to epsilon, are good enough.
+    """
+    solution = Solution.empty(len(counts), True)
+    parts = [_Parts.of(maker, reach, far) for reach in reaches]
+    guesses = [p.guess(counts, rows, log_delta) for p in parts]
+    best = np.argmin([epsilon for epsilon, _ in guesses], axis=0)
+    for j, (split, (epsilon, slope)) in enumerate(zip(parts, guesses, strict=True)):
+        who = np.flatnonzero((best == j) & np.isfinite(epsilon))
+        if not who.size:
+            continue
+        some = counts.of(who) if isinstance(counts, Shares) else counts[who]
+
+        def at(part: NDArray, x: NDArray, split: _Parts = split, some: Counts = some) -> tuple[NDArray, NDArray]:
+            one = some.of(part) if isinstance(some, Shares) else some[part]
+            return split.log_delta(one, rows, x, replace(limits, least_log_delta=log_delta - _NEGLIGIBLE))
+
+        upper, x, steep = _seek(at, epsilon[who], slope[who], log_delta, width, 1.0)
+        lower, _, _ = _seek(at, x, steep, log_delta, width, -1.0)
+        lower = np.where(np.isnan(lower), 0.0, lower)
+        found = np.isfinite(upper)
+        with np.errstate(invalid="ignore"):
+            solution.settle(who[found], lower[found], 0.5 * (lower + upper)[found], upper[found])
+    return solution
+
+
+def _seek(
+    at: Callable[[NDArray, NDArray], tuple[NDArray, NDArray]], x: NDArray, slope: NDArray, goal: float, width: float,
+    side: float,
+) -> tuple[NDArray, NDArray, NDArray]:  # fmt: skip
+    """The least epsilon found whose upper bound of log delta is at most `goal` (side 1); or the largest whose lower
+    bound is at least that (side -1); NaN: none.  With it where the search ended, and the slopes there."""
+    x, slope, found = x.copy(), slope.copy(), np.full(x.size, np.nan)
+    open_, before = np.arange(x.size), np.full((2, x.size), np.nan)
+    for _ in range(_PROBES):
+        if not open_.size:
+            break
+        value = at(open_, x[open_])[side > 0.0] - goal
+        good = side * value <= 0.0
+        keep = open_[good]
+        found[keep] = np.fmin(side * found[keep], side * x[keep]) * side
+        with np.errstate(invalid="ignore", divide="ignore"):
+            secant = (before[1, open_] - value) / (x[open_] - before[0, open_])
+        slope[open_] = np.where((secant > 0.0) & np.isfinite(secant), secant, slope[open_])
+        before[:, open_] = x[open_], value
+        room = slope[open_] * width * x[open_]
+        near = good & (np.abs(value) <= room)
+        usable = np.isfinite(value)
+        open_, move = open_[usable & ~near], ((value + 0.3 * side * room) / slope[open_])[usable & ~near]
+        x[open_] = np.maximum(x[open_] + np.clip(move, -0.5 * x[open_], 0.5 * x[open_]), 1e-300)
+    return found, x, slope
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Steps split at one place."""
+
+    small: SpectralMaker
+    large: LargeMaker
+
+    @classmethod
+    def of(cls, maker: SpectralMaker, reach: float, far: float) -> _Parts:
+        small = maker.variant(reach, lotteries=min(maker.lotteries, 1), parted=True)
+        if far not in small.kept:
+            small.kept[far] = LargeMaker(small, far)
+        return cls(small, small.kept[far])
+
+    def guess(self, counts: Counts, rows: NDArray | None, log_delta: float) -> tuple[NDArray, NDArray]:
+        """The least epsilon that Chernoff's bounds of both parts prove, inf where they prove none, and the slope of
+        -log delta there."""
+        step = seen_by_columns(self.large.log_moments(_TILTS), rows)
+        log_c = -np.log1p(_TILTS) - _TILTS * np.log1p(1.0 / _TILTS)
+        epsilon, slope = np.empty((2, len(counts)))
+        for block in blocks(len(counts)):
+            k, large = np.split(counts[block].astype(np.float64, copy=False) @ step, 2, axis=1)
+            both = np.stack([k, k + log_expm1(large)]) + log_c
+            low, high = np.zeros(k.shape[0]), np.min((both.max(axis=0) - log_delta + 1.0) / _TILTS, axis=1)
+            for _ in range(40):
+                middle = 0.5 * (low + high)
+                parts = np.min(both - _TILTS * middle[:, None], axis=2)
+                above = np.logaddexp(*parts) > log_delta
+                low, high = np.where(above, middle, low), np.where(above, high, middle)
+            costs = both - _TILTS * high[:, None]
+            share = np.exp(np.minimum(costs.min(axis=2) - log_delta, 0.0))
+            epsilon[block] = np.where(high > 1e-12, high, np.inf)
+            slope[block] = np.sum(share * _TILTS[costs.argmin(axis=2)], axis=0) / np.sum(share, axis=0)
+        return epsilon, slope
+
+    def log_delta(
+        self, counts: Counts, rows: NDArray | None, epsilon: NDArray, limits: Limits
+    ) -> tuple[NDArray, NDArray]:
+        """Bounds of log delta at everybody's epsilon."""
+        ends = []
+        for maker in (self.small, self.large):
+            found = solve(counts, maker, epsilon, solve_epsilon=False, rows=rows, limits=limits)
+            ends.append((found.lower, np.fmin(found.upper, found.renyi)))
+        (lower, upper), (more, most) = ends
+        beyond = seen_by_columns(self.large.beyond[:, None], rows)
+        infinite = np.concatenate([counts[block] @ beyond for block in blocks(len(counts))])[:, 0]
+        with np.errstate(divide="ignore"):
+            return np.logaddexp(lower, more), np.logaddexp(np.logaddexp(upper, most), np.log(infinite)) + 1e-12
