@@ -73,7 +73,7 @@ class Split(Attempt):
     """
 
     limits: Limits = field(default_factory=Limits)
-    places: tuple[float, ...] = (0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+    places: tuple[float, ...] = (0.7, 0.8, 0.875, 0.95)
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,7 @@ SHARES: tuple[Tables | Sums | Split, ...] = (
     FIRST,
     *(replace(attempt, second=True) for attempt in _TABLES[1:3]),
     _SPLIT,
+    replace(_SPLIT, places=(0.75, 0.84, 0.91, 1.0)),
     *(replace(attempt, second=True) for attempt in _TABLES[3:]),
     replace(_TABLES[-1], second=True, limits=replace(_LAST, tilts=32, least_expectation=0.5 * _LEAST)),
 )

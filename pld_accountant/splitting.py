@@ -24,7 +24,8 @@ __all__ = ["solve_split"]
 
 _NEGLIGIBLE = 40.0  # a part that Chernoff's bound proves to be e^-40 of delta is bounded by that
 _PROBES = 10
-_TILTS = 2.0 ** np.arange(-6.0, 14.0, 0.125)  # at which the places of the split are compared
+_OCTAVES = -6, 16  # that tilts may lie in
+_FINE = 8  # tilts per octave at which the places of the split are compared
 
 
 def solve_split(
@@ -57,7 +58,8 @@ def solve_split(
     """
     solution = Solution.empty(len(counts), True)
     parts = [_Parts.of(maker, reach, far) for reach in reaches]
-    guesses = [p.guess(counts, rows, log_delta) for p in parts]
+    theta = _tilts(counts, parts[len(parts) // 2], rows, log_delta)
+    guesses = [p.guess(counts, rows, log_delta, theta)[:2] for p in parts]
     best = np.argmin([epsilon for epsilon, _ in guesses], axis=0)
     for j, (split, (epsilon, slope)) in enumerate(zip(parts, guesses, strict=True)):
         who = np.flatnonzero((best == j) & np.isfinite(epsilon))
@@ -76,6 +78,13 @@ def solve_split(
         with np.errstate(invalid="ignore"):
             solution.settle(who[found], lower[found], 0.5 * (lower + upper)[found], upper[found])
     return solution
+
+
+def _tilts(counts: Counts, parts: _Parts, rows: NDArray | None, log_delta: float) -> NDArray:
+    """Tilts among which the least bounds of everybody's parts are."""
+    coarse = 2.0 ** np.arange(*_OCTAVES)
+    _, _, tilts = parts.guess(counts, rows, log_delta, coarse)
+    return 2.0 ** np.arange(np.log2(tilts.min()) - 1.0, np.log2(tilts.max()) + 1.0, 1.0 / _FINE)
 
 
 def _seek(
@@ -119,26 +128,30 @@ class _Parts:
             small.kept[far] = LargeMaker(small, far)
         return cls(small, small.kept[far])
 
-    def guess(self, counts: Counts, rows: NDArray | None, log_delta: float) -> tuple[NDArray, NDArray]:
-        """The least epsilon that Chernoff's bounds of both parts prove, inf where they prove none, and the slope of
-        -log delta there."""
-        step = seen_by_columns(self.large.log_moments(_TILTS), rows)
-        log_c = -np.log1p(_TILTS) - _TILTS * np.log1p(1.0 / _TILTS)
+    def guess(
+        self, counts: Counts, rows: NDArray | None, log_delta: float, theta: NDArray
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """The least epsilon that Chernoff's bounds of both parts prove, inf where they prove none, the slope of -log
+        delta there, and both tilts (people, 2)."""
+        step = seen_by_columns(self.large.log_moments(theta), rows)
+        log_c = -np.log1p(theta) - theta * np.log1p(1.0 / theta)
         epsilon, slope = np.empty((2, len(counts)))
+        tilts = np.empty((len(counts), 2))
         for block in blocks(len(counts)):
             k, large = np.split(counts[block].astype(np.float64, copy=False) @ step, 2, axis=1)
             both = np.stack([k, k + log_expm1(large)]) + log_c
-            low, high = np.zeros(k.shape[0]), np.min((both.max(axis=0) - log_delta + 1.0) / _TILTS, axis=1)
+            low, high = np.zeros(k.shape[0]), np.min((both.max(axis=0) - log_delta + 1.0) / theta, axis=1)
             for _ in range(40):
                 middle = 0.5 * (low + high)
-                parts = np.min(both - _TILTS * middle[:, None], axis=2)
+                parts = np.min(both - theta * middle[:, None], axis=2)
                 above = np.logaddexp(*parts) > log_delta
                 low, high = np.where(above, middle, low), np.where(above, high, middle)
-            costs = both - _TILTS * high[:, None]
+            costs = both - theta * high[:, None]
             share = np.exp(np.minimum(costs.min(axis=2) - log_delta, 0.0))
             epsilon[block] = np.where(high > 1e-12, high, np.inf)
-            slope[block] = np.sum(share * _TILTS[costs.argmin(axis=2)], axis=0) / np.sum(share, axis=0)
-        return epsilon, slope
+            tilts[block] = theta[costs.argmin(axis=2)].T
+            slope[block] = np.sum(share * tilts[block].T, axis=0) / np.sum(share, axis=0)
+        return epsilon, slope, tilts
 
     def log_delta(
         self, counts: Counts, rows: NDArray | None, epsilon: NDArray, limits: Limits
