@@ -370,9 +370,9 @@ def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start
             out[i] = np.nan
 
 
-@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], f8[:, ::1])")
-def bound_large(exponents, weight, setting, helper, target, out):
-    """As `bound_people`, of log delta, for the part in which some step's loss is large."""
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])")
+def bound_large(exponents, weight, setting, helper, target, half, second_re, second_im, out):
+    """As `bound_drawn`, of log delta, for the part in which some step's loss is large."""
     m = weight.size - 1
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
@@ -380,12 +380,14 @@ def bound_large(exponents, weight, setting, helper, target, out):
     a_re = np.empty(m + 1)
     a_im = np.empty(m + 1)
     sizes = np.empty(3)
+    work = np.empty((2, m + 1))
     for i in range(exponents.shape[0]):
         row = exponents[i]
         _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
         rest = row[row.size - 1]
         row[2] += rest if rest > 600.0 else math.log(math.expm1(rest) + 1e-300)
-        if not _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, None, target[i], out[i]):
+        drawn = half[i], second_re, second_im, work
+        if not _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], out[i]):
             out[i] = np.nan
 
 

@@ -166,7 +166,7 @@ _LAST = _TABLES[-1].limits
 _SPLIT = Split(
     1e-3,
     least_steps=_SOME,
-    limits=Limits(1e-6, frequencies=1 << 12, least_expectation=1e-6, tilts=16, least_log_delta=_TINY),
+    limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=16, least_log_delta=_TINY),
 )
 
 SHARES: tuple[Tables | Sums | Split, ...] = (

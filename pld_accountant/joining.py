@@ -122,7 +122,7 @@ def add_second_order(exponents: NDArray, table: Table, number: NDArray, half: ND
     exponents[:, 0] += half @ second[:, 0].real
     exponents[:, COLUMNS : COLUMNS + m] += half @ (second[:, 1:].real - second[:, :1].real)
     exponents[:, COLUMNS + m : COLUMNS + 2 * m] += half @ second[:, 1:].imag
-    errors = exponents[:, COLUMNS + 2 * m :]
+    errors = exponents[:, COLUMNS + 2 * m : COLUMNS + 3 * m + 2]
     errors[:, 0] += error[:, 0]
     errors[:, 1] = 1e4
     errors[:, 2:] += error[:, 1:]

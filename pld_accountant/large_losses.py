@@ -49,7 +49,7 @@ class LargeMaker:
     Parameters
     ----------
     small : SpectralMaker
-        Of the other part: parted, under removal, without the second order of lotteries.
+        Of the other part: parted, under removal.
     reach : float
         Where the large losses end: Phi(-reach) of a step's mass lies beyond.  Neither part has that.
     """
@@ -111,7 +111,7 @@ class LargeMaker:
             columns[:, [3, 7]] = 1e200
             laws.table = Table(
                 theta, period, columns, laws.filled & small.filled, small.weight, small.remainder,
-                ladder=small.ladder, large=True,
+                ladder=small.ladder, second=small.second, third=small.third, large=True,
             )  # fmt: skip
         return laws.table
 

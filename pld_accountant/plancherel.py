@@ -283,13 +283,15 @@ def _bounds_of(
         exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target), solve_epsilon,
         np.ascontiguousarray(start),
     )  # fmt: skip
+    second = np.empty((0, len(table.weight)), dtype=complex) if table.second is None else table.second
+    drawn = half, second.real.copy(), second.imag.copy()
     if table.large:
         assert not solve_epsilon
-        _kernels().bound_large(*asked[:5], out)
+        _kernels().bound_large(*asked[:5], *drawn, out)
     elif table.second is None:
         _kernels().bound_people(*asked, out)
     else:
-        _kernels().bound_drawn(*asked, half, table.second.real.copy(), table.second.imag.copy(), out)
+        _kernels().bound_drawn(*asked, *drawn, out)
     return out
 
 
@@ -303,7 +305,7 @@ def _exponents(
     if table.spread:
         steps = counts[people].sum(axis=1)[:, None]
         helper[:, 1::2] += steps * helper[:, 0::2] * (1.0 + helper[:, 0::2]) * table.spread
-    half = np.empty((0, 0))
+    half = np.empty((people.size, 0))
     if table.second is not None and isinstance(counts, Shares):
         number, half = counts.lotteries(people)
         add_second_order(exponents, table, number, half)

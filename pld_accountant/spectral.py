@@ -85,7 +85,7 @@ class SpectralMaker:
         self.kept: dict[Hashable, Any] = {}
         self._moments: dict[float, NDArray] = {}
         self._ladders: dict[float, tuple[int, NDArray]] = {}
-        self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES >> 2 * parted, lambda t: t.bytes)
+        self._tables: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.bytes)
 
     @property
     def buckets(self) -> int:
@@ -113,8 +113,11 @@ class SpectralMaker:
         if key not in self._variants:
             direction = "remove" if self.sign > 0 else "add"
             made = SpectralMaker(self.sigma, self.q, direction, reach, lotteries=key[1], parted=parted)
-            self._variants[key] = made
             made._variants = self._variants
+            if parted:
+                # there may be many of them: one cache for all
+                made._tables = next((v._tables for v in self._variants.values() if v.parted), made._tables)
+            self._variants[key] = made
         return self._variants[key]
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
@@ -166,7 +169,8 @@ class SpectralMaker:
         self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK
     ) -> Table | None:
         """The table at this tilt and period for frequencies up to `width`, a power of sqrt(2)."""
-        table = self._tables.get((theta, period, width), lambda: self._empty(theta, period, width))
+        key = self.reach, self.lotteries, theta, period, width
+        table = self._tables.get(key, lambda: self._empty(theta, period, width))
         missing = np.flatnonzero(needed & ~table.filled)
         return table if self._fill(table, width, missing, work) else None
 

@@ -24,6 +24,7 @@ __all__ = ["solve_split"]
 
 _NEGLIGIBLE = 40.0  # a part that Chernoff's bound proves to be e^-40 of delta is bounded by that
 _PROBES = 10
+_CLOSE = 1.01  # a place is as good as another if its bounds are as close as this
 _OCTAVES = -6, 16  # that tilts may lie in
 _FINE = 8  # tilts per octave at which the places of the split are compared
 
@@ -60,7 +61,11 @@ def solve_split(
     parts = [_Parts.of(maker, reach, far) for reach in reaches]
     theta = _tilts(counts, parts[len(parts) // 2], rows, log_delta)
     guesses = [p.guess(counts, rows, log_delta, theta)[:2] for p in parts]
-    best = np.argmin([epsilon for epsilon, _ in guesses], axis=0)
+    all_ = np.array([epsilon for epsilon, _ in guesses])
+    # few places make few tables
+    close = all_ <= all_.min(axis=0) * _CLOSE
+    common = np.argsort(-np.sum(close, axis=1), kind="stable")
+    best = common[np.argmax(close[common], axis=0)]
     for j, (split, (epsilon, slope)) in enumerate(zip(parts, guesses, strict=True)):
         who = np.flatnonzero((best == j) & np.isfinite(epsilon))
         if not who.size:
@@ -123,7 +128,7 @@ class _Parts:
 
     @classmethod
     def of(cls, maker: SpectralMaker, reach: float, far: float) -> _Parts:
-        small = maker.variant(reach, lotteries=min(maker.lotteries, 1), parted=True)
+        small = maker.variant(reach, lotteries=2 if maker.lotteries else 0, parted=True)
         if far not in small.kept:
             small.kept[far] = LargeMaker(small, far)
         return cls(small, small.kept[far])
