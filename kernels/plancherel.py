@@ -12,7 +12,7 @@ Legend
     weights      sum_f |weight_f|, sum_f omega_f |weight_f|
     sizes        sum_f |a_f|, sum_f f |a_f|, a_f = weight_f exp(log phi_f); and what lotteries add to sum_f a_f
     half         (people, buckets): by how much the variance of each bucket's lotteries may be off; what that
-                 does at each frequency is second_re, second_im (buckets, m + 1) times it (see `joining`)
+                 does at each frequency is second (buckets, m + 1) times it (see `joining`)
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
     setting      theta, spacing, period, remainder coefficient, lattice step (0: none), round-off of the matrix product
     helper       (people, 4): theta and K of the tilts that bound the aliasing from above and from below
@@ -97,8 +97,9 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
 
 
 @inline
-def _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
-    """As `_amplitudes`, with a_f = weight_f exp(log phi_f) (exp(R_f) - 1); what is added has room for R's error."""
+def _large_amplitudes(row, weight_re, weight_im, m, c_re, c_im, sizes):
+    """As `_amplitudes`, with a_f = weight_f exp(log phi_f) (exp(R_f) - 1) in the first m + 1 columns; then a_f + weight_f
+    exp(log phi_f).  What is added has room for R's error."""
     lotteries = _HEAD + 2 * m
     large = lotteries + m + 2
     sizes[:] = 0.0
@@ -112,9 +113,11 @@ def _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
         half = math.sin(0.5 * y)
         r_re = math.expm1(x) * math.cos(y) - 2.0 * half * half
         r_im = math.exp(x) * math.sin(y)
-        a_re[f] = p_re * r_re - p_im * r_im
-        a_im[f] = p_re * r_im + p_im * r_re
-        size = abs(a_re[f]) + abs(a_im[f])
+        c_re[f] = p_re * r_re - p_im * r_im
+        c_im[f] = p_re * r_im + p_im * r_re
+        c_re[m + 1 + f] = c_re[f] + p_re
+        c_im[m + 1 + f] = c_im[f] + p_im
+        size = abs(c_re[f]) + abs(c_im[f])
         sizes[0] += size
         sizes[1] += f * size
         more = _added(row[lotteries + (1 + f if f > 0 else 0)], row[lotteries + 1])
@@ -123,25 +126,28 @@ def _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
 
 
 @inline
-def _drawn(a_re, a_im, m, angle, lotteries):
-    """What the variances of lotteries may do to Q: sum_k half_k |Re sum_f a_f exp(i f angle) second_kf|.
+def _drawn(m, angle, lotteries):
+    """What the variances of lotteries may do to Q: sum_k half_k |Re sum_f c_f exp(i f angle) second_kf|.
 
-    lotteries: None, or one person's half, second_re, second_im, and work (2, m + 1).
+    lotteries: None, or one person's half; second_re, second_im (buckets, columns); c_re, c_im (columns), the frequencies
+    0..m once or twice; and work (2, columns).
     """
     if lotteries is None:
         return 0.0
-    half, second_re, second_im, work = lotteries
+    half, second_re, second_im, c_re, c_im, work = lotteries
     zr, zi = math.cos(angle), math.sin(angle)
     tr, ti = 1.0, 0.0
-    for f in range(m + 1):
-        work[0, f] = a_re[f] * tr - a_im[f] * ti
-        work[1, f] = a_re[f] * ti + a_im[f] * tr
+    for f in range(c_re.size):
+        if f == m + 1:
+            tr, ti = 1.0, 0.0
+        work[0, f] = c_re[f] * tr - c_im[f] * ti
+        work[1, f] = c_re[f] * ti + c_im[f] * tr
         tr, ti = tr * zr - ti * zi, tr * zi + ti * zr
     total = 0.0
     for k in range(half.size):
         if half[k] > 0.0:
             change = 0.0
-            for f in range(m + 1):
+            for f in range(c_re.size):
                 change += work[0, f] * second_re[k, f] - work[1, f] * second_im[k, f]
             total += half[k] * abs(change)
     return total
@@ -254,7 +260,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteri
     slope = theta - spacing * dq / q
     if not (q > 0.0 and slope > 0.0):
         return False
-    drawn = _drawn(a_re, a_im, m, spacing * (mean - x), lotteries)
+    drawn = _drawn(m, spacing * (mean - x), lotteries)
     error, kappa = _budget(row, sizes, m, setting, weights, drawn, x)
     alias = _alias(helper, theta, setting[2], k, x)
     out[3] = setting[3] * math.exp(row[2]) / q
@@ -271,7 +277,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteri
     out[2] = np.inf
     for _ in range(40):
         e = x + move
-        drawn = _drawn(a_re, a_im, m, spacing * (mean - e), lotteries)
+        drawn = _drawn(m, spacing * (mean - e), lotteries)
         error, kappa = _budget(row, sizes, m, setting, weights, drawn, e)
         value = _chord(a_re, a_im, m, setting, row, e) + error
         if value > 0.0 and k + kappa - theta * e + math.log(value) <= log_delta + math.log1p(-share):
@@ -283,7 +289,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteri
         move = (kappa - math.log1p(-(error + alias) / q)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
         for _ in range(40):
             e = x - move
-            drawn = _drawn(a_re, a_im, m, spacing * (mean - e), lotteries)
+            drawn = _drawn(m, spacing * (mean - e), lotteries)
             error, kappa = _budget(row, sizes, m, setting, weights, drawn, e)
             value = _chord(a_re, a_im, m, setting, row, e) - error - _alias(helper, theta, setting[2], k, e)
             if value > 0.0 and k - kappa - theta * e + math.log(value) >= log_delta:
@@ -298,7 +304,7 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries
     """out = log of lower, estimate and upper delta, relative band error, relative alias."""
     theta = setting[0]
     q = _chord(a_re, a_im, m, setting, row, epsilon)
-    drawn = _drawn(a_re, a_im, m, setting[1] * (row[1] - epsilon), lotteries)
+    drawn = _drawn(m, setting[1] * (row[1] - epsilon), lotteries)
     error, kappa = _budget(row, sizes, m, setting, weights, drawn, epsilon)
     alias = _alias(helper, theta, setting[2], row[0], epsilon)
     scale = row[0] - theta * epsilon
@@ -343,15 +349,16 @@ def bound_people(exponents, weight, setting, helper, target, solve_epsilon, star
 
 
 @jit(
-    "void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], "
-    "f8[:, ::1])"
+    "void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1], c16[:, ::1], f8[:, ::1])"
 )
-def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start, half, second_re, second_im, out):
+def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start, half, second, out):
     """As `bound_people`, where the variances of lotteries are in doubt."""
     m = weight.size - 1
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
     weights = _weights(weight, setting[1])
+    second_re = second.real.copy()
+    second_im = second.imag.copy()
     a_re = np.empty(m + 1)
     a_im = np.empty(m + 1)
     sizes = np.empty(3)
@@ -359,7 +366,7 @@ def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start
     for i in range(exponents.shape[0]):
         row = exponents[i]
         _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
-        drawn = half[i], second_re, second_im, work
+        drawn = half[i], second_re, second_im, a_re, a_im, work
         if solve_epsilon:
             found = _epsilon_bounds(
                 a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], start[i], out[i]
@@ -370,23 +377,29 @@ def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start
             out[i] = np.nan
 
 
-@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])")
-def bound_large(exponents, weight, setting, helper, target, half, second_re, second_im, out):
-    """As `bound_drawn`, of log delta, for the part in which some step's loss is large."""
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], f8[:, ::1], c16[:, ::1], f8[:, ::1])")
+def bound_large(exponents, weight, setting, helper, target, half, second, out):
+    """As `bound_drawn`, of log delta, for the part in which some step's loss is large.
+
+    second (buckets, 2 (m + 1)): what the variances do to log phi, and what they do to R.
+    """
     m = weight.size - 1
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
     weights = _weights(weight, setting[1])
-    a_re = np.empty(m + 1)
-    a_im = np.empty(m + 1)
+    second_re = second.real.copy()
+    second_im = second.imag.copy()
+    c_re = np.empty(2 * (m + 1))
+    c_im = np.empty(2 * (m + 1))
     sizes = np.empty(3)
-    work = np.empty((2, m + 1))
+    work = np.empty((2, 2 * (m + 1)))
     for i in range(exponents.shape[0]):
         row = exponents[i]
-        _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
+        _large_amplitudes(row, weight_re, weight_im, m, c_re, c_im, sizes)
         rest = row[row.size - 1]
         row[2] += rest if rest > 600.0 else math.log(math.expm1(rest) + 1e-300)
-        drawn = half[i], second_re, second_im, work
+        drawn = half[i], second_re, second_im, c_re, c_im, work
+        a_re, a_im = c_re[: m + 1], c_im[: m + 1]
         if not _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], out[i]):
             out[i] = np.nan
 

@@ -126,3 +126,27 @@ def add_second_order(exponents: NDArray, table: Table, number: NDArray, half: ND
     errors[:, 0] += error[:, 0]
     errors[:, 1] = 1e4
     errors[:, 2:] += error[:, 1:]
+    if table.mixed is not None and table.mixed_beyond is not None:
+        more, rest = half @ np.abs(table.mixed), number @ table.mixed_beyond
+        _add_to_large(exponents[:, COLUMNS + 3 * m + 2 :], table.mixed, half, size + beyond, more, rest + units * more)
+
+
+def _add_to_large(
+    columns: NDArray, mixed: NDArray, half: NDArray, product: NDArray, size: NDArray, beyond: NDArray
+) -> None:
+    """The same for R (see `large_losses`).
+
+    With p what lotteries do to the product (at most `product`) and e what they do to R, in the middle, at most
+    size + beyond, the part in which some loss is large comes to
+
+        exp(p) (exp(R + e) - 1) = (exp(R) - 1) exp(p) + exp(R) ((exp(e) - 1) + (exp(p) - 1) (exp(e) - 1)),
+
+    the first term as before; of the second, the first order of e is a sum like Q's (`kernels.plancherel`).
+    """
+    m = mixed.shape[1] - 1
+    columns[:, : m + 1] += half @ mixed.real
+    columns[:, m + 1 : 2 * (m + 1)] += half @ mixed.imag
+    y = np.minimum(size, 1.0)
+    error = beyond * np.exp(y) + 0.5 * y**2 * np.exp(0.5 * y)
+    error += np.expm1(np.minimum(product, 1.0)) * np.expm1(np.minimum(size + beyond, 1.0))
+    columns[:, 2 * (m + 1) : 3 * (m + 1)] += np.where(np.maximum(product, size + beyond) <= 1.0, error, 1e4)

@@ -13,13 +13,16 @@ rho = M_b / M_s the second is
 
 and R keeps its digits however small it is.  Removal only: under addition no loss is large.
 
-**Lotteries.**  A lottery's law is (1 - w) that of a bucket + w that of the next.  Its rho is rho_1 + w' (rho_2 - rho_1),
-w' = w M_s2 / ((1 - w) M_s1 + w M_s2), which lies at most w (1 - w) d / (1 - d) from w, d = |M_s2 / M_s1 - 1|.  With
-|rho| <= r < 1 its log(1 + rho) is that of the buckets, in the shares 1 - w and w, but for at most
+**Lotteries.**  A lottery's law is (1 - w) that of a bucket + w that of the next.  Its rho is rho_1 + w' D,
+D = rho_2 - rho_1, w' = w M_s2 / ((1 - w) M_s1 + w M_s2).  With x = log(M_s2 / M_s1), u = exp(x) - 1, |u| <= d < 1,
 
-    w (1 - w) (D d / ((1 - d) (1 - r)) + D^2 / (2 (1 - r)^2)),   D = |rho_2 - rho_1|, w (1 - w) <= 1/4.
+    w' - w = w (1 - w) u / (1 + w u) = w (1 - w) x + rest,   |rest| <= 1/4 (exp(|x|) - 1 - |x| + |x| d) / (1 - d),
 
-What a lottery does to prod M_s is as in `joining`.
+and where |rho| <= r < 1, log(1 + rho) is that of both buckets, in the shares 1 - w and w, plus w (1 - w) x D but for
+
+    1/4 |D| (d r / ((1 - d) (1 - r)) + |D| / (2 (1 - r)^2)) + |D rest|.
+
+What w (1 - w) x D is summed up to is known as the second order of prod M_s is (`joining`).
 
 **Beyond the band, and at other tilts.**  The second part is a sum of products of M_s and M_b with plus signs, so it
 grows with |M_s| and |M_b|: these may be replaced by upper bounds of theirs, and R by the sum of |M_b| / |M_s| after
@@ -57,13 +60,14 @@ class LargeMaker:
     whole = True
 
     def __init__(self, small: SpectralMaker, reach: float) -> None:
+        assert small.lotteries != 1, "what lotteries add to R is known to the second order"
         self.small = small
         self.large = small.q < 1.0
         self.ends = np.stack([small.top, small.tops(reach)], axis=1)
         # of one step that goes beyond, in the upper bounds
         self.beyond = -np.log1p(-small.mass_beyond(self.ends[:, 1]))
         self._moments: dict[float, NDArray] = {}
-        self._laws: MemoryCache[_Laws] = MemoryCache(_CACHE_BYTES, lambda laws: 4 * laws.ratio.nbytes)
+        self._laws: MemoryCache[_Laws] = MemoryCache(_CACHE_BYTES, lambda laws: 6 * laws.ratio.nbytes)
 
     @property
     def buckets(self) -> int:
@@ -111,7 +115,8 @@ class LargeMaker:
             columns[:, [3, 7]] = 1e200
             laws.table = Table(
                 theta, period, columns, laws.filled & small.filled, small.weight, small.remainder,
-                ladder=small.ladder, second=small.second, third=small.third, large=True,
+                ladder=small.ladder, second=small.second, third=small.third, large=True, mixed=laws.mixed,
+                mixed_beyond=laws.mixed_beyond,
             )  # fmt: skip
         return laws.table
 
@@ -150,6 +155,8 @@ class _Laws:
 
     def __init__(self, buckets: int, m: int) -> None:
         self.table: Table | None = None
+        self.mixed: NDArray | None = None
+        self.mixed_beyond: NDArray | None = None
         self.filled = np.zeros(buckets, dtype=bool)
         self.k = np.full(buckets, -np.inf)
         self.mean, self.k_error = np.zeros(buckets), np.zeros(buckets)
@@ -178,18 +185,22 @@ class _Laws:
             # numpy's log1p of a complex number loses the digits of a small one
             real, imag = 0.5 * np.log1p(2.0 * rho.real + np.abs(rho) ** 2), np.arctan2(rho.imag, 1.0 + rho.real)
             error = off / (1.0 - np.minimum(most, 0.5)) + (len(filled) + 64.0) * 2.0**-50 * np.abs(rho)
+            error[~((relative <= 0.5) & (most <= 0.5) & (error <= _PAST_USE))] = _PAST_USE
+        if small.second is not None:
             pairs = np.flatnonzero(neighbours & filled[:-1] & filled[1:])
             log_small += own[:, :1] + 1j * own[:, 1:2] * omega
-            error += _of_lotteries(log_small, relative, rho, off, pairs)
-            error[~((relative <= 0.5) & (most <= 0.5) & (error <= _PAST_USE))] = _PAST_USE
+            self.mixed, self.mixed_beyond = np.zeros(rho.shape, dtype=complex), np.zeros(rho.shape)
+            self.mixed[pairs + 1], self.mixed_beyond[pairs + 1] = _of_lotteries(log_small, relative, rho, off, pairs)
         beyond = np.exp(np.minimum(self.k - _least_of_neighbours(own[:, 0] + own[:, 2], neighbours), 230.0))
         out = np.hstack([added, real, imag, error, beyond[:, None]])
         out[~filled] = 0.0
         return np.nan_to_num(out, nan=0.0)
 
 
-def _of_lotteries(log_small: NDArray, relative: NDArray, rho: NDArray, off: NDArray, pairs: NDArray) -> NDArray:
-    """What lotteries between a bucket in `pairs` and the next add to the error of log(1 + rho): (buckets, m + 1).
+def _of_lotteries(
+    log_small: NDArray, relative: NDArray, rho: NDArray, off: NDArray, pairs: NDArray
+) -> tuple[NDArray, NDArray]:
+    """x D, and the error of a lottery between a bucket in `pairs` and the next beyond that: (pairs, m + 1) each.
 
     relative and off are the errors of log_small and of rho.
     """
@@ -197,17 +208,17 @@ def _of_lotteries(log_small: NDArray, relative: NDArray, rho: NDArray, off: NDAr
     def both(error: NDArray) -> NDArray:
         return error[pairs] + error[pairs + 1]
 
-    apart = np.abs(np.diff(log_small, axis=0)[pairs]) + both(relative)
-    d = np.expm1(np.minimum(apart, 1.0))
-    jump = np.abs(np.diff(rho, axis=0)[pairs]) + both(off)
+    x, jump = np.diff(log_small, axis=0)[pairs], np.diff(rho, axis=0)[pairs]
+    size, most_jump = np.abs(x) + both(relative), np.abs(jump) + both(off)
+    d = np.expm1(np.minimum(size, 1.0))
     most = np.maximum((np.abs(rho) + off)[pairs], (np.abs(rho) + off)[pairs + 1])
-    rest = 1.0 - np.minimum(most, 0.5)
-    added = 0.25 * (jump * d / ((1.0 - np.minimum(d, 0.5)) * rest) + 0.5 * (jump / rest) ** 2)
-    added[d > 0.5] = _PAST_USE
-    out = np.zeros(rho.shape)
-    out[pairs] = added
-    out[pairs + 1] = np.maximum(out[pairs + 1], added)
-    return out
+    within, rest = 1.0 - np.minimum(d, 0.5), 1.0 - np.minimum(most, 0.5)
+    # exp(x) - 1 - x is at most x^2 exp(x) / 2
+    error = 0.5 * size**2 * (1.0 + d) + size * d + d * most / rest
+    error = most_jump * (error / within + 0.5 * most_jump / rest**2 + both(relative)) + size * both(off)
+    error = 0.25 * error + 2.0**-48 * np.abs(x) * np.abs(jump)
+    error[~((d <= 0.5) & (most <= 0.5))] = _PAST_USE
+    return x * jump, error
 
 
 def log_expm1(x: NDArray) -> NDArray:

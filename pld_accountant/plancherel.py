@@ -283,15 +283,15 @@ def _bounds_of(
         exponents, table.weight, table.setting(len(table.columns)), helper, np.ascontiguousarray(target), solve_epsilon,
         np.ascontiguousarray(start),
     )  # fmt: skip
-    second = np.empty((0, len(table.weight)), dtype=complex) if table.second is None else table.second
-    drawn = half, second.real.copy(), second.imag.copy()
+    none = np.empty((0, len(table.weight)), dtype=complex)
+    second, mixed = (none if a is None else a for a in (table.second, table.mixed))
     if table.large:
         assert not solve_epsilon
-        _kernels().bound_large(*asked[:5], *drawn, out)
+        _kernels().bound_large(*asked[:5], half, np.hstack([second, mixed]), out)
     elif table.second is None:
         _kernels().bound_people(*asked, out)
     else:
-        _kernels().bound_drawn(*asked, *drawn, out)
+        _kernels().bound_drawn(*asked, half, second, out)
     return out
 
 

@@ -55,6 +55,8 @@ class Table:
         not an error (`joining`).
     large : bool
         Whether the table is of the part in which some step's loss is large (`large_losses`).
+    mixed, mixed_beyond : ndarray, shape (buckets, m + 1), optional
+        There, as `second` and `third`, what lotteries add to R.
     """
 
     theta: float
@@ -70,6 +72,8 @@ class Table:
     second: NDArray | None = None
     third: NDArray | None = None
     large: bool = False
+    mixed: NDArray | None = None
+    mixed_beyond: NDArray | None = None
 
     @property
     def frequencies(self) -> int:
@@ -77,7 +81,7 @@ class Table:
 
     @property
     def bytes(self) -> int:
-        return sum(a.nbytes for a in (self.columns, self.second, self.third) if a is not None)
+        return sum(a.nbytes for a in (self.columns, self.second, self.third, self.mixed, self.mixed_beyond) if a is not None)
 
     def setting(self, buckets: int) -> NDArray:
         """The scalars of `kernels.plancherel`; the last is the round-off of a matrix product over the buckets."""
