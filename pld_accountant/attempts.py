@@ -73,7 +73,7 @@ class Split(Attempt):
     """
 
     limits: Limits = field(default_factory=Limits)
-    places: tuple[float, ...] = (0.7, 0.8, 0.875, 0.95)
+    places: tuple[float, ...] = (0.79,)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ SHARES: tuple[Tables | Sums | Split, ...] = (
     FIRST,
     *(replace(attempt, second=True) for attempt in _TABLES[1:3]),
     _SPLIT,
-    replace(_SPLIT, places=(0.75, 0.84, 0.91, 1.0)),
+    replace(_SPLIT, places=(0.73, 0.84, 0.9)),
     *(replace(attempt, second=True) for attempt in _TABLES[3:]),
     replace(_TABLES[-1], second=True, limits=replace(_LAST, tilts=32, least_expectation=0.5 * _LEAST)),
 )
