@@ -98,8 +98,8 @@ def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
 
 @inline
 def _large_amplitudes(row, weight_re, weight_im, m, c_re, c_im, sizes):
-    """As `_amplitudes`, with a_f = weight_f exp(log phi_f) (exp(R_f) - 1) in the first m + 1 columns; then a_f + weight_f
-    exp(log phi_f).  What is added has room for R's error."""
+    """As `_amplitudes`, with a_f = weight_f exp(log phi_f) (exp(R_f) - 1) in the first m + 1 columns; then the same
+    without the -1.  What is added has room for R's error."""
     lotteries = _HEAD + 2 * m
     large = lotteries + m + 2
     sizes[:] = 0.0
@@ -129,8 +129,8 @@ def _large_amplitudes(row, weight_re, weight_im, m, c_re, c_im, sizes):
 def _drawn(m, angle, lotteries):
     """What the variances of lotteries may do to Q: sum_k half_k |Re sum_f c_f exp(i f angle) second_kf|.
 
-    lotteries: None, or one person's half; second_re, second_im (buckets, columns); c_re, c_im (columns), the frequencies
-    0..m once or twice; and work (2, columns).
+    lotteries: None, or one person's half; second_re, second_im (buckets, columns); c_re, c_im (columns); and work
+    (2, columns).  The columns are the frequencies 0..m, once or twice.
     """
     if lotteries is None:
         return 0.0

@@ -70,10 +70,13 @@ class Split(Attempt):
     limits : Limits
     places : tuple of float
         Where a step's law may be split: at these multiples of sqrt(-2 log delta) standard deviations.
+    most_log_delta : float
+        Nearer tails, where large losses are not rare, are left to one tilt.
     """
 
     limits: Limits = field(default_factory=Limits)
     places: tuple[float, ...] = (0.79,)
+    most_log_delta: float = -25.0
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,6 @@ MANY: tuple[Tables | Sums, ...] = (
 """For ledgers, where the rounding to buckets costs a percent."""
 
 _TABLES = [attempt for attempt in MANY if isinstance(attempt, Tables)]
-_LAST = _TABLES[-1].limits
 
 _SPLIT = Split(
     1e-3,
@@ -175,12 +177,8 @@ SHARES: tuple[Tables | Sums | Split, ...] = (
     _SPLIT,
     replace(_SPLIT, places=(0.73, 0.84, 0.9)),
     *(replace(attempt, second=True) for attempt in _TABLES[3:]),
-    replace(_TABLES[-1], second=True, limits=replace(_LAST, tilts=32, least_expectation=0.5 * _LEAST)),
 )
-"""For fractions of steps: only tables can tell them.
-
-At smaller tilts lotteries leave less over, but round-off leaves more.
-"""
+"""For fractions of steps: only tables can tell them."""
 
 LOOSE = Tables(3e-3, limits=Limits(least_log_delta=_SMALL))
 """Whom these leave further apart is asked about again, in whole steps."""

@@ -171,7 +171,8 @@ class _Laws:
         added = np.zeros((filled.size, m + 2)) if small.own is None else small.columns[:, COLUMNS + 2 * m :]
         omega = 2.0 * np.pi / small.period * np.arange(m + 1)
         log_small = np.zeros((filled.size, m + 1), dtype=complex)
-        log_small[:, 1:] = small.columns[:, COLUMNS : COLUMNS + m] + 1j * small.columns[:, COLUMNS + m : COLUMNS + 2 * m]
+        re, im = np.split(small.columns[:, COLUMNS : COLUMNS + 2 * m], 2, axis=1)
+        log_small[:, 1:] = re + 1j * im
         turn = np.multiply.outer(self.mean - own[:, 1], omega) - log_small.imag
         with np.errstate(over="ignore", invalid="ignore"):
             share = np.exp(np.minimum((self.k - own[:, 0])[:, None] - log_small.real, 230.0))

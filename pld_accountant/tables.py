@@ -81,7 +81,8 @@ class Table:
 
     @property
     def bytes(self) -> int:
-        return sum(a.nbytes for a in (self.columns, self.second, self.third, self.mixed, self.mixed_beyond) if a is not None)
+        arrays = self.columns, self.second, self.third, self.mixed, self.mixed_beyond
+        return sum(a.nbytes for a in arrays if a is not None)
 
     def setting(self, buckets: int) -> NDArray:
         """The scalars of `kernels.plancherel`; the last is the round-off of a matrix product over the buckets."""

@@ -1,0 +1,279 @@
+"""Small losses and large ones: each piece of the second part's table against sums over a fine grid, and in bounds."""
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.kernels import plancherel as kernels
+from pld_accountant.large_losses import LargeMaker, log_expm1
+from pld_accountant.plancherel import solve
+from pld_accountant.spectral import SpectralMaker
+from pld_accountant.splitting import solve_split
+from pld_accountant.tables import COLUMNS
+from pld_accountant.tilts import Limits
+
+SIGMA = np.array([2.2, 2.15, 2.1, 2.05, 2.0])
+Q = np.full(5, 0.005)
+REACH, FAR = 13.0, 20.0
+THETA, PERIOD, WIDTH = 36.0, 4.0, 64.0
+EVERY = np.ones(5, dtype=bool)
+LIMITS = Limits(1e-9, frequencies=1 << 12, least_expectation=1e-6, tilts=16)
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch):
+    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", "")
+
+
+def maker(lotteries=0, sigma=SIGMA, q=Q):
+    return SpectralMaker(sigma, q, "remove", REACH, lotteries=lotteries, parted=True)
+
+
+def generating(sigma, q, low, high, z):
+    """E[exp(z L); low < x < high] under removal for complex z (frequencies,), by Simpson's rule."""
+    x = np.linspace(low, high, 120_001)
+    weight = np.full(x.size, 2.0)
+    weight[1::2] = 4.0
+    weight[[0, -1]] = 1.0
+    weight *= (x[1] - x[0]) / 3.0
+    log_g = np.log1p(q * np.expm1((2.0 * x - 1.0) / (2.0 * sigma**2)))
+    log_density = -0.5 * (x / sigma) ** 2 - np.log(sigma * np.sqrt(2.0 * np.pi)) + log_g
+    return np.array([np.sum(weight * np.exp(log_density + one * log_g)) for one in np.atleast_1d(z)])
+
+
+def parts(large, bucket, z):
+    """M_s and M_b of a bucket."""
+    sigma, q, (split, far) = large.small.sigma[bucket], large.small.q[bucket], large.ends[bucket]
+    return generating(sigma, q, -10.0 * sigma, split, z), generating(sigma, q, split, far, z)
+
+
+def blocks_of(table):
+    """log(1 + rho), its error, and the bound beyond the band, of a table of the second part."""
+    m = table.frequencies
+    more = table.columns[:, COLUMNS + 3 * m + 2 :]
+    re, im, error = np.split(more[:, :-1], 3, axis=1)
+    return re + 1j * im, error, more[:, -1]
+
+
+@pytest.mark.parametrize("lotteries", [0, 2])
+def test_log_of_one_plus_rho_keeps_its_digits(lotteries):
+    large = LargeMaker(maker(lotteries), FAR)
+    table = large.table(THETA, PERIOD, WIDTH, EVERY)
+    r, error, _ = blocks_of(table)
+    at = [0, 1, 5, table.frequencies // 2, table.frequencies]
+    z = THETA + 2j * np.pi / PERIOD * np.array(at)
+    for bucket in range(5):
+        small, big = parts(large, bucket, z)
+        rho = big / small
+        true = 0.5 * np.log1p(2.0 * rho.real + np.abs(rho) ** 2) + 1j * np.arctan2(rho.imag, 1.0 + rho.real)
+        off = np.abs(r[bucket, at] - true)
+        # Simpson's rule is exact to about 1e-11
+        assert np.all(off <= error[bucket, at] + 1e-10 * np.abs(rho[0]))
+        assert np.all(error[bucket, at] <= 1e-8 * np.abs(rho[0]))
+    assert np.abs(r[0, 0]) < np.abs(r[4, 0]) < 1e-3
+
+
+def test_log_moments_of_the_second_part():
+    large = LargeMaker(maker(), FAR)
+    theta = np.array([5.0, 20.0, 30.0, 38.0])
+    counts = np.array([[100.0, 0.0, 50.0, 0.0, 9.0]])
+    found = large.composed(counts @ large.log_moments(theta))[0]
+    for t, k in zip(theta, found, strict=True):
+        small, big = np.array([[p[0].real for p in parts(large, b, t)] for b in range(5)]).T
+        true = counts[0] @ np.log(small) + log_expm1(counts[0] @ np.log1p(big / small))
+        assert true - 1e-9 * abs(true) <= k <= true + 0.01 + 1e-6 * abs(true)
+
+
+def test_log_moments_have_room_for_lotteries():
+    large = LargeMaker(maker(2), FAR)
+    theta = np.array([20.0, 38.0])
+    n = 1000.0
+    for w in (0.1, 0.5, 0.9):
+        counts = np.array([[0.0, 0.0, 0.0, n * (1.0 - w), n * w]])
+        found = large.composed(counts @ large.log_moments(theta))[0]
+        for t, k in zip(theta, found, strict=True):
+            (s1, b1), (s2, b2) = ([p[0].real for p in parts(large, b, t)] for b in (3, 4))
+            small, big = (1.0 - w) * s1 + w * s2, (1.0 - w) * b1 + w * b2
+            assert k >= n * np.log(small) + log_expm1(n * np.log1p(big / small)) - 1e-9
+
+
+@pytest.mark.parametrize("theta", [36.0, 42.0])
+def test_lotteries_to_the_second_order(theta):
+    """R of n lotteries between two buckets: in the middle of what the variance can be, and the rest in the error."""
+    large = LargeMaker(maker(2), FAR)
+    table = large.table(theta, PERIOD, WIDTH, EVERY)
+    r, error, _ = blocks_of(table)
+    at = np.arange(0, table.frequencies + 1, 7)
+    z = theta + 2j * np.pi / PERIOD * at
+    (s1, b1), (s2, b2) = (parts(large, b, z) for b in (1, 2))
+    largest = 0.0
+    for w in (0.05, 0.3, 0.5, 0.8):
+        rho = ((1.0 - w) * b1 + w * b2) / ((1.0 - w) * s1 + w * s2)
+        true = 0.5 * np.log1p(2.0 * rho.real + np.abs(rho) ** 2) + 1j * np.arctan2(rho.imag, 1.0 + rho.real)
+        linear = (1.0 - w) * r[1, at] + w * r[2, at]
+        second = w * (1.0 - w) * table.mixed[2, at]
+        room = table.mixed_beyond[2, at] + np.maximum(error[1, at], error[2, at]) + 1e-10 * np.abs(rho[0])
+        assert np.all(np.abs(true - linear - second) <= room)
+        largest = max(largest, float(np.max(np.abs(true - linear) / room)))
+    # the first order alone would not do
+    assert largest > 2.0
+
+
+def test_beyond_the_band_nothing_is_larger_than_it_is_said():
+    large = LargeMaker(maker(2), FAR)
+    table = large.table(THETA, PERIOD, WIDTH, EVERY)
+    _, _, beyond = blocks_of(table)
+    counts = np.array([0.0, 0.0, 0.0, 400.0, 300.0])
+    bound = np.exp(counts @ table.columns[:, 2]) * np.expm1(counts @ beyond)
+    z = THETA + 1j * np.array([65.0, 80.0, 120.0, 250.0])
+    w = 3.0 / 7.0
+    (s1, b1), (s2, b2) = (parts(large, b, z) for b in (3, 4))
+    small, big = (1.0 - w) * s1 + w * s2, (1.0 - w) * b1 + w * b2
+    scale = np.exp(counts @ table.columns[:, 0])
+    second_part = np.abs(small**700 * np.expm1(700.0 * np.log1p(big / small))) / scale
+    assert np.all(second_part <= bound * (1.0 + 1e-9))
+    assert np.max(second_part) >= 1e-4 * bound
+
+
+def test_amplitudes_and_what_may_be_off():
+    """The kernel's sums of a row against numpy's; an error of R inside of what is allowed stays within `sizes`."""
+    rng = np.random.default_rng(5)
+    m = 6
+    weight = rng.normal(size=m + 1) + 1j * rng.normal(size=m + 1)
+    row = np.zeros(COLUMNS + 2 * m + m + 2 + 3 * (m + 1) + 1)
+    row[COLUMNS : COLUMNS + m], row[COLUMNS + m : COLUMNS + 2 * m] = -rng.random(m), rng.normal(size=m)
+    lotteries = 0.03 * rng.random(m + 2)
+    lotteries[1] = 1e4
+    row[COLUMNS + 2 * m : COLUMNS + 3 * m + 2] = lotteries
+    r = rng.normal(size=m + 1) * 0.3 + 1j * rng.normal(size=m + 1)
+    off = 0.05 * rng.random(m + 1)
+    row[COLUMNS + 3 * m + 2 : -1] = np.concatenate([r.real, r.imag, off])
+    c_re, c_im, sizes = np.empty(2 * (m + 1)), np.empty(2 * (m + 1)), np.empty(3)
+    kernels._large_amplitudes(row, weight.real.copy(), weight.imag.copy(), m, c_re, c_im, sizes)
+    log_phi = np.append(0.0, row[COLUMNS : COLUMNS + m] + 1j * row[COLUMNS + m : COLUMNS + 2 * m])
+    product = weight * np.exp(log_phi)
+    a = product * np.expm1(r)
+    assert np.allclose(c_re + 1j * c_im, np.append(a, a + product), rtol=1e-13, atol=1e-15)
+    assert sizes[0] == pytest.approx(np.sum(np.abs(a.real) + np.abs(a.imag)), rel=1e-12)
+    assert sizes[1] == pytest.approx(np.sum(np.arange(m + 1) * (np.abs(a.real) + np.abs(a.imag))), rel=1e-12)
+    most = np.append(lotteries[0], lotteries[2:])
+    worst = 0.0
+    for _ in range(200):
+        p, e = (size * np.exp(2j * np.pi * rng.random(m + 1)) for size in (most, off))
+        changed = np.sum(np.abs(product * np.exp(p) * np.expm1(r + e) - a))
+        assert changed <= sizes[2]
+        worst = max(worst, changed)
+    assert worst >= 0.3 * sizes[2]
+    quiet = row.copy()
+    quiet[COLUMNS + 2 * m : COLUMNS + 3 * m + 2] = quiet[COLUMNS + 4 * m + 4 + m : -1] = 0.0
+    kernels._large_amplitudes(quiet, weight.real.copy(), weight.imag.copy(), m, c_re, c_im, sizes)
+    assert sizes[2] == 0.0
+
+
+def test_tiny_shares_keep_their_digits():
+    row, weight = np.zeros(COLUMNS + 6), np.ones(1)
+    row[COLUMNS + 2], row[COLUMNS + 3] = 1e-40, 2e-40
+    c_re, c_im, sizes = np.empty(2), np.empty(2), np.empty(3)
+    kernels._large_amplitudes(row, weight, np.zeros(1), 0, c_re, c_im, sizes)
+    assert (c_re[0], c_im[0]) == pytest.approx((1e-40, 2e-40), rel=1e-14)
+
+
+@pytest.mark.parametrize("reach", [10.0, 11.5, 13.0, 14.5])
+def test_wherever_the_law_is_split_delta_is_the_same(reach):
+    """Both parts' bounds at an epsilon where no tilt serves the whole, which direct sums know."""
+    sigma, q, steps, log_delta = 2.0, 0.005, 10_000, np.log(1e-60)
+    exact = pa.compose([(pa.SampledGaussian(sigma, q), steps)]).epsilon(1e-60, direction="remove")
+    small = SpectralMaker(np.array([sigma]), np.array([q]), "remove", reach, parted=True)
+    counts = np.array([[steps]])
+    ends = []
+    for one in (small, LargeMaker(small, FAR)):
+        found = solve(counts, one, np.array([float(exact.estimate)]), solve_epsilon=False, limits=LIMITS)
+        assert found.solved.all()
+        assert 0.0 <= found.upper[0] - found.lower[0] < 1e-4
+        ends.append((found.lower[0], found.upper[0]))
+    lower, upper = (np.logaddexp(one, other) for one, other in zip(*ends, strict=True))
+    room = 100.0 * float(exact.upper - exact.lower)
+    assert lower - room <= log_delta <= upper + room
+    assert min(e[0] for e in ends) > -200.0  # neither part is nothing
+
+
+def split(counts, sigma, q, delta, places=(0.8,), far=None, width=1e-5):
+    log_delta = np.log(delta)
+    root = np.sqrt(-2.0 * log_delta)
+    reaches = [place * root for place in places]
+    whole = SpectralMaker(sigma, q, "remove")
+    far = root + 3.0 if far is None else far
+    return solve_split(counts, whole, log_delta, rows=None, limits=LIMITS, reaches=reaches, far=far, width=width)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "steps", "delta"),
+    [(2.0, 0.005, 10_000, 1e-60), (2.0, 0.005, 10_000, 1e-100), (1.0, 1e-4, 1000, 1e-20), (0.5, 1e-3, 100, 1e-8)],
+)
+def test_epsilon_is_that_of_the_composition(sigma, q, steps, delta):
+    exact = pa.compose([(pa.SampledGaussian(sigma, q), steps)]).epsilon(delta, direction="remove")
+    found = split(np.array([[steps]]), np.array([sigma]), np.array([q]), delta)
+    assert found.solved.all()
+    assert found.lower[0] <= exact.upper
+    assert found.upper[0] >= exact.lower
+    assert 0.0 <= found.upper[0] - found.lower[0] <= 3e-5 * found.upper[0]
+
+
+def test_several_people_and_places_and_full_batches():
+    sigma, q = np.array([30.0, 2.4, 2.0]), np.array([1.0, 0.005, 0.005])
+    counts = np.array([[0, 9_000, 1_000], [40, 0, 8_000], [100, 3_000, 0], [0, 0, 10_000]])
+    found = split(counts, sigma, q, 1e-60, places=(0.7, 0.8, 0.9))
+    assert found.solved.all()
+    assert np.all(found.upper - found.lower <= 3e-5 * found.upper)
+    for person in range(4):
+        alone = split(counts[[person]], sigma, q, 1e-60, places=(0.85,))
+        assert max(alone.lower[0], found.lower[person]) <= min(alone.upper[0], found.upper[person])
+        steps = [(pa.SampledGaussian(s, r), int(n)) for s, r, n in zip(sigma, q, counts[person], strict=True) if n]
+        exact = pa.compose(steps).epsilon(1e-60, direction="remove")
+        assert max(float(exact.lower), found.lower[person]) <= min(float(exact.upper), found.upper[person])
+
+
+def test_columns_of_minus_one_cost_nothing():
+    sigma, q, root = np.array([2.0]), np.array([0.005]), np.sqrt(-2.0 * np.log(1e-60))
+    whole = SpectralMaker(sigma, q, "remove")
+    more = {"limits": LIMITS, "reaches": [0.8 * root], "far": root + 3.0, "width": 1e-5}
+    rows = np.array([-1, 0])
+    found = solve_split(np.array([[7, 8_000]]), whole, np.log(1e-60), rows=rows, **more)
+    alone = solve_split(np.array([[8_000]]), whole, np.log(1e-60), rows=None, **more)
+    assert max(found.lower[0], alone.lower[0]) <= min(found.upper[0], alone.upper[0])
+
+
+def test_what_lies_beyond_the_far_end_is_at_infinity():
+    """With an end that leaves out a tenth of delta the upper bound pays for it and the lower one does not have it."""
+    sigma, q, steps, delta = np.array([2.0]), np.array([0.005]), 10_000, 1e-60
+    small = SpectralMaker(sigma, q, "remove", REACH, parted=True)
+    low, high = REACH, FAR
+    for _ in range(60):
+        far = 0.5 * (low + high)
+        lost = steps * small.mass_beyond(small.tops(far))[0]
+        low, high = (far, high) if lost > 0.1 * delta else (low, far)
+    exact = split(np.array([[steps]]), sigma, q, delta)
+    cut = split(np.array([[steps]]), sigma, q, delta, far=far)
+    assert cut.lower[0] < exact.lower[0]
+    assert cut.upper[0] > exact.upper[0]
+    # 0.9 delta from what is left, at a slope of some 33
+    assert cut.upper[0] - exact.upper[0] < 0.3
+
+
+@pytest.mark.parametrize("delta", [1e-50, 1e-90])
+def test_a_ledgers_far_tails(delta):
+    """Everybody within half a percent of the largest epsilon; and it is the epsilon of the norms that were recorded."""
+    rng = np.random.default_rng(3)
+    scale = rng.lognormal(0.0, 0.5, (6, 1)) * rng.lognormal(-0.8, 0.8, 60)
+    norms = np.minimum(scale * rng.lognormal(0.0, 0.3, (6, 60)), 1.0)
+    ledger = pa.Ledger(60, noise_multiplier=2.0, sample_rate=0.005, max_grad_norm=1.0)
+    for row in norms:
+        ledger.record(row, repeat=1_500)
+    found = ledger.epsilon(delta, direction="remove")
+    assert np.all(found.upper - found.lower <= 5e-3 * found.upper.max())
+    for person in np.argsort(-found.upper)[[0, 10, 30]]:
+        sigma, steps = np.unique(2.0 / norms[:, person], return_counts=True)
+        exact = split(1_500 * steps[None, :], sigma, np.full(sigma.size, 0.005), delta, places=(0.75, 0.8, 0.85))
+        assert exact.upper[0] - exact.lower[0] <= 1e-4 * exact.upper[0]
+        assert found.lower[person] <= exact.upper[0]
+        assert found.upper[person] >= exact.lower[0]
