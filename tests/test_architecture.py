@@ -35,8 +35,8 @@ def inner(path):
 STAGES = [
     {"bounds", "guarantee", "validate", "store", "mechanisms"},
     {"gaussian", "tables", "error_budget", "cache", "fourier"},
-    {"spectral", "one_step", "tilts", "plancherel", "partial_sums"},
-    {"lattice", "direct", "renyi", "buckets", "attempts", "coarse_bounds"},
+    {"spectral", "large_losses", "one_step", "tilts", "plancherel", "partial_sums"},
+    {"lattice", "splitting", "direct", "renyi", "buckets", "attempts", "coarse_bounds"},
     {"solver"},
     {"range_mu"},
     {"composition"},

@@ -5,7 +5,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.kernels import plancherel as kernels
-from pld_accountant.large_losses import LargeMaker, log_expm1
+from pld_accountant.large_losses import LargeMaker, _of_lotteries, log_expm1
 from pld_accountant.plancherel import solve
 from pld_accountant.spectral import SpectralMaker
 from pld_accountant.splitting import solve_split
@@ -71,6 +71,77 @@ def test_log_of_one_plus_rho_keeps_its_digits(lotteries):
         assert np.all(off <= error[bucket, at] + 1e-10 * np.abs(rho[0]))
         assert np.all(error[bucket, at] <= 1e-8 * np.abs(rho[0]))
     assert np.abs(r[0, 0]) < np.abs(r[4, 0]) < 1e-3
+
+
+def filled(lotteries=0):
+    """The small losses' table, the large losses' laws and their columns."""
+    large = LargeMaker(maker(lotteries), FAR)
+    large.table(THETA, PERIOD, WIDTH, EVERY)
+    return large.small.table(THETA, PERIOD, WIDTH, EVERY), large._laws.get((THETA, PERIOD, WIDTH), lambda: None), large
+
+
+def r_and_error(laws, small, large):
+    m = small.frequencies
+    re, im, error = np.split(laws.columns(small, large.small.neighbours)[:, m + 2 : -1], 3, axis=1)
+    return re + 1j * im, error
+
+
+@pytest.mark.parametrize("kind", ["of M_s", "of M_s per frequency", "K of M_s", "K of M_b", "M_b"])
+def test_what_is_said_of_the_errors_of_both_parts_is_allowed_for(kind):
+    """Each alone: something is off by as much as it may be, and log(1 + rho) by no more than is said."""
+    e = 1e-3
+    small, laws, large = filled()
+    m, omega = small.frequencies, 2.0 * np.pi / PERIOD * np.arange(1, small.frequencies + 1)
+    before, _ = r_and_error(laws, small, large)
+    turn = np.exp(1j * np.linspace(0.0, 20.0, m + 1))
+    if kind == "of M_s":
+        small.columns[:, 8] = e
+        off = np.log1p(0.99 * e * turn[1:])
+    elif kind == "of M_s per frequency":
+        small.columns[:, 9] = e / omega[-1]
+        off = np.log1p(0.99 * e * omega / omega[-1] * turn[1:])
+    else:
+        off = np.zeros(m)
+    small.columns[:, COLUMNS : COLUMNS + m] += off.real
+    small.columns[:, COLUMNS + m : COLUMNS + 2 * m] += off.imag
+    if kind == "K of M_s":
+        small.columns[:, 4] = e
+        small.columns[:, 0] -= 0.99 * e
+    elif kind == "K of M_b":
+        laws.k_error[:] = e
+        laws.k += 0.99 * e
+    elif kind == "M_b":
+        laws.error[:] = e
+        laws.ratio += 0.99 * e * turn
+    after, error = r_and_error(laws, small, large)
+    assert np.all(np.abs(after - before) <= error)
+    assert np.max(np.abs(after - before) / error) > 0.5
+
+
+def test_for_lotteries_the_least_neighbour_counts_beyond_the_band():
+    small, laws, large = filled(2)
+    before = laws.columns(small, large.small.neighbours)[:, -1]
+    small.own[2, 2] -= 3.0
+    after = laws.columns(small, large.small.neighbours)[:, -1]
+    assert np.all(after[1:4] > 2.0 * before[1:4])
+    assert np.all(after[[0, 4]] == before[[0, 4]])
+
+
+def test_what_is_known_absolutely_of_the_first_part_is_not_used():
+    large = LargeMaker(maker(), FAR)
+    assert np.all(large.table(THETA, PERIOD, WIDTH, EVERY).columns[:, [3, 7]] >= 1e100)
+
+
+def test_where_large_losses_are_not_rare_nothing_is_proven():
+    large = LargeMaker(maker(), FAR)
+    table = large.table(50.0, PERIOD, WIDTH, EVERY)
+    _, error, _ = blocks_of(table)
+    assert np.all(error[2:, 0] >= 1e4)
+    nothing = np.zeros((2, 1))
+    for x, r, past in ((0.0, 1e-3, False), (0.6, 1e-3, True), (0.0, 0.7, True)):
+        log, rho = np.array([[0.0], [x]], dtype=complex), np.array([[1e-3], [r]], dtype=complex)
+        _, error = _of_lotteries(log, nothing, rho, nothing, np.array([0]))
+        assert (error[0, 0] >= 1e4) == past
 
 
 def test_log_moments_of_the_second_part():
