@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant.joining import add_second_order
+from pld_accountant.joining import _add_to_large, add_second_order
 from pld_accountant.kernels import plancherel as kernels
 from pld_accountant.large_losses import LargeMaker, _of_lotteries, log_expm1
 from pld_accountant.plancherel import solve
@@ -218,6 +218,24 @@ def test_a_persons_second_part_whatever_the_variance(n, theta):
     few = more < 1.0
     assert few[:3].all()
     assert np.all(np.abs(true - a - moved)[few] <= room[few])
+
+
+@pytest.mark.parametrize(
+    ("product", "size", "beyond"),
+    [(0.0, 0.3, 0.0), (0.0, 0.0, 0.2), (0.4, 0.1, 0.0), (0.1, 0.9, 0.05), (0.7, 0.0, 0.1)],
+)
+def test_errors_of_the_product_and_of_r_together(product, size, beyond):
+    """What is left of exp(p) (exp(R + e) - 1) beyond the first order of e, where p, the variances' part of e and its
+    rest are as large as they may be, in any direction."""
+    columns, one = np.zeros((1, 3)), np.ones((1, 1))
+    _add_to_large(columns, size * one.astype(complex), one, product * one, size * one, beyond * one)
+    assert columns[0, :2].tolist() == [size, 0.0]
+    turn = np.exp(2j * np.pi * np.arange(24) / 24)
+    p, first, rest = np.meshgrid(product * turn, size * turn, beyond * turn)
+    e = first + rest
+    left = np.abs(np.expm1(e) - first + np.expm1(p) * np.expm1(e))
+    assert left.max() <= np.expm1(columns[0, 2])
+    assert left.max() >= 0.7 * columns[0, 2]
 
 
 def test_what_variances_do_is_summed_over_both_blocks():
