@@ -6,7 +6,9 @@ Legend
                  phi at every frequency, round-off of K, -log1p(-mass at +infinity), offset of the lattice, error of phi
                  per unit of frequency, these two errors relative to phi; then Re log phi and Im log phi at f = 1..m,
                  centred at the mean.  Where steps are lotteries m + 2 more: what these add to the exponent at f = 0,
-                 the logarithm of what they multiply |phi| by at most, and what they add at f = 1..m
+                 the logarithm of what they multiply |phi| by at most, and what they add at f = 1..m.  Of the part in
+                 which some loss is large (see `large_losses`) these and, at f = 0..m each, Re R, Im R and the error of
+                 R; last, R at most beyond the band
     weight       (m + 1,) complex: transform of the tilted hockey-stick weight at theta + i omega_f, over the period,
                  doubled for f > 0
     weights      sum_f |weight_f|, sum_f omega_f |weight_f|

@@ -34,7 +34,6 @@ _LEAST_NOISE = 0.01  # the cells of a step's law cost time like 1 / sigma^2
 _MOST_SUMS = 48
 _LOST = 1e-6  # share of delta that laws that end near may leave out, all steps together
 _LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
-_TINY = -100.0  # log delta below which shares are asked about with the first tables only
 _FAR = -25.0  # log delta below which many people's laws end from the first attempt on
 
 
@@ -219,8 +218,7 @@ def _many_steps(
         whole = job.shares.whole(everybody) if few else np.zeros(everybody.size, dtype=bool)
         who = everybody[~whole]
         trial = before.solution
-        # Many different deltas ask for many tables, and tiny ones leave little of what shares tell: whom the first
-        # tables do not serve is then served in whole steps alone.
+        # Many different deltas ask for many tables: whom the first ones do not serve is then served in whole steps.
         attempts = SHARES if job.solve_epsilon else SHARES[:1]
         _attempt(trial, who, job.of_shares, attempts, before.done, tell)
         left = everybody[whole | _open(trial, everybody, LOOSE, job)]

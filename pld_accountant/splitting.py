@@ -61,9 +61,9 @@ def solve_split(
     parts = [_Parts.of(maker, reach, far) for reach in reaches]
     theta = _tilts(counts, parts[len(parts) // 2], rows, log_delta)
     guesses = [p.guess(counts, rows, log_delta, theta)[:2] for p in parts]
-    all_ = np.array([epsilon for epsilon, _ in guesses])
+    proven = np.array([epsilon for epsilon, _ in guesses])
     # few places make few tables
-    close = all_ <= all_.min(axis=0) * _CLOSE
+    close = proven <= proven.min(axis=0) * _CLOSE
     common = np.argsort(-np.sum(close, axis=1), kind="stable")
     best = common[np.argmax(close[common], axis=0)]
     for j, (split, (epsilon, slope)) in enumerate(zip(parts, guesses, strict=True)):
