@@ -146,7 +146,7 @@ class Wrong:
 
     def __init__(self, maker, at_all, per_unit, direction, relative=True):
         self.maker, self.at_all, self.per_unit, self.direction = maker, at_all, per_unit, direction
-        self.log_moments, self.relative = maker.log_moments, relative
+        self.log_moments, self.composed, self.relative = maker.log_moments, maker.composed, relative
 
     def table(self, theta, period, width, needed, work):
         right = self.maker.table(theta, period, width, needed, work)

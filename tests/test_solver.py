@@ -223,6 +223,7 @@ class Witness:
     def __init__(self, maker, widest):
         self.maker, self.widest, self.asked = maker, widest, []
         self.buckets, self.whole, self.log_moments = maker.buckets, maker.whole, maker.log_moments
+        self.composed = maker.composed
 
     def table(self, theta, period, width, needed, work):
         self.asked.append(round(2.0 * np.log2(width)))
