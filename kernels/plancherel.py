@@ -324,6 +324,18 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries
     return True
 
 
+@inline
+def _bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, asked, out):
+    """One person's five numbers; NaN where nothing came out.  asked: target, start, whether epsilon is wanted."""
+    target, start, solve_epsilon = asked
+    if solve_epsilon:
+        found = _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, target, start, out)
+    else:
+        found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, target, out)
+    if not found:
+        out[:] = np.nan
+
+
 @jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1])")
 def bound_people(exponents, weight, setting, helper, target, solve_epsilon, start, out):
     """out (people, 5): lower, estimate, upper (epsilon, or log delta), relative band error, relative alias.
@@ -340,14 +352,8 @@ def bound_people(exponents, weight, setting, helper, target, solve_epsilon, star
     for i in range(exponents.shape[0]):
         row = exponents[i]
         _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
-        if solve_epsilon:
-            found = _epsilon_bounds(
-                a_re, a_im, m, setting, row, sizes, helper[i], weights, None, target[i], start[i], out[i]
-            )
-        else:
-            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, None, target[i], out[i])
-        if not found:
-            out[i] = np.nan
+        asked = target[i], start[i], solve_epsilon
+        _bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, None, asked, out[i])
 
 
 @jit(
@@ -369,14 +375,8 @@ def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start
         row = exponents[i]
         _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
         drawn = half[i], second_re, second_im, a_re, a_im, work
-        if solve_epsilon:
-            found = _epsilon_bounds(
-                a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], start[i], out[i]
-            )
-        else:
-            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], out[i])
-        if not found:
-            out[i] = np.nan
+        asked = target[i], start[i], solve_epsilon
+        _bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, asked, out[i])
 
 
 @jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], f8[:, ::1], c16[:, ::1], f8[:, ::1])")
@@ -402,8 +402,7 @@ def bound_large(exponents, weight, setting, helper, target, half, second, out):
         row[2] += rest if rest > 600.0 else math.log(math.expm1(rest) + 1e-300)
         drawn = half[i], second_re, second_im, c_re, c_im, work
         a_re, a_im = c_re[: m + 1], c_im[: m + 1]
-        if not _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, target[i], out[i]):
-            out[i] = np.nan
+        _bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, (target[i], 0.0, False), out[i])
 
 
 @jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], b1, f8[:, :, ::1])")
