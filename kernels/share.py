@@ -6,6 +6,8 @@ Legend
     out      (persons, buckets): steps at the upper edge of each bucket
 """
 
+import math
+
 import numpy as np
 
 from ._jit import jit
@@ -24,16 +26,20 @@ def shares_up(counts, short, who, unit, out):
         out[i, last] = n[last] - unit * won[last]
 
 
-@jit(*(f"void({c}[:, ::1], {w}[:, ::1], i8[::1], f8, f8[::1], f8[::1], b1[::1], f8[:, ::1])" for c, w in _KINDS))
-def shares_down(counts, short, who, unit, kept, lost, free, out):
-    """The share `kept` of what a step does not win, less `lost`, counts at its upper edge; the rest at its lower one,
-    or not at all where that is `free`."""
+@jit(
+    *(f"void({c}[:, ::1], {w}[:, ::1], i8[::1], f8, f8[::1], f8[::1], f8[::1], b1[::1], f8[:, ::1])" for c, w in _KINDS)
+)
+def shares_down(counts, short, who, unit, rho, scale, lost, free, out):
+    """Of n steps, n scale (exp(rho l) - 1) count at their upper edge, l the part that they do not win on average, less
+    `lost`; the rest counts at the lower edge, or not at all where that is `free`."""
     last = counts.shape[1] - 1
     for i in range(who.size):
         n, won = counts[who[i]], short[who[i]]
         above = 0.0
         for r in range(last + 1):
             k = last - r
-            upper = kept[k] * max(n[k] * (1.0 - lost[k]) - unit * won[k], 0.0)
+            upper = 0.0
+            if n[k] > 0:
+                upper = n[k] * scale[k] * math.expm1(rho[k] * max(1.0 - lost[k] - unit * won[k] / n[k], 0.0))
             out[i, k] = upper + above
             above = 0.0 if free[k] else n[k] - upper

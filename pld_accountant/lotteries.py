@@ -16,12 +16,14 @@ w that large the lottery's divergence is nowhere below the step's: it dominates 
 Definition 7), and a composition of lotteries dominates the steps' (Theorem 10), both directions alike.
 
 **Which w is few enough.**  Where |t| <= z b / sigma + b^2 / (2 sigma^2), r' grows in its logarithm by at most
-rho = (b - a) (z b + b^2 / (2 sigma))^2 / a^3, so that r(t) >= kappa l, kappa = rho / (exp(rho) - 1): there a lottery
-with w <= kappa l lies nowhere above the step.  Join the outcomes of the lottery beyond each end.  That is
-post-processing; the joined outcome's t lies beyond its end by at most log(1 + b / (sigma z)), which z + 1 / z in place
-of z allows for; and as the tangent of a convex function lies below it, the joined lottery is nowhere above the step at
-all.  With probability at most 2 Phi(-z) a step falls where something was joined, so n steps have a delta of at least
-the lotteries' less 2 n Phi(-z).
+rho = (b - a) (z b + b^2 / (2 sigma))^2 / a^3 from a to b: it is exp(rho l) times something that does not grow, and that
+has no smaller mean over a lower part of the bucket than over all of it.  So r(t) >= g(l), g(l) = (exp(rho l) - 1) /
+(exp(rho) - 1), and there a lottery with w <= g(l) lies nowhere above the step.  Join the lottery's outcomes beyond each
+end.  That is post-processing; the joined outcome's t lies beyond its end by at most log(1 + b / (sigma z)), which
+z + 1 / z in place of z allows for; and as the tangent of a convex function lies below it, the joined lottery is nowhere
+above the step at all.  With probability at most 2 Phi(-z) a step falls where something was joined, so n steps have a
+delta of at least the lotteries' less 2 n Phi(-z).  g is convex: steps have together at least the g of their mean l,
+each (Jensen's inequality), and only the sum of their l need be known.
 
 **Full batches** (q = 1) need no lottery: Gaussian mechanisms compose to the one whose squared mean is the sum of
 theirs, for fractional counts too.  There w = (s^2 - a^2) / (b^2 - a^2) is exact; it lies between l and
@@ -54,7 +56,7 @@ from scipy.special import ndtri_exp
 from .buckets import Buckets
 from .parallel import blocks
 
-__all__ = ["UNITS", "Counts", "Shares", "kept_below", "lost_below", "slope_and_offset"]
+__all__ = ["UNITS", "Counts", "Shares", "least_share", "lost_below", "slope_and_offset"]
 
 UNITS = 256
 """What a step wins, 1 - w, is kept in this many parts of a step."""
@@ -93,19 +95,22 @@ def lost_below(group: Buckets) -> NDArray:
     return excess + (1.0 + 2.0**-10) / UNITS
 
 
-def kept_below(group: Buckets, log_tail: float) -> NDArray:
-    """kappa of each bucket, for steps of whose laws exp(log_tail) may lie beyond either end: (buckets,)."""
+def least_share(group: Buckets, log_tail: float) -> tuple[NDArray, NDArray]:
+    """rho and c of w <= c (exp(rho l) - 1), for steps of whose laws exp(log_tail) may lie beyond either end.
+
+    Shape (buckets,) each.
+    """
     a, b = _lower_edges(group), group.edges
     z = max(-float(ndtri_exp(log_tail)), 1.0)
     z += 1.0 / z
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
         rho = (b - a) * (z * b + b**2 / (2.0 * group.noise_multiplier)) ** 2 / a**3
-        kappa = np.where(rho < 700.0, rho / np.expm1(np.minimum(rho, 700.0)), 0.0)
     if group.sample_rate == 1.0:
-        kappa = np.where(a > 0.0, 1.0, 0.0)
+        rho = np.where(a > 0.0, 0.0, np.inf)
     # a narrow bucket's steps are counted as if they won nothing
-    kappa[b - a < 1e-5 * b] = 0.0
-    return kappa * (1.0 - 1e-12)
+    nothing = (rho >= 700.0) | (b - a < 1e-5 * b)
+    rho = np.where(nothing, 0.0, np.maximum(rho, 1e-9))
+    return rho, np.where(nothing, 0.0, (1.0 - 1e-12) / np.expm1(np.where(nothing, 1.0, rho)))
 
 
 @dataclass(frozen=True)
@@ -178,8 +183,13 @@ class Shares:
         won = self.short[place, bucket] / UNITS
         if self.log_delta is None:
             return bucket, 1.0 - won
-        kept, lost, _ = self._below
-        return bucket, kept[bucket] * np.maximum(1.0 - lost[bucket] - won, 0.0)
+        return bucket, self._at_upper_edge(np.ones(who.size), won, bucket)
+
+    def _at_upper_edge(self, steps: NDArray, won: NDArray, bucket: slice | NDArray = np.s_[:]) -> NDArray:
+        """Of so many steps in these buckets, how many count at the upper edge for the lower bound."""
+        rho, scale, lost, _ = self._below
+        place = np.maximum(1.0 - lost[bucket] - won / np.maximum(steps, 1.0), 0.0)
+        return steps * scale[bucket] * np.expm1(rho[bucket] * place)
 
     @cached_property
     def free(self) -> NDArray:
@@ -187,11 +197,16 @@ class Shares:
         return np.concatenate([np.arange(g.size) == 0 for g in self.groups])
 
     @cached_property
-    def _below(self) -> tuple[NDArray, NDArray, NDArray]:
+    def _tail(self) -> float:
+        """Log of the mass that a step's law may have beyond either end."""
+        assert self.log_delta is not None
         most = max(int(self.counts[b].sum(axis=1, dtype=np.int64).max()) for b in blocks(len(self.counts)))
-        log_tail = self.log_delta + float(np.log(_TAIL / (2.0 * max(most, 1)))) if self.log_delta is not None else 0.0
-        kept = np.concatenate([kept_below(g, log_tail) for g in self.groups])
-        return kept, np.concatenate([lost_below(g) for g in self.groups]), self.free
+        return self.log_delta + float(np.log(_TAIL / (2.0 * max(most, 1))))
+
+    @cached_property
+    def _below(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        rho, scale = np.hstack([least_share(g, self._tail) for g in self.groups])
+        return rho, scale, np.concatenate([lost_below(g) for g in self.groups]), self.free
 
     def __getitem__(self, who: slice | NDArray) -> NDArray:
         from .kernels import share
@@ -210,12 +225,8 @@ class Shares:
         Shape (people, buckets) each.  W (n - W) / n is the most, W the sum of n chances w.
         """
         place = self._places(who)
-        steps, above = self.counts[place].astype(np.float64), self.short[place] / -UNITS
-        if self.log_delta is None:
-            above += steps
-        else:
-            kept, lost, _ = self._below
-            above = kept * np.maximum(above + steps * (1.0 - lost), 0.0)
+        steps, won = self.counts[place].astype(np.float64), self.short[place] / UNITS
+        above = steps - won if self.log_delta is None else self._at_upper_edge(steps, won)
         half = 0.5 * above * (steps - above) / np.maximum(steps, 1.0)
         return np.where(half > 0.0, steps, 0.0), half
 

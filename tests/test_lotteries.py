@@ -10,7 +10,7 @@ from scipy import special
 import pld_accountant as pa
 from pld_accountant import lotteries, one_step
 from pld_accountant.buckets import Buckets
-from pld_accountant.lotteries import UNITS, Shares, kept_below, lost_below, slope_and_offset
+from pld_accountant.lotteries import UNITS, Shares, least_share, lost_below, slope_and_offset
 
 SETTINGS = [(2.0, 0.005), (0.3, 0.01), (1.0, 0.5), (20.0, 0.1), (0.7, 1e-5)]
 EPSILON = np.concatenate([np.geomspace(1e-7, 30.0, 400), [0.0]])
@@ -66,12 +66,12 @@ def test_a_lottery_dominates_its_step(sigma, q, direction):
 @pytest.mark.parametrize(("sigma", "q"), SETTINGS)
 def test_a_step_dominates_its_smaller_lottery_within_the_ends(sigma, q, log_tail):
     group = Buckets.make(sigma, q, 256)
-    kept, lost = kept_below(group, log_tail), lost_below(group)
-    z = 5.0 if log_tail > -30.0 else 12.0
-    useful = 0
+    (rho, scale), lost = least_share(group, log_tail), lost_below(group)
+    z = -float(special.ndtri_exp(log_tail))
+    useful, tight = 0, False
     for bucket, s in steps_inside(group, 2):
         w = 1.0 - float(won(group, np.array([s]), np.array([bucket]))[0]) / UNITS
-        share = kept[bucket] * max(w - lost[bucket], 0.0)
+        share = scale[bucket] * np.expm1(rho[bucket] * max(w - lost[bucket], 0.0))
         u = group.edges[bucket]
         end = z * u / sigma + 0.5 * (u / sigma) ** 2
         t = np.linspace(-end, end, 401)
@@ -80,8 +80,40 @@ def test_a_step_dominates_its_smaller_lottery_within_the_ends(sigma, q, log_tail
         )
         assert np.all((1.0 - share) * low + share * high <= step + 1e-10 * step + 1e-300)
         useful += share > 0.0
+        more = 1.1 * share
+        tight = tight or bool(np.any((1.0 - more) * low + more * high > step * (1.0 + 1e-10)))
     assert useful > 10
-    assert kept[0] == 0.0  # nothing is known of the first bucket's lower edge
+    assert tight
+    assert scale[0] == 0.0  # nothing is known of the first bucket's lower edge
+
+
+def test_what_is_least_of_a_growing_density():
+    """r(l) >= (exp(rho l) - 1) / (exp(rho) - 1) where r(0) = 0, r(1) = 1 and log r' grows by at most rho."""
+    rng = np.random.default_rng(11)
+    place = np.linspace(0.0, 1.0, 201)
+    for rho in (0.01, 1.0, 7.0, 60.0):
+        least = np.expm1(rho * place) / np.expm1(rho)
+        for _ in range(50):
+            density = np.exp(np.cumsum(rng.choice([-30.0, 0.0, 1.0], 200, p=[0.02, 0.2, 0.78]) * rho / 200))
+            share = np.concatenate([[0.0], np.cumsum(density)]) / density.sum()
+            assert np.all(share >= least - 1e-12)
+
+
+def test_steps_of_one_bucket_win_at_least_what_their_mean_does():
+    """Only the sum of places in a bucket is known: as many steps at their mean place count for no more."""
+    group = Buckets.make(2.0, 0.01, 8)
+    short = np.zeros((2, 8), dtype=np.int32)
+    counts = np.zeros((2, 8), dtype=np.uint16)
+    counts[:, 5] = 1, 4
+    short[:, 5] = 0, 3 * UNITS
+    for log_delta in (-11.5, -60.0):
+        shares = Shares(counts, short, [group], log_delta)
+        alone, together = shares[:2][:, 5]
+        # one at the upper edge and three at the lower
+        assert 0.0 < together <= alone
+        rho, scale = least_share(group, shares._tail)
+        place = 0.25 - lost_below(group)[5]
+        assert together == pytest.approx(4.0 * scale[5] * np.expm1(rho[5] * place), rel=1e-12)
 
 
 def pa_gaussian_log_delta(t: np.ndarray, mu: float) -> np.ndarray:
@@ -301,31 +333,33 @@ def test_steps_in_a_narrow_bucket_count_at_its_edges():
     """There a place is a matter of round-off."""
     for q in (0.01, 1.0):
         group = Buckets(q, 2.0, np.array([0.5, 0.5 * (1.0 + 1e-6), 1.0]))
-        slope, kept = slope_and_offset(group)[0], kept_below(group, -30.0)
-        assert slope[1] == kept[1] == 0.0
+        slope, (_, scale) = slope_and_offset(group)[0], least_share(group, -30.0)
+        assert slope[1] == scale[1] == 0.0
         assert slope[2] > 0.0
-        assert kept[2] > 0.0
+        assert scale[2] > 0.0
 
 
 @pytest.mark.parametrize(("sigma", "q"), SETTINGS)
-def test_kept_below_reaches_as_far_as_joined_outcomes(sigma, q):
-    """kappa = rho / (exp(rho) - 1) with a rho that holds up to the joined outcome, beyond the end."""
+def test_the_growth_allowed_for_reaches_as_far_as_joined_outcomes(sigma, q):
     group = Buckets.make(sigma, q, 300)
     log_tail = -30.0
     z = -float(special.ndtri_exp(log_tail))
     a, b = group.edges[:-1], group.edges[1:]
     t = z * b / sigma + b**2 / (2.0 * sigma**2) + np.log1p(b / (sigma * z))
-    rho = (b - a) * t**2 * sigma**2 / a**3
-    with np.errstate(over="ignore"):
-        most = rho / np.expm1(np.minimum(rho, 700.0))
-    kept = kept_below(group, log_tail)[1:]
-    assert np.all(kept <= most * (1.0 + 1e-9))
+    least = (b - a) * t**2 * sigma**2 / a**3
+    rho, scale = (x[1:] for x in least_share(group, log_tail))
+    some = scale > 0.0
+    assert some.sum() > 200
+    assert np.all(rho[some] >= least[some] * (1.0 - 1e-9))
     # and not by much further
-    assert np.all(kept[rho < 1.0] >= 0.9 * most[rho < 1.0])
+    assert np.all(rho[some] <= 1.1 * least[some])
+    assert np.all(least[~some] > 600.0)
+    np.testing.assert_allclose((scale * np.expm1(rho))[some], 1.0, rtol=1e-11)
 
 
 def test_every_step_may_fall_where_outcomes_were_joined():
     shares = made_shares(-11.5)
     most = int(shares.counts.sum(axis=1).max())
-    kept = np.concatenate([kept_below(g, -11.5 + np.log(lotteries._TAIL / (2.0 * most))) for g in shares.groups])
-    assert np.all(shares._below[0] <= kept * (1.0 + 1e-12))
+    assert shares._tail <= -11.5 + np.log(lotteries._TAIL / (2.0 * most)) + 1e-12
+    rho, scale = np.hstack([least_share(g, shares._tail) for g in shares.groups])
+    np.testing.assert_array_equal(shares._below[:2], [rho, scale])
