@@ -70,13 +70,13 @@ class Split(Attempt):
     limits : Limits
     places : tuple of float
         Where a step's law may be split: at these multiples of sqrt(-2 log delta) standard deviations.
-    most_log_delta : float
-        Nearer tails, where large losses are not rare, are left to one tilt.
+    log_delta : tuple of float
+        Only a delta between these is asked for.
     """
 
     limits: Limits = field(default_factory=Limits)
     places: tuple[float, ...] = (0.79,)
-    most_log_delta: float = -25.0
+    log_delta: tuple[float, float] = (-np.inf, np.inf)
 
 
 @dataclass(frozen=True)
@@ -165,18 +165,24 @@ MANY: tuple[Tables | Sums, ...] = (
 
 _TABLES = [attempt for attempt in MANY if isinstance(attempt, Tables)]
 
-_SPLIT = Split(
-    1e-3,
-    least_steps=_SOME,
-    limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=16, least_log_delta=_TINY),
+_BY_PARTS = tuple(
+    Split(
+        1e-3,
+        least_steps=_SOME,
+        limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=8, least_log_delta=_TINY),
+        places=places,
+    )
+    for places in ((0.79,), (0.73, 0.84, 0.9))
 )
+# In nearer tails large losses are seldom rare, and wide bands are quicker.
+_FAR = -25.0
 
 SHARES: tuple[Tables | Sums | Split, ...] = (
     FIRST,
     *(replace(attempt, second=True) for attempt in _TABLES[1:3]),
-    _SPLIT,
-    replace(_SPLIT, places=(0.73, 0.84, 0.9)),
+    *(replace(attempt, log_delta=(-np.inf, _FAR)) for attempt in _BY_PARTS),
     *(replace(attempt, second=True) for attempt in _TABLES[3:]),
+    *(replace(attempt, log_delta=(_FAR, 0.0)) for attempt in _BY_PARTS),
 )
 """For fractions of steps: only tables can tell them."""
 

@@ -13,48 +13,24 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .spectral import SpectralMaker
-
 __all__ = ["Buckets", "choose_group", "place_edges"]
 
-_GRID = 193
 _CELLS = 8192
-_SHARE = 0.92  # of the buckets go where they bound anybody's loss best, the rest to the small norms
-_STEPS = (1e3, 1e4, 1e5)
-_DELTA = 1e-5
-_SMALL = (2e-3, 0.2)
+_EVEN = 0.8  # of the edges lie evenly in s, the others in log s
+_SMALL = 2e-3  # smaller norms have few edges
 
 
-def place_edges(noise_multiplier: float, sample_rate: float, buckets: int) -> NDArray:
-    """Upper edges of the buckets in relative norm s, ascending, the last one 1.
+def place_edges(buckets: int) -> NDArray:
+    """Upper edges of the buckets in relative norm s, ascending, the last one 1; shape (buckets,).
 
-    Most buckets share out evenly the largest slope, over some numbers of steps, of epsilon(s) / epsilon(1), s the norm
-    of every step (by Renyi accounting, which is close and quick): then rounding costs nobody more than about 1 /
-    (`_SHARE` buckets) of the worst case's epsilon.  The others are spread evenly in log s over small norms, where that
-    alone would leave a large relative error.
-
-    Returns
-    -------
-    ndarray, shape (buckets,)
+    Lotteries leave up to epsilon'(s) h min(1, h z^2 / (8 s)) between the bounds of somebody whose steps lie at s, h the
+    width of the bucket there, z the standard deviations of one step that delta reaches.  As h counts twice but far out,
+    it may be nearly the same for all s, whatever the slope of epsilon (which depends on delta and on steps that are yet
+    to come); small norms, of less than z^2 h, ask for edges even in log s.
     """
-    s = np.linspace(0.0, 1.0, _GRID)
-    theta = 2.0 ** np.arange(-6.0, 11.5, 0.5)
-    maker = SpectralMaker(noise_multiplier / s[1:], np.full(_GRID - 1, sample_rate), "remove")
-    k = maker.log_moments(theta)
-    log_c = -np.log1p(theta) - theta * np.log1p(1.0 / theta)
-    slope = np.zeros(_GRID - 1)
-    for steps in _STEPS:
-        epsilon = np.maximum(((steps * k - np.log(_DELTA) + log_c) / theta).min(axis=1), 0.0)
-        if epsilon[-1] > 0.0:
-            slope = np.maximum(slope, np.diff(np.concatenate([[0.0], epsilon])) / epsilon[-1])
-    # Where the loss is flat the norms still need some edges.
-    slope = slope / slope.sum() + 0.03 / slope.size if slope.sum() > 0.0 else np.full(slope.size, 1.0 / slope.size)
-    even = np.concatenate([[0.0], np.cumsum(slope)])
-    share = _SHARE if buckets >= 32 else 1.0
-    fine = np.unique(np.concatenate([np.linspace(0.0, 1.0, 4097), np.geomspace(1e-4, 1.0, 4097)]))
-    small = np.interp(np.log(np.maximum(fine, 1e-12)), np.log(_SMALL), (0.0, 1.0))
-    rank = share * np.interp(fine, s, even / even[-1]) + (1.0 - share) * small
-    edges = np.interp(np.arange(1, buckets + 1) / buckets, rank, fine)
+    fine = np.unique(np.concatenate([np.linspace(0.0, 1.0, 8193), np.geomspace(_SMALL, 1.0, 8193)]))
+    small = np.log(np.maximum(fine, _SMALL) / _SMALL) / np.log(1.0 / _SMALL)
+    edges = np.interp(np.arange(1, buckets + 1) / buckets, _EVEN * fine + (1.0 - _EVEN) * small, fine)
     edges[-1] = 1.0
     return edges
 
@@ -78,8 +54,8 @@ class Buckets:
 
     @classmethod
     def make(cls, noise_multiplier: float, sample_rate: float, buckets: int) -> Buckets:
-        """Place the edges for a noise multiplier and a sample rate."""
-        return cls(sample_rate, noise_multiplier, place_edges(noise_multiplier, sample_rate, buckets))
+        """Buckets for steps with at least that noise multiplier and just that sample rate."""
+        return cls(sample_rate, noise_multiplier, place_edges(buckets))
 
     def scale(self, noise_multiplier: float, max_grad_norm: float) -> float:
         """Relative norm of a norm of 1, clipped there and hidden by that noise."""

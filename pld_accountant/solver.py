@@ -341,7 +341,8 @@ def _makers(
 
 
 def _by_splitting(solution: Solution, left: NDArray, job: _Job, attempt: Split) -> None:
-    if job.maker.sign < 0 or not job.solve_epsilon or job.target > attempt.most_log_delta:
+    least, most = attempt.log_delta
+    if job.maker.sign < 0 or not (job.solve_epsilon and least < job.target <= most):
         return
     found = solve_split(
         _some(job.counts, left), job.maker, job.target, rows=job.rows, limits=attempt.limits,

@@ -2,39 +2,26 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pld_accountant.buckets import Buckets, place_edges
 
 
-@settings(max_examples=15, deadline=None)
-@given(
-    sigma=st.floats(-2, 2.5).map(lambda x: 10.0**x),
-    q=st.one_of(st.floats(-7, 0).map(lambda x: 10.0**x), st.just(1.0)),
-    buckets=st.sampled_from([2, 3, 31, 32, 256, 4096]),
-)
-def test_edges_ascend_to_one(sigma, q, buckets):
-    edges = place_edges(sigma, q, buckets)
+@pytest.mark.parametrize("buckets", [2, 3, 31, 32, 256, 4096])
+def test_edges_ascend_to_one(buckets):
+    edges = place_edges(buckets)
     assert edges.shape == (buckets,)
     assert edges[0] > 0.0
     assert np.all(np.diff(edges) > 0.0)
     assert edges[-1] == 1.0
 
 
-def test_edges_depend_on_nothing_else():
-    first, second = place_edges(2.0, 0.005, 256), place_edges(2.0, 0.005, 256)
-    assert np.array_equal(first, second)
-
-
-def test_edges_lie_densest_where_the_loss_grows_fastest():
-    """For a sampled Gaussian the loss is all but linear in the norm: no interval is left wide."""
-    edges = place_edges(2.0, 0.005, 256)
-    assert np.diff(edges, prepend=0.0).max() < 3.0 / 256
+def test_no_interval_is_left_wide():
+    edges = place_edges(256)
+    assert np.diff(edges, prepend=0.0).max() < 1.25 / 256
     # and small norms have edges of their own
-    assert np.sum(edges < 0.05) > 15
+    assert np.sum(edges < 0.05) > 30
     ratio = edges[1:] / edges[:-1]
-    assert ratio[edges[1:] > 0.01].max() < 1.3
+    assert ratio[edges[1:] > 0.01].max() < 1.15
 
 
 def test_noise_at_an_edge():
