@@ -63,19 +63,22 @@ class Tables(Attempt):
 
 @dataclass(frozen=True)
 class Split(Attempt):
-    """Small losses and large ones, each with a tilt of their own (`splitting`); epsilon under removal.
+    """Small losses and large ones, each with a tilt of their own (`splitting`), under removal.
 
     Attributes
     ----------
     limits : Limits
     places : tuple of float
         Where a step's law may be split: at these multiples of sqrt(-2 log delta) standard deviations.
+    nearer : int
+        How many places before the best one.
     log_delta : tuple of float
         Only a delta between these is asked for.
     """
 
     limits: Limits = field(default_factory=Limits)
     places: tuple[float, ...] = (0.79,)
+    nearer: int = 0
     log_delta: tuple[float, float] = (-np.inf, np.inf)
 
 
@@ -98,6 +101,9 @@ class Sums(Attempt):
     least_log_delta: float = Limits.least_log_delta
 
 
+_SOME = 17  # fewer steps ask for more frequencies, not for other tilts
+
+
 def _deep(width: float, least: float, ends: str) -> Tables:
     """Spectral tables of any size for few people, down to this expectation."""
     return Tables(width, limits=Limits(tilts=16, frequencies=1 << 17, least_expectation=least, work=3e9), ends=ends)
@@ -108,9 +114,16 @@ def _lattice(size: int) -> Tables:
     return Tables(1e-6, limits=limits, ends="far", lattice=size)
 
 
-FEW: tuple[Tables | Sums, ...] = (
+FEW: tuple[Tables | Sums | Split, ...] = (
     Tables(0.0),
     Sums(1e-7, most_steps=128, most_people=4, wanted=2e-7, pairs=3e8),
+    Split(
+        3e-7,
+        least_steps=_SOME,
+        limits=Limits(tilts=16, frequencies=1 << 13, least_expectation=1e-7),
+        places=tuple(0.05 * np.arange(13, 26)),
+        nearer=1,
+    ),
     _deep(3e-7, 1e-2, "far"),
     _deep(3e-7, 1e-7, "near"),
     Sums(3e-7, least_steps=129, most_people=4, wanted=2e-7, pairs=8e8),
@@ -127,8 +140,6 @@ FEW: tuple[Tables | Sums, ...] = (
 _TINY, _SMALL = -160.0, -70.0
 # what round-off adds at such expectations is nothing beside the rounding to buckets
 _LEAST = 1e-12
-_SOME = 17  # fewer steps ask for more frequencies, not for other tilts
-
 FIRST = Tables(0.0, limits=Limits(1e-8, frequencies=256, least_expectation=1e-6, least_log_delta=_TINY))
 """What serves nearly everybody of many."""
 

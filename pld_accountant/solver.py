@@ -34,6 +34,8 @@ _LEAST_NOISE = 0.01  # the cells of a step's law cost time like 1 / sigma^2
 _MOST_SUMS = 48
 _LOST = 1e-6  # share of delta that laws that end near may leave out, all steps together
 _LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
+_APART = 0.5  # standard deviations between deltas that are told apart where laws are split
+_LOOKS = 3
 _FAR = -25.0  # log delta below which many people's laws end from the first attempt on
 
 
@@ -130,14 +132,17 @@ class _Job:
         """Mass that a table may lose at each step: a millionth of a millionth of delta."""
         return max(log_delta - float(np.log(1e12 * self.steps.max(initial=1))), -700.0)
 
+    def log_delta_of(self, solution: Solution, who: NDArray, less: float) -> NDArray:
+        """About what log delta is of each; less: what to take off Renyi accounting's."""
+        if self.solve_epsilon:
+            return np.full(who.size, self.target)
+        # Renyi accounting's delta is seldom more than e^15 times too large
+        log_delta = np.fmin(np.fmin(solution.estimate[who], solution.upper[who]), solution.renyi[who] - less)
+        return np.where(np.isnan(log_delta), -700.0, np.minimum(log_delta, 0.0))
+
     def reach(self, solution: Solution, who: NDArray, near: bool) -> NDArray:
         """How far the laws of these people have to reach: (people,) of few different numbers, see `SpectralMaker`."""
-        if self.solve_epsilon:
-            log_delta = np.full(who.size, self.target)
-        else:
-            # Renyi accounting's delta is seldom more than e^15 times too large
-            log_delta = np.fmin(solution.estimate[who], solution.renyi[who] - (4.0 if near else 15.0))
-        log_delta = np.where(np.isnan(log_delta), -700.0, np.minimum(log_delta, 0.0))
+        log_delta = self.log_delta_of(solution, who, 4.0 if near else 15.0)
         if near:
             reach = -ndtri_exp(np.maximum(log_delta - np.log(self.steps.max(initial=1) / _LOST), -700.0))
             return reach if self.solve_epsilon else _LEVEL * np.ceil(reach / _LEVEL)
@@ -341,15 +346,28 @@ def _makers(
 
 
 def _by_splitting(solution: Solution, left: NDArray, job: _Job, attempt: Split) -> None:
-    least, most = attempt.log_delta
-    if job.maker.sign < 0 or not (job.solve_epsilon and least < job.target <= most):
+    """Small losses and large ones; people of about the same delta together."""
+    if job.maker.sign < 0:
         return
-    found = solve_split(
-        _some(job.counts, left), job.maker, job.target, rows=job.rows, limits=attempt.limits,
-        reaches=[place * float(np.sqrt(-2.0 * job.target)) for place in attempt.places],
-        far=float(job.reach(solution, left[:1], near=False)[0]) + 2.0, width=0.25 * attempt.width,
-    )  # fmt: skip
-    solution.merge(left, found)
+    least, most = attempt.log_delta
+    before = np.full(left.size, np.nan)
+    for _ in range(_LOOKS):
+        log_delta = job.log_delta_of(solution, left, 4.0)
+        if not job.solve_epsilon:
+            log_delta = -0.5 * (_APART * np.round(np.sqrt(-2.0 * log_delta) / _APART)) ** 2
+        # what is learnt about delta moves the places
+        asked = (log_delta != before) & (least < log_delta) & (log_delta <= most)
+        asked &= _open(solution, left, attempt, job)
+        for level in np.unique(log_delta[asked]):
+            who = left[asked & (log_delta == level)]
+            found = solve_split(
+                _some(job.counts, who), job.maker, job.target, solve_epsilon=job.solve_epsilon, rows=job.rows,
+                limits=attempt.limits, reaches=[place * float(np.sqrt(-2.0 * level)) for place in attempt.places],
+                nearer=attempt.nearer, far=float(job.reach(solution, who[:1], near=False)[0]) + 2.0,
+                width=0.25 * attempt.width,
+            )  # fmt: skip
+            solution.merge(who, found)
+        before = log_delta
 
 
 def _directly(solution: Solution, left: NDArray, job: _Job, attempt: Sums) -> None:

@@ -1,12 +1,13 @@
-"""Epsilon where no tilt serves: the part with small losses and that with a large one, each with a tilt of its own.
+"""Bounds where no tilt serves: the part with small losses and that with a large one, each with a tilt of its own.
 
 delta(epsilon) is the sum over both parts (`large_losses`).  Where the law is split is chosen person by person, as that
-where Chernoff's bounds of the two parts prove the least epsilon; epsilon is found by evaluating both bounds of delta.
+where Chernoff's bounds of the two parts prove most, or a little before: the second part alone is easier there, and the
+first still small.  epsilon is found by evaluating both bounds of delta.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +25,7 @@ __all__ = ["solve_split"]
 
 _NEGLIGIBLE = 40.0  # a part that Chernoff's bound proves to be e^-40 of delta is bounded by that
 _PROBES = 10
-_CLOSE = 1.01  # a place is as good as another if its bounds are as close as this
+_CLOSE = 0.01  # a place is as good as another if its bounds are as close as this, relatively
 _OCTAVES = -6, 16  # that tilts may lie in
 _FINE = 8  # tilts per octave at which the places of the split are compared
 
@@ -32,15 +33,17 @@ _FINE = 8  # tilts per octave at which the places of the split are compared
 def solve_split(
     counts: Counts,
     maker: SpectralMaker,
-    log_delta: float,
+    target: float,
     *,
+    solve_epsilon: bool,
     rows: NDArray | None,
     limits: Limits,
     reaches: Sequence[float],
+    nearer: int = 0,
     far: float,
     width: float,
 ) -> Solution:
-    """Bounds of epsilon for every person under removal.
+    """Bounds of epsilon or of log delta for every person under removal.
 
     Parameters
     ----------
@@ -48,48 +51,63 @@ def solve_split(
         As for `plancherel.solve`.
     maker : SpectralMaker
         Of the buckets under removal.
-    log_delta : float
-        The same of everybody.
+    target : float
+        log delta if `solve_epsilon`, else epsilon; the same of everybody.
     reaches : sequence of float
-        Where a step's law may be split: with Phi(-reach) of its mass beyond.
+        Where a step's law may be split: with Phi(-reach) of its mass beyond; ascending.
+    nearer : int
+        How many places before the best one to split.
     far : float
         Where laws end; what is beyond goes to infinity in the upper bounds.
     width : float
         Ends this close to the best ones, relative to epsilon, are good enough.
     """
-    solution = Solution.empty(len(counts), True)
+    solution = Solution.empty(len(counts), solve_epsilon)
     parts = [_Parts.of(maker, reach, far) for reach in reaches]
-    theta = _tilts(counts, parts[len(parts) // 2], rows, log_delta)
-    guesses = [p.guess(counts, rows, log_delta, theta)[:2] for p in parts]
-    proven = np.array([epsilon for epsilon, _ in guesses])
-    # few places make few tables
-    close = proven <= proven.min(axis=0) * _CLOSE
-    common = np.argsort(-np.sum(close, axis=1), kind="stable")
-    best = common[np.argmax(close[common], axis=0)]
-    for j, (split, (epsilon, slope)) in enumerate(zip(parts, guesses, strict=True)):
-        who = np.flatnonzero((best == j) & np.isfinite(epsilon))
-        if not who.size:
-            continue
+
+    def guess(split: _Parts, theta: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        if solve_epsilon:
+            return split.epsilon_chernoff(counts, rows, target, theta)
+        return split.log_delta_chernoff(counts, rows, target, theta)
+
+    _, _, tilts = guess(parts[len(parts) // 2], 2.0 ** np.arange(*_OCTAVES))
+    theta = 2.0 ** np.arange(np.log2(tilts.min()) - 1.0, np.log2(tilts.max()) + 1.0, 1.0 / _FINE)
+    guesses = [guess(split, theta)[:2] for split in parts]
+    proven = np.array([found for found, _ in guesses])
+    solution.estimate[:] = proven.min(axis=0)
+    least = target if solve_epsilon else float(proven.min())
+    limits = replace(limits, least_log_delta=least - _NEGLIGIBLE)
+    for j, who in _places(proven, nearer):
         some = counts.of(who) if isinstance(counts, Shares) else counts[who]
 
-        def at(part: NDArray, x: NDArray, split: _Parts = split, some: Counts = some) -> tuple[NDArray, NDArray]:
+        def at(part: NDArray, x: NDArray, split: _Parts = parts[j], some: Counts = some) -> tuple[NDArray, NDArray]:
             one = some.of(part) if isinstance(some, Shares) else some[part]
-            return split.log_delta(one, rows, x, replace(limits, least_log_delta=log_delta - _NEGLIGIBLE))
+            return split.log_delta(one, rows, x, limits)
 
-        upper, x, steep = _seek(at, epsilon[who], slope[who], log_delta, width, 1.0)
-        lower, _, _ = _seek(at, x, steep, log_delta, width, -1.0)
-        lower = np.where(np.isnan(lower), 0.0, lower)
+        if solve_epsilon:
+            epsilon, slope = (values[who] for values in guesses[j])
+            upper, x, steep = _seek(at, epsilon, slope, target, width, 1.0)
+            lower, _, _ = _seek(at, x, steep, target, width, -1.0)
+            lower = np.where(np.isnan(lower), 0.0, lower)
+        else:
+            lower, upper = at(np.arange(who.size), np.full(who.size, target))
         found = np.isfinite(upper)
         with np.errstate(invalid="ignore"):
-            solution.settle(who[found], lower[found], 0.5 * (lower + upper)[found], upper[found])
+            middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
+        solution.settle(who[found], lower[found], middle[found], upper[found])
     return solution
 
 
-def _tilts(counts: Counts, parts: _Parts, rows: NDArray | None, log_delta: float) -> NDArray:
-    """Tilts among which the least bounds of everybody's parts are."""
-    coarse = 2.0 ** np.arange(*_OCTAVES)
-    _, _, tilts = parts.guess(counts, rows, log_delta, coarse)
-    return 2.0 ** np.arange(np.log2(tilts.min()) - 1.0, np.log2(tilts.max()) + 1.0, 1.0 / _FINE)
+def _places(proven: NDArray, nearer: int) -> Iterator[tuple[int, NDArray]]:
+    """Who is to be split where: by what is proven at each place, (places, people)."""
+    # few places make few tables
+    close = proven <= proven.min(axis=0) + _CLOSE * np.abs(proven.min(axis=0))
+    common = np.argsort(-np.sum(close, axis=1), kind="stable")
+    best = np.maximum(common[np.argmax(close[common], axis=0)] - nearer, 0)
+    for j in range(len(proven)):
+        who = np.flatnonzero((best == j) & np.isfinite(proven[j]))
+        if who.size:
+            yield j, who
 
 
 def _seek(
@@ -133,30 +151,49 @@ class _Parts:
             small.kept[far] = LargeMaker(small, far)
         return cls(small, small.kept[far])
 
-    def guess(
+    def epsilon_chernoff(
         self, counts: Counts, rows: NDArray | None, log_delta: float, theta: NDArray
     ) -> tuple[NDArray, NDArray, NDArray]:
         """The least epsilon that Chernoff's bounds of both parts prove, inf where they prove none, the slope of -log
         delta there, and both tilts (people, 2)."""
-        step = seen_by_columns(self.large.log_moments(theta), rows)
-        log_c = -np.log1p(theta) - theta * np.log1p(1.0 / theta)
         epsilon, slope = np.empty((2, len(counts)))
         tilts = np.empty((len(counts), 2))
-        for block in blocks(len(counts)):
-            k, large = np.split(counts[block].astype(np.float64, copy=False) @ step, 2, axis=1)
-            both = np.stack([k, k + log_expm1(large)]) + log_c
-            low, high = np.zeros(k.shape[0]), np.min((both.max(axis=0) - log_delta + 1.0) / theta, axis=1)
+        for block, both in self._exponents(counts, rows, theta):
+            low, high = np.zeros(both.shape[1]), np.min((both.max(axis=0) - log_delta + 1.0) / theta, axis=1)
             for _ in range(40):
                 middle = 0.5 * (low + high)
                 parts = np.min(both - theta * middle[:, None], axis=2)
                 above = np.logaddexp(*parts) > log_delta
                 low, high = np.where(above, middle, low), np.where(above, high, middle)
-            costs = both - theta * high[:, None]
-            share = np.exp(np.minimum(costs.min(axis=2) - log_delta, 0.0))
             epsilon[block] = np.where(high > 1e-12, high, np.inf)
-            tilts[block] = theta[costs.argmin(axis=2)].T
-            slope[block] = np.sum(share * tilts[block].T, axis=0) / np.sum(share, axis=0)
+            tilts[block], slope[block] = self._chosen(both - theta * high[:, None], theta, log_delta)
         return epsilon, slope, tilts
+
+    def log_delta_chernoff(
+        self, counts: Counts, rows: NDArray | None, epsilon: float, theta: NDArray
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """The least log delta that they prove, the slope, and both tilts."""
+        log_delta, slope = np.empty((2, len(counts)))
+        tilts = np.empty((len(counts), 2))
+        for block, both in self._exponents(counts, rows, theta):
+            costs = both - theta * epsilon
+            log_delta[block] = np.logaddexp(*costs.min(axis=2))
+            tilts[block], slope[block] = self._chosen(costs, theta, log_delta[block])
+        return log_delta, slope, tilts
+
+    @staticmethod
+    def _chosen(costs: NDArray, theta: NDArray, log_delta: NDArray | float) -> tuple[NDArray, NDArray]:
+        share = np.exp(np.minimum(costs.min(axis=2) - log_delta, 0.0))
+        tilts = theta[costs.argmin(axis=2)].T
+        return tilts, np.sum(share * tilts.T, axis=0) / np.sum(share, axis=0)
+
+    def _exponents(self, counts: Counts, rows: NDArray | None, theta: NDArray) -> Iterator[tuple[slice, NDArray]]:
+        """Block by block, log delta <= that - theta epsilon of the two parts: (2, people, tilts)."""
+        step = seen_by_columns(self.large.log_moments(theta), rows)
+        log_c = -np.log1p(theta) - theta * np.log1p(1.0 / theta)
+        for block in blocks(len(counts)):
+            k, large = np.split(counts[block].astype(np.float64, copy=False) @ step, 2, axis=1)
+            yield block, np.stack([k, k + log_expm1(large)]) + log_c
 
     def log_delta(
         self, counts: Counts, rows: NDArray | None, epsilon: NDArray, limits: Limits

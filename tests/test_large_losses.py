@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant import attempts, solver, splitting
 from pld_accountant.joining import _add_to_large, add_second_order
 from pld_accountant.kernels import plancherel as kernels
 from pld_accountant.large_losses import LargeMaker, _of_lotteries, log_expm1
@@ -333,7 +334,9 @@ def split(counts, sigma, q, delta, places=(0.8,), far=None, width=1e-5):
     reaches = [place * root for place in places]
     whole = SpectralMaker(sigma, q, "remove")
     far = root + 3.0 if far is None else far
-    return solve_split(counts, whole, log_delta, rows=None, limits=LIMITS, reaches=reaches, far=far, width=width)
+    return solve_split(
+        counts, whole, log_delta, solve_epsilon=True, rows=None, limits=LIMITS, reaches=reaches, far=far, width=width
+    )
 
 
 @pytest.mark.parametrize(
@@ -347,6 +350,36 @@ def test_epsilon_is_that_of_the_composition(sigma, q, steps, delta):
     assert found.lower[0] <= exact.upper
     assert found.upper[0] >= exact.lower
     assert 0.0 <= found.upper[0] - found.lower[0] <= 3e-5 * found.upper[0]
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "steps", "epsilon"), [(2.0, 0.005, 10_000, 4.6), (1.0, 1e-4, 1000, 0.4), (0.9, 5e-6, 6_000_000, 1.2)]
+)
+def test_delta_is_that_of_the_composition(sigma, q, steps, epsilon):
+    """Also where Renyi accounting's delta, from which the places are chosen at first, is far too large."""
+    job = solver._Job(
+        np.array([[steps]]), SpectralMaker(np.array([sigma]), np.array([q]), "remove"), epsilon, False, None,
+        np.array([steps]),
+    )  # fmt: skip
+    solution = solver.Solution.empty(1, False)
+    limits = attempts.Limits(frequencies=256, least_expectation=1e-2)
+    solver._by_tables(solution, np.arange(1), job, attempts.Tables(0.0, limits=limits), True)
+    assert not solution.solved[0]
+    attempt = next(a for a in attempts.FEW if isinstance(a, attempts.Split))
+    solver._by_splitting(solution, np.arange(1), job, attempt)
+    lower, upper = solution.lower[0], solution.upper[0]
+    assert 0.0 <= upper - lower <= 1e-4
+    ends = [pa.compose([(pa.SampledGaussian(sigma, q), steps)]).epsilon(float(np.exp(x)), direction="remove")
+            for x in (upper + 1e-4, lower - 1e-4)]  # fmt: skip
+    assert ends[0].lower <= epsilon <= ends[1].upper
+
+
+def test_places_before_the_best():
+    proven = np.array([[3.0, 2.0, np.inf], [2.0, 1.0, np.inf], [1.0, 1.009, np.inf], [1.5, 3.0, np.inf]])
+    # the second person's best place is as good as the one that serves both
+    assert [(j, who.tolist()) for j, who in splitting._places(proven, 0)] == [(2, [0, 1])]
+    assert [(j, who.tolist()) for j, who in splitting._places(proven, 1)] == [(1, [0, 1])]
+    assert [(j, who.tolist()) for j, who in splitting._places(-proven[::-1, :2], 9)] == [(0, [0, 1])]
 
 
 def test_several_people_and_places_and_full_batches():
@@ -366,7 +399,7 @@ def test_several_people_and_places_and_full_batches():
 def test_columns_of_minus_one_cost_nothing():
     sigma, q, root = np.array([2.0]), np.array([0.005]), np.sqrt(-2.0 * np.log(1e-60))
     whole = SpectralMaker(sigma, q, "remove")
-    more = {"limits": LIMITS, "reaches": [0.8 * root], "far": root + 3.0, "width": 1e-5}
+    more = {"solve_epsilon": True, "limits": LIMITS, "reaches": [0.8 * root], "far": root + 3.0, "width": 1e-5}
     rows = np.array([-1, 0])
     found = solve_split(np.array([[7, 8_000]]), whole, np.log(1e-60), rows=rows, **more)
     alone = solve_split(np.array([[8_000]]), whole, np.log(1e-60), rows=None, **more)
