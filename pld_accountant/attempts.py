@@ -176,12 +176,15 @@ MANY: tuple[Tables | Sums, ...] = (
 
 _TABLES = [attempt for attempt in MANY if isinstance(attempt, Tables)]
 
-_BY_PARTS = Split(
-    1e-3,
-    least_steps=_SOME,
-    limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=8, least_log_delta=_TINY),
-    places=(0.7, 0.8, 0.9, 1.0, 1.1),
-    nearer=1,
+_BY_PARTS = tuple(
+    Split(
+        1e-3,
+        least_steps=_SOME,
+        limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=16, least_log_delta=_TINY),
+        places=(0.79, 0.89, 0.99, 1.09),
+        nearer=nearer,
+    )
+    for nearer in (1, 0)
 )
 # In nearer tails large losses are seldom rare, and wide bands are quicker.
 _FAR = -25.0
@@ -189,9 +192,9 @@ _FAR = -25.0
 SHARES: tuple[Tables | Sums | Split, ...] = (
     FIRST,
     *(replace(attempt, second=True) for attempt in _TABLES[1:3]),
-    replace(_BY_PARTS, log_delta=(-np.inf, _FAR)),
+    *(replace(attempt, log_delta=(-np.inf, _FAR)) for attempt in _BY_PARTS),
     *(replace(attempt, second=True) for attempt in _TABLES[3:]),
-    replace(_BY_PARTS, log_delta=(_FAR, 0.0)),
+    *(replace(attempt, log_delta=(_FAR, 0.0)) for attempt in _BY_PARTS),
 )
 """For fractions of steps: only tables can tell them."""
 
