@@ -50,7 +50,7 @@ class PLDFilter(Filter):
     >>> f = PLDFilter(0.05, 1e-5, num_examples=2, noise_multiplier=2.0, sample_rate=0.005, max_grad_norm=1.0)
     >>> masks = np.array([f.admit([1.0, 0.5]) for step in range(1000)])
     >>> masks.sum(axis=0), f.spent().round(4)
-    (array([ 317, 1000]), array([0.0499, 0.0408]))
+    (array([ 317, 1000]), array([0.0499, 0.0407]))
     """
 
     def __init__(

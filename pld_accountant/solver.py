@@ -364,7 +364,7 @@ def _by_splitting(solution: Solution, left: NDArray, job: _Job, attempt: Split) 
                 _some(job.counts, who), job.maker, job.target, solve_epsilon=job.solve_epsilon, rows=job.rows,
                 limits=attempt.limits, reaches=[place * float(np.sqrt(-2.0 * level)) for place in attempt.places],
                 nearer=attempt.nearer, far=float(job.reach(solution, who[:1], near=False)[0]) + 2.0,
-                width=0.25 * attempt.width,
+                width=attempt.wanted,
             )  # fmt: skip
             solution.merge(who, found)
         before = log_delta
