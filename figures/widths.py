@@ -54,7 +54,7 @@ def main() -> None:
         axes.loglog(near["buckets"], percent, style, color=COLOURS[colour], ms=4, lw=1.7, label=words)
     axes.set_xticks(near["buckets"], [f"{b:,}" for b in near["buckets"]])
     axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
-    axes.set_ylim(0.009, 150)
+    axes.set_ylim(0.003, 150)
     axes.minorticks_off()
     common.dress(axes, "Buckets", r"Distance of the bounds over $\varepsilon$")
     common.legend(axes, loc="lower left", handlelength=3.5)

@@ -215,7 +215,7 @@ def test_widths_fall_faster_than_the_buckets_grow(script):
         wide, near = found[name]
         assert 0.2 < near / wide < 0.6, name
     # figures/widths.json
-    assert found["median"] == pytest.approx([0.03358644793701307, 0.013794009573107432], rel=1e-6)
+    assert found["median"] == pytest.approx([0.023215742, 0.0066380382], rel=1e-6)
 
 
 def test_the_same_figure_is_the_same_files(script, tmp_path):
