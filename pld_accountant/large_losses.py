@@ -174,7 +174,7 @@ class _Laws:
         re, im = np.split(small.columns[:, COLUMNS : COLUMNS + 2 * m], 2, axis=1)
         log_small[:, 1:] = re + 1j * im
         turn = np.multiply.outer(self.mean - own[:, 1], omega) - log_small.imag
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             share = np.exp(np.minimum((self.k - own[:, 0])[:, None] - log_small.real, 230.0))
             rho = share * self.ratio * np.exp(1j * turn)
             # of M_s relative to itself, of M_b, and of the angles
@@ -186,7 +186,8 @@ class _Laws:
             # numpy's log1p of a complex number loses the digits of a small one
             real, imag = 0.5 * np.log1p(2.0 * rho.real + np.abs(rho) ** 2), np.arctan2(rho.imag, 1.0 + rho.real)
             error = off / (1.0 - np.minimum(most, 0.5)) + (len(filled) + 64.0) * 2.0**-50 * np.abs(rho)
-            error[~((relative <= 0.5) & (most <= 0.5) & (error <= _PAST_USE))] = _PAST_USE
+            past_use = ~((relative <= 0.5) & (most <= 0.5) & (error <= _PAST_USE))
+            real[past_use], imag[past_use], error[past_use] = 0.0, 0.0, _PAST_USE
         if small.second is not None:
             pairs = np.flatnonzero(neighbours & filled[:-1] & filled[1:])
             log_small += own[:, :1] + 1j * own[:, 1:2] * omega
