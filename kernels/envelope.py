@@ -1,6 +1,6 @@
 """How small the tilted characteristic function of one step must be beyond a frequency: proven, without sampling it.
 
-Legend: as in `spectral`; in addition
+Legend: as in `spectral`, but that r is of the whole law, v times it that of the part; in addition
     j       cell of a fine grid in x;  mass[j] = lower bound of its tilted probability
     W       frequency;  level = index into an ascending array of frequencies
     env     log of an upper bound of sup |phi(omega)| over omega >= W
@@ -11,9 +11,11 @@ Pairs: with y = omega |L - L'| of two independent losses, for omega in [W, rho W
     since 1 - cos y >= 0.4596 min(1, y^2) for 0 <= y <= 2 pi - 1.
 Cut: with T the tilted probability beyond a cut and f the density of the loss there (integration by parts),
     |phi| <= 1 - T + TV(f beyond the cut, jump included) / omega.
-Shift: the integral may run along Im x = b, |b| < pi sigma^2, up to the law's end and back to the line,
+Shift: the integral may run along Im x = b, |b| < pi sigma^2, up to a sharp end and back to the line,
     |phi| <= exp(b^2 / (2 sigma^2)) (E[(|g(x + ib)| / g)^a exp(-omega |arg g(x + ib)|)] + |b| psi(end)),
     the sign of b such that this falls with omega, which it does exponentially where the sampled part of g is large.
+    Of a part with soft ends, as v is an integral of normal densities, exp(b^2 / (2 s^2)) times that.
+Of a part that begins, a soft beginning allows for shifts alone, a sharp one for none of them.
 """
 
 import math
@@ -21,6 +23,7 @@ import math
 import numpy as np
 
 from ._jit import inline, jit, pjit, prange
+from .spectral import log_part
 
 _LOG_SQRT_2PI = 0.9189385332046727
 _RATIO = math.sqrt(2.0)  # of two levels
@@ -41,13 +44,13 @@ def _log_g(x, sigma, q):
     return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
 
 
-@jit("void(f8, f8, f8, f8, f8, f8, f8, i8, f8[::1], f8[::1], f8[::1])")
-def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
-    """Cells of [low, high]: lower bounds of the masses, log g at the edges, log of the density r at the edges."""
+@jit("void(f8, f8, f8, f8, f8[::1], f8, f8, f8, f8, i8, f8[::1], f8[::1], f8[::1], f8[::1])")
+def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r, log_v):
+    """Cells of [low, high]: lower bounds of the masses; log g, log of the density r and log v at the edges."""
     a = 1.0 + theta if sign > 0 else -theta
     step = (high - low) / n
-    # (log psi)'' <= bulge, so psi lies above its log-linear chord times exp(-bulge step^2 / 8); a log-linear
-    # function has at least the mean sqrt(psi_j psi_j+1).
+    # (log psi)'' <= bulge, and log v is concave, so psi v lies above its log-linear chord times exp(-bulge step^2 / 8);
+    # a log-linear function has at least the mean sqrt(psi_j psi_j+1).
     bulge = max(0.0, a / (4.0 * sigma**4) - 1.0 / sigma**2)
     shrink = bulge * step * step / 8.0
     previous = 0.0
@@ -57,11 +60,12 @@ def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
         log_psi = -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + a * lg - k
         loss[j] = lg
+        log_v[j] = log_part(x, part[0], part[1], blur * sigma)
         # dL/dx = w / sigma^2, w = q e^t / g
         log_r[j] = log_psi + 2.0 * math.log(sigma) - (math.log(q) + t - lg)
         if j > 0:
-            mass[j - 1] = _KEEP * step * math.exp(0.5 * (previous + log_psi) - shrink)
-        previous = log_psi
+            mass[j - 1] = _KEEP * step * math.exp(0.5 * (previous + log_psi + log_v[j]) - shrink)
+        previous = log_psi + log_v[j]
 
 
 @jit("f8(f8[::1], f8[::1], f8, f8[:, ::1])")
@@ -98,63 +102,72 @@ def _pairs(mass, loss, w, prefix):
     return _KEEP * _COSINE * 2.0 * (w * w * quadratic + plateau)
 
 
-@jit("void(f8[::1], f8[::1], f8, f8, f8, f8[::1], f8[::1])")
-def _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound):
-    """bound[level] = the best cut, from the right and from the left.
+@jit("void(f8[::1], f8[::1], f8[::1], f8, f8, f8, f8[::1], f8[::1])")
+def _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound):
+    """bound[level] = the better of itself and the best cut, from the right and from the left; v is 1, or falls.
 
-    The variation of the density r beyond a cut, its jump at the cut included, is the sum of its changes from edge to
-    edge, plus what up to three extrema hidden inside cells can add (`wiggle`, relative), plus what lies beyond.
+    The variation of the density r v beyond a cut, its jump at the cut included, is the sum of its changes from edge to
+    edge, plus what up to three extrema of r hidden inside cells can add (`wiggle`, relative), plus what lies beyond.
+    In a cell it is at most that of r times the largest v, and that of v times the largest r.
     """
     n = mass.size
-    for level in range(levels.size):
-        bound[level] = 1.0
     for side in range(2):
         tail = 0.0
         edge = log_r[n] if side == 0 else log_r[0]
-        peak = max(outside_high if side == 0 else outside_low, edge)
-        r = math.exp(min(edge, 700.0))
-        # Beyond the grid r has at most two maxima, so it varies by at most 4 sup r; nothing but r itself if it falls.
+        v = math.exp(log_v[n] if side == 0 else log_v[0])
         beyond = outside_high if side == 0 else outside_low
-        variation = r if beyond <= edge else 4.0 * math.exp(min(beyond, 700.0))
+        peak = max(beyond, edge)
+        r = math.exp(min(edge, 700.0))
+        # Beyond the grid r has at most two maxima, so it varies by at most 4 sup r, and v falls by 1 at most; nothing
+        # but their product itself where both fall.
+        falls = beyond <= edge and (side == 0 or v == 1.0)
+        variation = r * v if falls else 5.0 * math.exp(min(beyond, 700.0))
         for i in range(n):
             j = n - 1 - i if side == 0 else i
             tail += mass[j]
             edge = log_r[j] if side == 0 else log_r[j + 1]
-            peak = max(peak, edge)
+            next_v = math.exp(log_v[j] if side == 0 else log_v[j + 1])
             value = math.exp(min(edge, 700.0))
-            variation += abs(value - r)
-            r = value
-            total = (variation + r + 6.0 * wiggle * math.exp(min(peak, 700.0))) / _KEEP
+            largest = max(v, next_v)
+            peak = max(peak, edge + math.log(max(largest, 1e-300)))
+            variation += abs(value - r) * largest
+            if next_v != v:
+                variation += abs(next_v - v) * max(value, r) * (1.0 + wiggle)
+            r, v = value, next_v
+            total = (variation + r * v + 6.0 * wiggle * math.exp(min(peak, 700.0))) / _KEEP
             for level in range(levels.size):
                 bound[level] = min(bound[level], 1.0 - tail + total / levels[level])
 
 
-@jit("void(f8, f8, f8, f8, f8, f8, i8, f8, f8[::1], f8[::1])")
-def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
+@jit("void(f8, f8, f8, f8, f8, f8, f8[::1], f8, f8, f8[::1], f8[::1])")
+def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
     """bound[level] = the better of itself and of all shifts by phi = b / sigma^2 in `_ANGLES`.
 
-    In a cell psi is at most its log-linear chord times exp(step^2 / (8 sigma^2) (1 + max(0, -a) / (4 sigma^2))); arg g
-    grows with x; and |g(x + ib)|^2 = g^2 (1 - 2 w (1 - w) (1 - cos phi)) with w (1 - w), which has one maximum, 1/4,
-    taken where it makes the bound larger.  What lies outside of the cells is less than `_OUTSIDE` of the law.  Every
-    other level is twice as high, so that its factors exp(-level arg g) are the squares of those before.
+    In a cell psi v is at most its log-linear chord times exp(step^2 / (8 sigma^2) (narrow + max(0, -a) / (4 sigma^2))),
+    narrow = 1 + (sigma / s)^2 for soft ends, else 1; top is a sharp end, or inf; arg g grows with x; and |g(x + ib)|^2
+    is g^2 (1 - 2 w (1 - w) (1 - cos phi)) with w (1 - w), which has one maximum, 1/4, taken where it makes the bound
+    larger.  What lies outside of the cells is less than `_OUTSIDE` of the law.  Every other level is twice as high, so
+    that its factors exp(-level arg g) are the squares of those before.
     """
-    bulge = step * step / (8.0 * sigma * sigma) * (1.0 + max(0.0, -a) / (4.0 * sigma * sigma))
+    n = log_v.size - 1
+    bulge = step * step / (8.0 * sigma * sigma) * (narrow + max(0.0, -a) / (4.0 * sigma * sigma))
+    log_scale = -_LOG_SQRT_2PI - math.log(sigma) - k
     mass = np.empty(n)
     argument = np.empty(n)
     falls = np.empty(n)
     previous = 0.0
     for j in range(n + 1):
         x = low + j * step
-        psi = math.exp(-0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + a * _log_g(x, sigma, q) - k)
+        psi = math.exp(-0.5 * (x / sigma) ** 2 + log_scale + a * _log_g(x, sigma, q) + log_v[j])
         if j > 0:
             mass[j - 1] = 0.5 * step * (previous + psi) * math.exp(bulge) / _KEEP
         previous = psi
     end = 0.0
     if top < np.inf:
-        end = math.exp(-0.5 * (top / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + a * _log_g(top, sigma, q) - k)
+        end = math.exp(-0.5 * (top / sigma) ** 2 + log_scale + a * _log_g(top, sigma, q))
     for phi in _ANGLES:
         b = phi * sigma * sigma
-        log_growth = 0.5 * (b / sigma) ** 2
+        log_growth = 0.5 * (b / sigma) ** 2 * narrow
         # |g(x + ib)| / g is at least cos(phi / 2)
         log_outside = math.log(_OUTSIDE) + max(0.0, -a) * -math.log(math.cos(0.5 * phi))
         if log_growth + log_outside > 0.0:
@@ -198,13 +211,12 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     return top + dip * step * step / 8.0
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[:, ::1], f8[::1], i8, f8[::1], f8[:, ::1])")
-def envelope(sigma, q, sign, theta, k, span, top, cells, levels, env):
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
+def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
     """env[bucket, level] for every bucket.
 
     k = K(theta) of each bucket; span[bucket] = the interval of x that holds the tilted law but for nodes of 1e-14;
-    top[bucket] = inf or where the law ends (r jumps to 0 there, as the cut bound allows for at the end of the grid);
-    levels ascend by `_RATIO`.  Beyond the last level the cut bound alone serves: it falls with the frequency.
+    levels ascend by `_RATIO`.  Beyond the last level cuts and shifts alone serve: these fall with the frequency.
     """
     for b in prange(sigma.size):
         if q[b] == 1.0:
@@ -214,13 +226,20 @@ def envelope(sigma, q, sign, theta, k, span, top, cells, levels, env):
         s = sigma[b]
         a = 1.0 + theta if sign > 0 else -theta
         low, high = span[b, 0], span[b, 1]
-        mass = np.empty(cells)
-        loss = np.empty(cells + 1)
-        log_r = np.empty(cells + 1)
-        _cells(s, q[b], sign, theta, k[b], low, high, cells, mass, loss, log_r)
+        begins, ends = part[b, 0] > -np.inf, part[b, 1] < np.inf
+        if begins and blur == 0.0:
+            env[b] = 0.0
+            continue
         # r has its critical points in [min(-1, a), max(-1, a)]: outside of that it falls.
-        far_low = min(-1.0, a)
-        far_high = min(max(-1.0, a), top[b])
+        far_low, far_high = min(-1.0, a), max(-1.0, a)
+        if ends and part[b, 1] < far_high:
+            # with a soft end, r v falls where a - x + (end - x) / blur^2 < 0
+            far_high = (a * blur * blur + part[b, 1]) / (1.0 + blur * blur)
+            if blur > 0.0:
+                high = max(high, far_high)
+        mass = np.empty(cells)
+        loss, log_r, log_v = np.empty(cells + 1), np.empty(cells + 1), np.empty(cells + 1)
+        _cells(s, q[b], sign, theta, part[b], blur, k[b], low, high, cells, mass, loss, log_r, log_v)
         outside_low = log_r[0]
         outside_high = log_r[cells]
         if far_low < low:
@@ -232,9 +251,12 @@ def envelope(sigma, q, sign, theta, k, span, top, cells, levels, env):
         dip = 1.0 / s**2 + max(0.0, -(1.0 + a)) / (4.0 * s**4)
         bulge = max(0.0, (1.0 + a) / (4.0 * s**4) - 1.0 / s**2)
         wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
-        bound = np.empty(levels.size)
-        _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound)
-        _shifts(s, q[b], a, k[b], low, step, cells, top[b], levels, bound)
+        bound = np.ones(levels.size)
+        if not begins:
+            _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound)
+        soft = ends and blur > 0.0
+        narrow = 1.0 + 1.0 / (blur * blur) if soft else 1.0
+        _shifts(s, q[b], a, k[b], low, step, log_v, narrow, np.inf if soft else part[b, 1], levels, bound)
         prefix = np.zeros((cells + 1, 3))
         for j in range(cells):
             u = loss[j] - loss[0]

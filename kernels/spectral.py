@@ -9,13 +9,15 @@ Legend
     w       q e^t / g, the share of the sampled part in g;  (log psi)' = (a w(x) - x) / sigma^2
     r       psi / (dL/dx): density of the tilted law on the loss axis, up to the same mass
     d       L minus its tilted mean
-    ends    interval of x that holds the nodes: all of the law but for tails of no account, or that part of it which is
-            wanted
-    gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1]; without points the law is whole
+    part    the part of the law that is wanted: its density times v(x) = P(low < x + s Z < high), Z a standard normal;
+            -inf, inf: all of it.  Parts that adjoin add up to the whole
+    s       blur times sigma: how soft the part's ends are.  0: they are sharp, v is 1 or 0
+    ends    interval of x that holds the nodes: all of the part but for tails of no account
+    gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1], or no points
 
-The rule is the trapezoidal one for the whole law, or Gauss-Legendre on equal panels for a part of it.
+The rule is the trapezoidal one, or, for a part with sharp ends, Gauss-Legendre on equal panels.
 
-All results are normalised: phi(omega) = E_theta[exp(i omega L)] of that law or part.
+All results are normalised: phi(omega) = E_theta[exp(i omega L)] of that part.
 """
 
 import math
@@ -25,6 +27,7 @@ import numpy as np
 from ._jit import inline, jit, pjit, prange
 
 _LOG_SQRT_2PI = 0.9189385332046727
+_SQRT_HALF = math.sqrt(0.5)
 _TINY = 1e-300
 _SUM = 128  # terms that are added up plainly
 _RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
@@ -52,15 +55,61 @@ def _share(x, sigma, q):
     return 1.0 / (1.0 + math.exp(-t)) if t > 0.0 else math.exp(t) / (1.0 + math.exp(t))
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1])")
-def middle(sigma, q, sign, theta, ends):
-    """ends[k] = an interval of x that holds every critical point x = a w(x) of psi.
+@inline
+def log_ndtr(y):
+    """log Phi(y), to some units of y^2."""
+    if y > 0.0:
+        return math.log1p(-0.5 * math.erfc(y * _SQRT_HALF))
+    if y > -36.0:
+        return math.log(0.5 * math.erfc(-y * _SQRT_HALF))
+    r = 1.0 / (y * y)
+    series = r * (1.0 - r * (3.0 - r * (15.0 - r * (105.0 - r * (945.0 - r * 10395.0)))))
+    return -0.5 * y * y - _LOG_SQRT_2PI - math.log(-y) + math.log1p(-series)
 
-    Removal: [0, a].  Addition, where a w falls: one critical point, at which bisection closes in from both sides.
-    """
+
+@inline
+def log_part(x, low, high, s):
+    """log v(x), of an x within sharp ends; high - low is at least s."""
+    if s == 0.0:
+        return 0.0
+    if low == -np.inf:
+        return 0.0 if high == np.inf else log_ndtr((high - x) / s)
+    more, less = (x - low) / s, (x - high) / s
+    if less > 0.0:
+        more, less = -less, -more
+    inside = log_ndtr(more)
+    return inside + math.log1p(-math.exp(log_ndtr(less) - inside))
+
+
+@inline
+def _part_interval(sigma, theta, part, blur, deviations, ends):
+    """As `interval`, of a part under removal; ends are those of the whole law."""
+    low, high = part[0], part[1]
+    if blur == 0.0:
+        ends[0], ends[1] = max(low, ends[0]), high
+        return
+    wide = 1.0 + blur * blur
+    reach = deviations * sigma * blur / math.sqrt(wide)
+    last = ((1.0 + theta) * blur * blur + high) / wide
+    if low > -np.inf:
+        ends[0], ends[1] = low / wide - reach, last + reach
+    else:
+        y = high / (blur * sigma)
+        ends[0] -= sigma / blur * math.exp(-0.5 * y * y - _LOG_SQRT_2PI - log_ndtr(y))
+        ends[1] = min(ends[1], max(last, high) + reach)
+
+
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8, f8[:, ::1])")
+def interval(sigma, q, sign, theta, part, blur, deviations, ends):
+    """ends[k] = an interval of x that holds the tilted law of the part, so many deviations beyond all its maxima (see
+    `error_budget.tail_error`)."""
+    reach = deviations * sigma
     for k in prange(sigma.size):
+        low, high = 0.0, 1.0 + theta
         if sign > 0.0:
-            ends[k, 0], ends[k, 1] = 0.0, 1.0 + theta
+            ends[k, 0], ends[k, 1] = low - reach[k], high + reach[k]
+            if part[k, 0] > -np.inf or part[k, 1] < np.inf:
+                _part_interval(sigma[k], theta, part[k], blur, deviations, ends[k])
             continue
         low, high = -theta * _share(0.0, sigma[k], q[k]) * (1.0 + 1e-12), 0.0
         for _ in range(60):
@@ -71,7 +120,7 @@ def middle(sigma, q, sign, theta, ends):
                 high = x
             if high - low <= 0.01 * sigma[k]:
                 break
-        ends[k, 0], ends[k, 1] = low - 1e-9 * sigma[k], high + 1e-9 * sigma[k]
+        ends[k, 0], ends[k, 1] = low - reach[k] * (1.0 + 1e-9), high + reach[k] * (1.0 + 1e-9)
 
 
 @inline
@@ -149,31 +198,35 @@ def _place(low, high, gauss, x, log_h):
 
 
 @inline
-def _outside(sigma, low, high, gauss):
-    """N(0, sigma^2)'s mass outside of a part."""
-    if gauss.shape[1] == 0:
-        return 0.0
-    return 0.5 * (math.erfc(high / sigma * math.sqrt(0.5)) + math.erfc(-low / sigma * math.sqrt(0.5)))
+def _outside(sigma, part, blur):
+    """E[1 - v(x)], x ~ N(0, sigma^2), of a part that begins at -inf; else 1, which is of no use."""
+    if part[0] > -np.inf:
+        return 1.0
+    return 0.5 * math.erfc(part[1] / (sigma * math.sqrt(1.0 + blur * blur)) * _SQRT_HALF)
 
 
 @inline
-def _tilted_nodes(sigma, q, sign, theta, outside, x, log_h, log_g, weight):
-    """Fill log_g and the tilted probabilities at the nodes; return K(theta), the kept range, K's round-off in units.
+def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weight, carried):
+    """Fill the nodes, log_g, the tilted probabilities and their round-off; return K(theta), the kept range and K's
+    round-off.
 
-    outside = N(0, sigma^2)'s mass outside of the part.
-
-    The unit of round-off is 2^-53: each term of a sum carries the error of its exponent, (x/sigma)^2 / 2 + |a log g|,
-    and one unit for each addition.
+    The unit of round-off is 2^-53: each term of a sum carries the error of its exponent,
+    (x / sigma)^2 / 2 + |a log g| + |log v|, and one unit for each addition.
     """
     n = x.size
+    _place(ends[0], ends[1], gauss, x, weight)
+    outside = _outside(sigma, part, blur)
     terms = np.empty(n)
     ones = np.ones(n)
     additions = _additions(n)
     a = 1.0 + theta if sign > 0 else -theta
+    log_scale = _LOG_SQRT_2PI + math.log(sigma)
     top = -np.inf
     for j in range(n):
         log_g[j] = _log_g(x[j], sigma, q)
-        weight[j] = -0.5 * (x[j] / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + log_h[j] + a * log_g[j]
+        log_v = log_part(x[j], part[0], part[1], blur * sigma)
+        weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j] + log_v
+        carried[j] = 2.0 * abs(a * log_g[j]) + (x[j] / sigma) ** 2 + 6.0 * abs(log_v) + additions + 40.0
         top = max(top, weight[j])
     units = 0.0
     # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)], less the mass outside: the exact mass 1 never enters,
@@ -183,14 +236,15 @@ def _tilted_nodes(sigma, q, sign, theta, outside, x, log_h, log_g, weight):
             e = a * log_g[j]
             base = math.exp(weight[j] - e)
             terms[j] = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
-            units += abs(terms[j]) * (2.0 * abs(e) + (x[j] / sigma) ** 2 + additions + 40.0)
+            units += abs(terms[j]) * carried[j]
+        units += outside * (4.0 * min(part[1] / sigma, 40.0) ** 2 + 20.0)
         total = _dot(ones, terms) - outside
         k = math.log1p(total)
         units /= 1.0 + total
     else:
         for j in range(n):
             terms[j] = math.exp(weight[j] - top)
-            units += terms[j] * (2.0 * abs(a * log_g[j]) + (x[j] / sigma) ** 2 + additions + 40.0)
+            units += terms[j] * carried[j]
         total = _dot(ones, terms)
         k = top + math.log(total)
         units = units / total + abs(k)
@@ -203,8 +257,8 @@ def _tilted_nodes(sigma, q, sign, theta, outside, x, log_h, log_g, weight):
     return k, first, last, units
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
-def log_moments(sigma, q, sign, theta, ends, gauss, nodes, k_out, units_out):
+@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
+def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, units_out):
     """K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
     0 nodes ask for the Gaussian bound, K(theta) <= theta (theta + 1) / (2 sigma^2), which holds because sampling is a
@@ -215,13 +269,10 @@ def log_moments(sigma, q, sign, theta, ends, gauss, nodes, k_out, units_out):
             k_out[k] = theta * (theta + 1.0) / (2.0 * sigma[k] ** 2)
             units_out[k] = 8.0 * abs(k_out[k])
             continue
-        n = nodes[k]
-        x, log_h = np.empty(n), np.empty(n)
-        _place(ends[k, 0], ends[k, 1], gauss, x, log_h)
-        outside = _outside(sigma[k], ends[k, 0], ends[k, 1], gauss)
-        value, _, _, units = _tilted_nodes(sigma[k], q[k], sign, theta, outside, x, log_h, np.empty(n), np.empty(n))
-        k_out[k] = value
-        units_out[k] = units
+        work = np.empty((4, nodes[k]))
+        k_out[k], _, _, units_out[k] = _tilted_nodes(
+            sigma[k], q[k], sign, theta, part[k], blur, ends[k], gauss, work[0], work[1], work[2], work[3]
+        )
 
 
 @jit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[::1])")
@@ -260,8 +311,11 @@ def _harmonics(weight, d, sums, spacing, re, im):
         im[j] = math.atan2(s, 1.0 + c)
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1])")
-def spectrum(sigma, q, sign, theta, ends, gauss, spacing, nodes, moments, re, im):
+@pjit(
+    "void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1],"
+    "f8[:, ::1])"
+)
+def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, moments, re, im):
     """Centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
 
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
@@ -281,13 +335,10 @@ def spectrum(sigma, q, sign, theta, ends, gauss, spacing, nodes, moments, re, im
                 im[k, j] = 0.0
             continue
         n = nodes[k]
-        a = 1.0 + theta if sign > 0 else -theta
-        x, log_h = np.empty(n), np.empty(n)
-        _place(ends[k, 0], ends[k, 1], gauss, x, log_h)
-        log_g = np.empty(n)
-        weight = np.empty(n)
-        outside = _outside(sigma[k], ends[k, 0], ends[k, 1], gauss)
-        value, first, last, units = _tilted_nodes(sigma[k], q[k], sign, theta, outside, x, log_h, log_g, weight)
+        x, log_g, weight, carried = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+        value, first, last, units = _tilted_nodes(
+            sigma[k], q[k], sign, theta, part[k], blur, ends[k], gauss, x, log_g, weight, carried
+        )
         w = weight[first : last + 1].copy()
         d = sign * log_g[first : last + 1]
         sums = _dot(np.ones(w.size), w)
@@ -301,9 +352,9 @@ def spectrum(sigma, q, sign, theta, ends, gauss, spacing, nodes, moments, re, im
         weighted = 0.0
         inner, outer = n, -1
         for j in range(first, last + 1):
-            part = weight[j] * abs(d[j - first])
-            spread += part
-            weighted += part * (2.0 * abs(a * log_g[j]) + (x[j] / sigma[k]) ** 2 + _additions(w.size) + 40.0)
+            share = weight[j] * abs(d[j - first])
+            spread += share
+            weighted += share * carried[j]
             if weight[j] > 1e-14:
                 inner = min(inner, j)
                 outer = j
@@ -314,6 +365,4 @@ def spectrum(sigma, q, sign, theta, ends, gauss, spacing, nodes, moments, re, im
         moments[k, 4] = weighted
         moments[k, 5] = max(weight[:first].sum() + weight[last + 1 :].sum(), _TINY)
         moments[k, 6] = x[max(inner - 1, 0)]
-        moments[k, 7] = x[outer + 1] if outer + 1 < n else 2.0 * x[n - 1] - x[n - 2]
-        if gauss.shape[1] > 0:
-            moments[k, 7] = min(moments[k, 7], ends[k, 1])
+        moments[k, 7] = x[outer + 1] if outer + 1 < n else ends[k, 1]

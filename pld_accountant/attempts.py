@@ -72,6 +72,10 @@ class Split(Attempt):
         Where a step's law may be split: at these multiples of sqrt(-2 log delta) standard deviations.
     nearer : int
         How many places before the best one.
+    alone : bool
+        The place is where small losses alone are nothing.
+    blur : float
+        How softly laws are split, in standard deviations of the noise.
     wanted : float
         How close to the best the ends are sought, relative to epsilon.
     log_delta : tuple of float
@@ -81,6 +85,8 @@ class Split(Attempt):
     limits: Limits = field(default_factory=Limits)
     places: tuple[float, ...] = ()
     nearer: int = 0
+    alone: bool = False
+    blur: float = 0.0
     wanted: float = 2.5e-4
     log_delta: tuple[float, float] = (-np.inf, np.inf)
 
@@ -117,18 +123,19 @@ def _lattice(size: int) -> Tables:
     return Tables(1e-6, limits=limits, ends="far", lattice=size)
 
 
+_SPLIT = Split(
+    3e-7,
+    least_steps=_SOME,
+    limits=Limits(tilts=16, frequencies=1 << 13, least_expectation=1e-7),
+    wanted=1e-8,
+)
+
 FEW: tuple[Tables | Sums | Split, ...] = (
     Tables(0.0),
     Sums(1e-7, most_steps=128, most_people=4, wanted=2e-7, pairs=3e8),
     Tables(3e-7, limits=Limits(tilts=16, frequencies=1 << 13, least_expectation=1e-2), ends="far"),
-    Split(
-        3e-7,
-        least_steps=_SOME,
-        limits=Limits(tilts=16, frequencies=1 << 13, least_expectation=1e-7),
-        places=tuple(0.05 * np.arange(13, 26)),
-        nearer=1,
-        wanted=1e-8,
-    ),
+    replace(_SPLIT, places=tuple(0.05 * np.arange(6, 20)), alone=True, blur=1.0 / 16.0),
+    replace(_SPLIT, places=tuple(0.05 * np.arange(13, 26)), nearer=1),
     _deep(3e-7, 1e-2, "far"),
     _deep(3e-7, 1e-7, "near"),
     Sums(3e-7, least_steps=129, most_people=4, wanted=2e-7, pairs=8e8),

@@ -14,6 +14,7 @@ from .bounds import Bounds, Status
 from .mechanisms import Gaussian, Mechanism, SampledGaussian
 from .solver import people_bounds
 from .spectral import SpectralMaker
+from .tilts import renyi_bounds
 
 __all__ = ["Composition", "compose"]
 
@@ -150,13 +151,20 @@ class Composition:
         return self._answer(validate.nonnegative(epsilon, "epsilon"), direction, solve_epsilon=False)
 
     def _answer(self, target: float, direction: str, *, solve_epsilon: bool) -> Bounds:
-        found: Bounds | None = None
-        for one in directions(direction):
-            bounds = self._one_direction(target, one, solve_epsilon)
-            found = bounds if found is None else larger(found, bounds)
-        assert found is not None
+        first, *others = directions(direction)
+        found = self._one_direction(target, first, solve_epsilon)
+        for one in others:
+            if not self._surely_below(found.lower, target, one, solve_epsilon):
+                found = larger(found, self._one_direction(target, one, solve_epsilon))
         lower, estimate, upper = (float(np.ravel(v)[0]) for v in found)
         return Bounds(lower, estimate, upper, status=Status(int(np.ravel(found.status)[0])))
+
+    def _surely_below(self, least: NDArray, target: float, direction: str, solve_epsilon: bool) -> bool:
+        """Whether Renyi accounting alone proves that this direction's answer is below another one's."""
+        if not self._counts or np.all(self._rate == 1.0):
+            return False
+        most = renyi_bounds(self._row, self._maker(direction), None, np.array([target]), solve_epsilon)[0]
+        return bool((most if solve_epsilon else np.exp(most)) < np.ravel(least)[0])
 
     def _one_direction(self, target: float, direction: str, solve_epsilon: bool) -> Bounds:
         if not self._counts:

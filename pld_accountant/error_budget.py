@@ -50,20 +50,22 @@ _RESTART = 32
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
 
 
-def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float) -> NDArray:
+def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float, blur: float) -> NDArray:
     """log sup over the strip |Im x| <= b of the integrand's growth, for angles b / sigma^2 in `_ANGLES`.
 
     On the line Im x = b the normal density grows by exp(b^2 / (2 sigma^2)), |g| <= g(Re x), and |arg g| <= b / sigma^2,
     so that |exp(i omega log g)| <= exp(omega b / sigma^2).  For addition |g| must not be small, in one of two ways, phi
     the angle: |g| >= g(Re x) cos(phi / 2); or, for phi < pi / 2, |g| >= Re g = c g'(Re x), where g' is g at the smaller
     rate q cos(phi) / c and c = 1 - q + q cos(phi), and E[g'^-theta] <= E[g^-theta] since fewer records sampled is a
-    post-processing.
+    post-processing.  Of a part with soft ends, v(x) is an integral of normal densities of standard deviation
+    s = blur sigma, and grows by at most exp(b^2 / (2 s^2)).
 
     Returns
     -------
     ndarray, shape (buckets, angles)
     """
-    growth = 0.5 * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
+    narrow = 1.0 + 1.0 / blur**2 if blur > 0.0 else 1.0
+    growth = 0.5 * narrow * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
     if sign < 0:
         acute = _ANGLES < 1.57
         growth_of_g = np.tile(-np.log(np.cos(0.5 * _ANGLES)), (sigma.size, 1))
@@ -73,13 +75,10 @@ def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float)
     return growth
 
 
-def _length(sigma: NDArray, ends: NDArray) -> NDArray:
-    return ends[:, 1] - ends[:, 0] + 2.0 * REACH * sigma
-
-
 def quadrature_nodes(
-    sigma: NDArray, q: NDArray, sign: float, theta: float, ends: NDArray, width: float, tolerance: float
-) -> NDArray:
+    sigma: NDArray, q: NDArray, sign: float, theta: float, ends: NDArray, width: float, tolerance: float,
+    blur: float = 0.0,
+) -> NDArray:  # fmt: skip
     """Number of nodes at which `quadrature_error` falls to `tolerance`.
 
     Parameters
@@ -89,25 +88,28 @@ def quadrature_nodes(
     sign : float
         +1 for removal, -1 for addition.
     ends : ndarray, shape (buckets, 2)
-        From `kernels.spectral.middle`.
+        From `kernels.spectral.interval`.
     theta, width : float
         Tilt, and largest frequency omega at which phi is wanted.
     tolerance : float
         Absolute error of the normalised phi.
+    blur : float
+        Of a part of the law with soft ends: how soft, in standard deviations of the noise.
 
     Returns
     -------
     ndarray of int64, shape (buckets,)
     """
-    growth = _growth(sigma, q, sign, theta, width)
+    growth = _growth(sigma, q, sign, theta, width, blur)
     log_ratio = np.logaddexp(0.0, growth + np.log(2.0 / tolerance))
     step = np.max(2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / log_ratio, axis=1)
-    return np.minimum(np.ceil(_length(sigma, ends) / step) + 2, 2**40).astype(np.int64)
+    return np.minimum(np.ceil((ends[:, 1] - ends[:, 0]) / step) + 2, 2**40).astype(np.int64)
 
 
 def quadrature_error(
-    sigma: NDArray, q: NDArray, sign: float, theta: float, ends: NDArray, width: float, nodes: NDArray
-) -> NDArray:
+    sigma: NDArray, q: NDArray, sign: float, theta: float, ends: NDArray, width: float, nodes: NDArray,
+    blur: float = 0.0,
+) -> NDArray:  # fmt: skip
     """Absolute error of the normalised phi(omega), |omega| <= width, by the trapezoidal rule on `nodes` nodes.
 
     For an integrand analytic in |Im x| < b whose modulus integrates to at most M on every line of the strip, the
@@ -118,9 +120,9 @@ def quadrature_error(
     ----------
     Trefethen and Weideman, "The exponentially convergent trapezoidal rule", SIAM Review 56 (2014), Theorem 5.1.
     """
-    step = _length(sigma, ends) / (nodes - 1)
+    step = (ends[:, 1] - ends[:, 0]) / (nodes - 1)
     rate = 2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / step[:, None]
-    growth = _growth(sigma, q, sign, theta, width)
+    growth = _growth(sigma, q, sign, theta, width, blur)
     # exp(rate) - 1 >= exp(rate) / 2 for rate >= 1
     log_error = np.where(rate >= 1.0, np.log(4.0) + growth - rate, np.inf)
     return np.exp(np.minimum(log_error.min(axis=1), 0.0))
@@ -147,14 +149,20 @@ def panel_error(sigma: float, q: float, theta: float, low: float, top: float, wi
 def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float) -> NDArray:
     """Tilted mass beyond the first and the last node.
 
-    The logarithm of the integrand has slope (a w(x) - x) / sigma^2, w growing from 0 to 1, and all its zeros lie within
-    the ends.  Removal, ends [0, a]: outside of them it falls at least as fast as a normal density of standard deviation
-    sigma, from a height psi; inside, the slope points away from the end and the curvature is at least -1 / sigma^2, so
-    the mass inside is at least psi sigma sqrt(pi / 2).  Addition: a w(x) falls, so there is one maximum, left of 0;
+    The logarithm of the integrand has slope (a w(x) - x) / sigma^2, w growing from 0 to 1.  Removal: all its zeros lie
+    in [0, a].  Outside of that it falls at least as fast as a normal density of standard deviation sigma, from a height
+    psi; inside, the slope points away from the end and the curvature is at least -1 / sigma^2, so the mass inside is at
+    least psi sigma sqrt(pi / 2).  Addition: a w(x) falls, so there is one maximum, left of 0;
     beyond it the same holds, and left of it, where w <= q, the curvature is at least -c / sigma^2,
     c = 1 + theta min(q, 1/4) / sigma^2, which leaves a mass of at least psi sigma sqrt(pi / (2 c)) there.
     A tail thus holds at most 2 sqrt(c) Phi(-10) of the mass; two tails, and as much again for a sum in place of an
     integral.
+
+    A sharp end leaves nothing beyond.  Soft ends add (log v)' = (E[t | x] - x) / s^2 with t between the low and the
+    high one, and (log v)'' between -1 / s^2 and 0, s = blur sigma.  With s' = s / sqrt(1 + blur^2) the slope is at most
+    (u - x) / s'^2 and at least (d - x) / s'^2, u = (a blur^2 + high) / (1 + blur^2), d = low / (1 + blur^2): beyond u
+    and d the same holds with s' in place of sigma.  Without a low end (log v)' is at most 0, so that a, and the larger
+    of u and high, serve as u does; and for x < 0 it is not below its value at 0: sigma^2 times that serves as d.
     """
     excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
     return 8.0 * np.sqrt(1.0 + excess) * float(np.exp(log_ndtr(-REACH)))

@@ -2,7 +2,8 @@
 
 Where single large losses begin to matter the tilted law of the sum falls in two, and between the two no tilt puts any
 weight: Q is 1e-15 where digits end.  Split each step's law at some place into s, below, and b, beyond, M_s and M_b
-their moment generating functions at one argument.  The composition is
+their moment generating functions at one argument.  Where the split is soft both parts are smooth, and M_b decays like a
+Gaussian's, of however few losses it is; where it is sharp the parts overlap nowhere.  The composition is
 
     prod M_s  +  (prod (M_s + M_b) - prod M_s),
 
@@ -34,15 +35,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from . import error_budget as budget
-from .spectral import SpectralMaker, panels
-from .tables import COLUMNS, WORK, MemoryCache, Table
+from .spectral import SpectralMaker
+from .tables import COLUMNS, WORK, MemoryCache, Table, log_expm1
 
-__all__ = ["LargeMaker", "log_expm1"]
+__all__ = ["LargeMaker"]
 
 _CACHE_BYTES = 1 << 27
-_NODES_AT_MOST = 1 << 20
-_NODES_FOR_MOMENTS = 4_000
 _PAST_USE = 1e4
 
 
@@ -62,12 +60,11 @@ class LargeMaker:
     def __init__(self, small: SpectralMaker, reach: float) -> None:
         assert small.lotteries != 1, "what lotteries add to R is known to the second order"
         self.small = small
+        self.big = small.variant(reach, beyond=small.reach, blur=small.blur, lotteries=0, parted=True)
         self.large = small.q < 1.0
-        self.ends = np.stack([small.top, small.tops(reach)], axis=1)
         # of one step that goes beyond, in the upper bounds
-        self.beyond = -np.log1p(-small.mass_beyond(self.ends[:, 1]))
-        self._moments: dict[float, NDArray] = {}
-        self._laws: MemoryCache[_Laws] = MemoryCache(_CACHE_BYTES, lambda laws: 6 * laws.ratio.nbytes)
+        self.beyond = -np.log1p(-small.mass_beyond(self.big.part[:, 1]))
+        self._tables: MemoryCache[list[Table]] = MemoryCache(_CACHE_BYTES, lambda held: held[0].bytes)
 
     @property
     def buckets(self) -> int:
@@ -75,21 +72,8 @@ class LargeMaker:
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """K of the small losses, then what the large ones add to R; shape (buckets, 2 tilts), never below the truth."""
-        from .kernels import spectral
-
         k = self.small.log_moments(theta)
-        some = np.flatnonzero(self.large)
-        sigma, q, ends = self.small.sigma[some], self.small.q[some], self.ends[some].copy()
-        for t in theta:
-            if float(t) in self._moments:
-                continue
-            nodes, _ = panels(sigma, q, t, ends, 0.0, _NODES_FOR_MOMENTS)
-            nodes[nodes > _NODES_FOR_MOMENTS] = 0
-            large, units = np.empty((2, some.size))
-            spectral.log_moments(sigma, q, 1.0, t, ends, budget.GAUSS, nodes, large, units)
-            self._moments[float(t)] = np.full(self.buckets, -np.inf)
-            self._moments[float(t)][some] = large + budget.roundoff_k(self.buckets, large, units) + 1e-12
-        large = np.stack([self._moments[float(t)] for t in theta], axis=1)
+        large = np.where(self.large[:, None], self.big.log_moments(theta), -np.inf)
         return np.hstack([k, np.exp(np.minimum(large - _least_of_neighbours(k, self.small.neighbours), 230.0))])
 
     def composed(self, sums: NDArray) -> NDArray:
@@ -98,89 +82,37 @@ class LargeMaker:
         return k + log_expm1(large)
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
-        """As `Maker.table`: the columns of the small losses and, after these, as `kernels.plancherel` says."""
+        """As `Maker.table`: the columns of the small losses, what lotteries add to log M_s; then, as
+        `kernels.plancherel` says, Re, Im log(1 + rho) and the error of that, at m + 1 frequencies each, and rho at most
+        beyond the band."""
         small = self.small.table(theta, period, width, needed, work)
-        if small is None:
+        big = self.big.table(theta, period, width, needed & self.large, work)
+        if small is None or big is None:
             return None
-        laws = self._laws.get((theta, period, width), lambda: _Laws(self.buckets, small.frequencies))
-        missing = needed & ~laws.filled
-        if missing.any():
-            if not self._fill(laws, small, np.flatnonzero(missing), work):
-                return None
-            laws.table = None
-        if laws.table is None or np.any(needed & ~laws.table.filled):
-            m = small.frequencies
-            columns = np.hstack([small.columns[:, : COLUMNS + 2 * m], laws.columns(small, self.small.neighbours)])
-            # what is known of M_s absolutely says nothing of this part
-            columns[:, [3, 7]] = 1e200
-            laws.table = Table(
-                theta, period, columns, laws.filled & small.filled, small.weight, small.remainder,
-                ladder=small.ladder, second=small.second, third=small.third, large=True, mixed=laws.mixed,
-                mixed_beyond=laws.mixed_beyond,
-            )  # fmt: skip
-        return laws.table
+        # either may have more rows by now
+        held = self._tables.get((theta, period, width), lambda: [self._combined(small, big)])
+        if np.any(needed & ~held[0].filled):
+            held[0] = self._combined(small, big)
+        return held[0]
 
-    def _fill(self, laws: _Laws, small: Table, rows: NDArray, work: float) -> bool:
-        """The large losses' characteristic functions of these rows; False where that would cost too much."""
-        from .kernels import spectral
-
-        full, rows = rows[~self.large[rows]], rows[self.large[rows]]
-        laws.filled[full] = True
-        if not rows.size:
-            return True
-        theta, m, spacing = small.theta, small.frequencies, 2.0 * np.pi / small.period
-        sigma, q, ends = self.small.sigma[rows], self.small.q[rows], self.ends[rows].copy()
-        nodes, truncation = panels(sigma, q, theta, ends, m * spacing, _NODES_AT_MOST)
-        if nodes.max() > _NODES_AT_MOST or float(nodes.sum()) * m > work:
-            return False
-        moments, re, im = np.empty((rows.size, 8)), np.empty((rows.size, m)), np.empty((rows.size, m))
-        spectral.spectrum(sigma, q, 1.0, theta, ends, budget.GAUSS, spacing, nodes, moments, re, im)
-        k, mean, units, spread, weighted, left_out = moments[:, :6].T
-        omega = spacing * np.arange(m + 1)
-        laws.k[rows], laws.mean[rows] = k, mean
-        laws.k_error[rows] = budget.roundoff_k(self.buckets, k, units) + truncation
-        laws.ratio[rows, 0] = 1.0
-        laws.ratio[rows, 1:] = np.exp(re + 1j * im)
-        slope = budget.roundoff_phi(m, self.buckets, spread, weighted)
-        laws.error[rows] = (truncation + 2.0 * left_out)[:, None] + slope[:, None] * omega
-        laws.filled[rows] = True
-        return True
-
-
-class _Laws:
-    """The large losses of each bucket at one tilt: log mass, mean, and the centred characteristic function.
-
-    `ratio` is that function and `error` its error, (buckets, m + 1); `k_error` that of the log mass.
-    """
-
-    def __init__(self, buckets: int, m: int) -> None:
-        self.table: Table | None = None
-        self.mixed: NDArray | None = None
-        self.mixed_beyond: NDArray | None = None
-        self.filled = np.zeros(buckets, dtype=bool)
-        self.k = np.full(buckets, -np.inf)
-        self.mean, self.k_error = np.zeros(buckets), np.zeros(buckets)
-        self.ratio = np.zeros((buckets, m + 1), dtype=complex)
-        self.error = np.zeros((buckets, m + 1))
-
-    def columns(self, small: Table, neighbours: NDArray) -> NDArray:
-        """What lotteries add to log M_s, as in `kernels.plancherel`; Re, Im log(1 + rho) and the error of that, at
-        m + 1 frequencies each; and rho at most beyond the band."""
-        m, filled = small.frequencies, small.filled & self.filled
+    def _combined(self, small: Table, big: Table) -> Table:
+        """The table of the rows that both have."""
+        neighbours, m = self.small.neighbours, small.frequencies
+        filled = small.filled & (big.filled | ~self.large)
         own = small.columns[:, :COLUMNS] if small.own is None else small.own
         added = np.zeros((filled.size, m + 2)) if small.own is None else small.columns[:, COLUMNS + 2 * m :]
         omega = 2.0 * np.pi / small.period * np.arange(m + 1)
-        log_small = np.zeros((filled.size, m + 1), dtype=complex)
-        re, im = np.split(small.columns[:, COLUMNS : COLUMNS + 2 * m], 2, axis=1)
-        log_small[:, 1:] = re + 1j * im
-        turn = np.multiply.outer(self.mean - own[:, 1], omega) - log_small.imag
+        log_small, log_big = _log_phi(small), _log_phi(big)
+        # relative to M_s; of phi of the large losses; of the angles
+        relative = own[:, 8:9] + own[:, 9:10] * omega + own[:, 4:5]
+        off_big = big.columns[:, 3:4] + big.columns[:, 7:8] * omega
+        angle = 2.0**-50 * (np.multiply.outer(np.abs(big.columns[:, 1]) + np.abs(own[:, 1]), omega) + 16.0)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            share = np.exp(np.minimum((self.k - own[:, 0])[:, None] - log_small.real, 230.0))
-            rho = share * self.ratio * np.exp(1j * turn)
-            # of M_s relative to itself, of M_b, and of the angles
-            relative = own[:, 8:9] + own[:, 9:10] * omega + own[:, 4:5]
-            angle = 2.0**-50 * (np.multiply.outer(np.abs(self.mean) + np.abs(own[:, 1]), omega) + 16.0)
-            off = share * self.error + np.abs(rho) * (relative + self.k_error[:, None] + angle)
+            log_k = np.where(self.large, big.columns[:, 0], -np.inf)
+            share = np.exp(np.minimum((log_k - own[:, 0])[:, None] - log_small.real, 230.0))
+            turn = np.multiply.outer(big.columns[:, 1] - own[:, 1], omega) + log_big.imag - log_small.imag
+            rho = share * np.exp(log_big.real + 1j * turn)
+            off = share * off_big + np.abs(rho) * (relative + big.columns[:, 4:5] + angle)
             off /= 1.0 - np.minimum(relative, 0.5)
             most = np.abs(rho) + off
             # numpy's log1p of a complex number loses the digits of a small one
@@ -188,15 +120,38 @@ class _Laws:
             error = off / (1.0 - np.minimum(most, 0.5)) + (len(filled) + 64.0) * 2.0**-50 * np.abs(rho)
             past_use = ~((relative <= 0.5) & (most <= 0.5) & (error <= _PAST_USE))
             real[past_use], imag[past_use], error[past_use] = 0.0, 0.0, _PAST_USE
+        mixed, mixed_beyond = None, None
         if small.second is not None:
             pairs = np.flatnonzero(neighbours & filled[:-1] & filled[1:])
             log_small += own[:, :1] + 1j * own[:, 1:2] * omega
-            self.mixed, self.mixed_beyond = np.zeros(rho.shape, dtype=complex), np.zeros(rho.shape)
-            self.mixed[pairs + 1], self.mixed_beyond[pairs + 1] = _of_lotteries(log_small, relative, rho, off, pairs)
-        beyond = np.exp(np.minimum(self.k - _least_of_neighbours(own[:, 0] + own[:, 2], neighbours), 230.0))
-        out = np.hstack([added, real, imag, error, beyond[:, None]])
-        out[~filled] = 0.0
-        return np.nan_to_num(out, nan=0.0)
+            mixed, mixed_beyond = np.zeros(rho.shape, dtype=complex), np.zeros(rho.shape)
+            mixed[pairs + 1], mixed_beyond[pairs + 1] = _of_lotteries(log_small, relative, rho, off, pairs)
+
+        def beyond(envelope: NDArray, envelope_big: NDArray) -> NDArray:
+            """rho at most beyond a frequency."""
+            least = _least_of_neighbours(own[:, 0] + envelope, neighbours)
+            return np.nan_to_num(np.exp(np.minimum(log_k + big.columns[:, 4] + envelope_big - least, 230.0)))
+
+        head = small.columns[:, : COLUMNS + 2 * m].copy()
+        # what is known of M_s absolutely says nothing of this part
+        head[:, [3, 7]] = 1e200
+        columns = np.hstack([head, added, real, imag, error, beyond(own[:, 2], big.columns[:, 2])[:, None]])
+        columns[~filled] = 0.0
+        ladders = [table.ladder for table in (small, big) if table.ladder is not None]
+        ladder_beyond = np.array([beyond(*envelopes) for envelopes in zip(*(e.T for _, e in ladders), strict=True)]).T
+        return Table(
+            small.theta, small.period, np.nan_to_num(columns, nan=0.0), filled, small.weight, small.remainder,
+            ladder=small.ladder, ladder_large=ladder_beyond, second=small.second, third=small.third, large=True,
+            mixed=mixed, mixed_beyond=mixed_beyond,
+        )  # fmt: skip
+
+
+def _log_phi(table: Table) -> NDArray:
+    """The centred logarithm of each bucket's characteristic function at f = 0..m."""
+    re, im = np.split(table.columns[:, COLUMNS : COLUMNS + 2 * table.frequencies], 2, axis=1)
+    out = np.zeros((len(re), table.frequencies + 1), dtype=complex)
+    out[:, 1:] = re + 1j * im
+    return out
 
 
 def _of_lotteries(
@@ -221,11 +176,6 @@ def _of_lotteries(
     error = 0.25 * error + 2.0**-48 * np.abs(x) * np.abs(jump)
     error[~((d <= 0.5) & (most <= 0.5))] = _PAST_USE
     return x * jump, error
-
-
-def log_expm1(x: NDArray) -> NDArray:
-    """log(exp(x) - 1) for x >= 0, -690 at least."""
-    return np.where(x > 600.0, x, np.log(np.maximum(np.expm1(np.minimum(x, 600.0)), 1e-300)))
 
 
 def _least_of_neighbours(values: NDArray, neighbours: NDArray) -> NDArray:

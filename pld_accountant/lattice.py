@@ -166,7 +166,7 @@ class LatticeMaker:
 
     def _ends_before(self, rows: NDArray, spans: list, room: float) -> bool:
         """Whether every grid ends where the log-moments' law still goes on."""
-        ends = [_log_g(float(self._spectral.top[b]), *self._parameters(int(b))[:2]) for b in rows]
+        ends = [_log_g(float(self._spectral.part[b, 1]), *self._parameters(int(b))[:2]) for b in rows]
         return all(top + room <= end for (_, top), end in zip(spans, ends, strict=True))
 
     def _parameters(self, bucket: int) -> tuple[float, float, float]:

@@ -20,7 +20,7 @@ from .joining import add_second_order
 from .lotteries import Counts, Shares
 from .parallel import blocks, few, in_order
 from .solution import Solution
-from .tables import Maker, Table
+from .tables import Maker, Table, log_expm1
 from .tilts import Limits, Plan, make_plan, seen_by_columns
 
 __all__ = ["curves", "solve", "solve_together"]
@@ -81,7 +81,10 @@ def _wider_bands(
     if last <= now:
         return np.full(people.size, _TOO_WIDE)
     envelope = np.nan_to_num(envelope[:, now - first : last - first + 1])
-    bound = counts.take(people, axis=0).astype(np.float64, copy=False) @ seen_by_columns(envelope, rows)
+    steps = counts.take(people, axis=0).astype(np.float64, copy=False)
+    bound = steps @ seen_by_columns(envelope, rows)
+    if table.ladder_large is not None:
+        bound += log_expm1(steps @ seen_by_columns(table.ladder_large[:, now - first : last - first + 1], rows))
     bound -= 0.5 * math.log(2.0) * np.arange(last - now + 1)
     with np.errstate(divide="ignore"):
         promised = np.log(relative)[:, None] + bound - bound[:, :1]

@@ -363,8 +363,8 @@ def _by_splitting(solution: Solution, left: NDArray, job: _Job, attempt: Split) 
             found = solve_split(
                 _some(job.counts, who), job.maker, job.target, solve_epsilon=job.solve_epsilon, rows=job.rows,
                 limits=attempt.limits, reaches=[place * float(np.sqrt(-2.0 * level)) for place in attempt.places],
-                nearer=attempt.nearer, far=float(job.reach(solution, who[:1], near=False)[0]) + 2.0,
-                width=attempt.wanted,
+                nearer=attempt.nearer, alone=attempt.alone, blur=attempt.blur, width=attempt.wanted,
+                far=float(job.reach(solution, who[:1], near=False)[0]) + 2.0,
             )  # fmt: skip
             solution.merge(who, found)
         before = log_delta

@@ -18,7 +18,7 @@ from . import error_budget as budget
 from .joining import join
 from .tables import COLUMNS, WORK, MemoryCache, Table
 
-__all__ = ["SpectralMaker", "panels"]
+__all__ = ["SpectralMaker"]
 
 _TOLERANCE = 1e-19  # of the quadrature, per step: ten million steps still add up to 1e-12
 _CELLS = 768
@@ -27,7 +27,7 @@ _NODES_AT_MOST = 4_000_000
 _CACHE_BYTES = 1 << 29
 
 
-def panels(
+def _panels(
     sigma: NDArray, q: NDArray, theta: float, ends: NDArray, width: float, most: int
 ) -> tuple[NDArray, NDArray]:
     """How many nodes, `most` at most or one panel more, a part of the law of removal needs, and the error of phi."""
@@ -53,14 +53,20 @@ class SpectralMaker:
         Removal only: a step's law ends where Phi(-reach) of its mass is left.  The rest, next to nothing, goes to
         +infinity in the upper bounds and is dropped from the lower ones; it would otherwise decide alone what large
         tilts see.
+    beyond : float, optional
+        The law begins where, with this reach, another one ends.
+    blur : float
+        How soft the ends are, in standard deviations of the noise; 0: sharp.
     lotteries : {0, 1, 2}
         With 1 or 2 steps may be lotteries between a bucket and the next, if that has less noise (see `lotteries`).
         What they add is known to that order: 2 costs more time and serves where Q is small (see `joining`).
     parted : bool
-        What lies beyond the reach is not at infinity but left to another maker (see `large_losses`).
+        What the law does not have is not at infinity but left to another maker (see `large_losses`).
 
     Attributes
     ----------
+    part : ndarray, shape (buckets, 2)
+        Where the laws begin and end, in the Gaussian's own variable (see `kernels.spectral`).
     whole : bool
         Whether log-moments bound all there is: nothing is at infinity.
     kept : dict
@@ -68,20 +74,22 @@ class SpectralMaker:
     """
 
     def __init__(
-        self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, lotteries: int = 0,
-        parted: bool = False,
+        self, sigma: NDArray, q: NDArray, direction: str, reach: float = np.inf, *, beyond: float = -np.inf,
+        blur: float = 0.0, lotteries: int = 0, parted: bool = False,
     ) -> None:  # fmt: skip
         self.sigma = np.ascontiguousarray(sigma, dtype=np.float64)
         self.q = np.ascontiguousarray(q, dtype=np.float64)
         self.sign = 1.0 if direction == "remove" else -1.0
-        self.reach, self.parted = reach, parted
+        self.reach, self.blur, self.parted = reach, blur, parted
         self.whole = reach == np.inf or parted
-        self.top = np.full(self.sigma.size, np.inf) if reach == np.inf else self.tops(reach)
-        self._rule = np.empty((2, 0)) if reach == np.inf else budget.GAUSS
+        begin = np.full(self.sigma.size, -np.inf) if beyond == -np.inf else self.tops(beyond)
+        self.part = np.stack([begin, self.tops(reach)], axis=1)
+        self._rule = budget.GAUSS if reach < np.inf and blur == 0.0 else np.empty((2, 0))
         self.lotteries = lotteries
         # full batches need none
         self.neighbours = (np.diff(self.sigma) < 0.0) & (np.diff(self.q) == 0.0) & (self.q[1:] < 1.0) & (lotteries > 0)
-        self._variants: dict[tuple[float, int, bool], SpectralMaker] = {(reach, lotteries, parted): self}
+        self._key = reach, beyond, blur, lotteries, parted
+        self._variants: dict[tuple[float, float, float, int, bool], SpectralMaker] = {self._key: self}
         self.kept: dict[Hashable, Any] = {}
         self._moments: dict[float, NDArray] = {}
         self._ladders: dict[float, tuple[int, NDArray]] = {}
@@ -92,27 +100,35 @@ class SpectralMaker:
         return self.sigma.size
 
     def tops(self, reach: float) -> NDArray:
-        """Where, by bisection, Phi(-reach) of a step's mass under removal lies beyond x; inf for full batches."""
+        """The end beyond which, by bisection, Phi(-reach) of a step's mass under removal lies; inf for full batches."""
+        if reach == np.inf:
+            return np.full(self.buckets, np.inf)
         log_mass = special.log_ndtr(-reach)
-        low, high = np.full(self.buckets, -40.0), np.full(self.buckets, 40.0)
+        low, high = np.full(self.buckets, -45.0), np.full(self.buckets, 45.0)
         for _ in range(50):
             middle = 0.5 * (low + high)
             more = self._log_beyond(1.0 + middle * self.sigma) > log_mass
             low, high = np.where(more, middle, low), np.where(more, high, middle)
         return np.where(self.q == 1.0, np.inf, 1.0 + high * self.sigma)
 
-    def _log_beyond(self, x: NDArray) -> NDArray:
-        """log of a step's mass beyond x."""
+    def _log_beyond(self, end: NDArray) -> NDArray:
+        """log of a step's mass beyond an end."""
+        deviation = self.sigma * math.sqrt(1.0 + self.blur**2)
         with np.errstate(divide="ignore"):
-            idle = np.log1p(-self.q) + special.log_ndtr(-x / self.sigma)
-            return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - x) / self.sigma))
+            idle = np.log1p(-self.q) + special.log_ndtr(-end / deviation)
+            return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - end) / deviation))
 
-    def variant(self, reach: float, *, lotteries: int | None = None, parted: bool = False) -> SpectralMaker:
+    def variant(
+        self, reach: float, *, beyond: float = -np.inf, blur: float = 0.0, lotteries: int | None = None,
+        parted: bool = False,
+    ) -> SpectralMaker:  # fmt: skip
         """The same buckets and direction; with lotteries between them or without, if it is said."""
-        key = reach, self.lotteries if lotteries is None else lotteries, parted
+        key = reach, beyond, blur, self.lotteries if lotteries is None else lotteries, parted
         if key not in self._variants:
             direction = "remove" if self.sign > 0 else "add"
-            made = SpectralMaker(self.sigma, self.q, direction, reach, lotteries=key[1], parted=parted)
+            made = SpectralMaker(
+                self.sigma, self.q, direction, reach, beyond=beyond, blur=blur, lotteries=key[3], parted=parted
+            )
             made._variants = self._variants
             if parted:
                 # there may be many of them: one cache for all
@@ -132,7 +148,8 @@ class SpectralMaker:
                 every = np.arange(self.buckets)
                 ends, nodes, _ = self._nodes(t, 0.0, every, _NODES_AT_MOST if exact else _NODES_FOR_MOMENTS)
                 k, units = np.empty((2, self.buckets))
-                spectral.log_moments(self.sigma, self.q, self.sign, t, ends, self._rule, nodes, k, units)
+                law = self.sigma, self.q, self.sign, t, self.part, self.blur
+                spectral.log_moments(*law, ends, self._rule, nodes, k, units)
                 k += budget.roundoff_k(self.buckets, k, units) + 1e-18
                 self._moments[float(t)] = self._joined(np.minimum(k, largest_loss * t))
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
@@ -151,16 +168,14 @@ class SpectralMaker:
 
         sigma, q = self.sigma[rows], self.q[rows]
         ends = np.empty((rows.size, 2))
-        if self.reach == np.inf:
-            spectral.middle(sigma, q, self.sign, theta, ends)
-            nodes = budget.quadrature_nodes(sigma, q, self.sign, theta, ends, width, _TOLERANCE)
-            error = 2.0 * budget.quadrature_error(sigma, q, self.sign, theta, ends, width, nodes)
-            error += 2.0 * budget.tail_error(sigma, q, self.sign, theta)
-            ends += np.multiply.outer(sigma, [-budget.REACH, budget.REACH])
+        spectral.interval(sigma, q, self.sign, theta, self.part[rows], self.blur, budget.REACH, ends)
+        if self._rule.size:
+            nodes, error = _panels(sigma, q, theta, ends, width, most)
         else:
-            ends[:, 0], ends[:, 1] = -budget.REACH * sigma, self.top[rows]
-            nodes, error = panels(sigma, q, theta, ends, width, most)
-            error += budget.tail_error(sigma, q, self.sign, theta)
+            law = sigma, q, self.sign, theta, ends, width
+            nodes = budget.quadrature_nodes(*law, _TOLERANCE, self.blur)
+            error = 2.0 * budget.quadrature_error(*law, nodes, self.blur)
+        error += 2.0 * budget.tail_error(sigma, q, self.sign, theta)
         error[q == 1.0] = 0.0
         nodes[q == 1.0] = 2
         return ends, np.where(nodes <= most, nodes, 0), error
@@ -169,7 +184,7 @@ class SpectralMaker:
         self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK
     ) -> Table | None:
         """The table at this tilt and period for frequencies up to `width`, a power of sqrt(2)."""
-        key = self.reach, self.lotteries, theta, period, width
+        key = *self._key, theta, period, width
         table = self._tables.get(key, lambda: self._empty(theta, period, width))
         missing = np.flatnonzero(needed & ~table.filled)
         return table if self._fill(table, width, missing, work) else None
@@ -206,7 +221,8 @@ class SpectralMaker:
         re = np.empty((rows.size, m))
         im = np.empty((rows.size, m))
         spacing = 2.0 * np.pi / table.period
-        spectral.spectrum(sigma, q, self.sign, theta, ends, self._rule, spacing, nodes, moments, re, im)
+        law = sigma, q, self.sign, theta, self.part[rows], self.blur
+        spectral.spectrum(*law, ends, self._rule, spacing, nodes, moments, re, im)
         k, mean, units, spread, weighted, left_out = moments[:, :6].T
         columns = table.columns
         columns[rows, 0] = k
@@ -227,10 +243,10 @@ class SpectralMaker:
 
     def _infinite(self, rows: NDArray) -> NDArray:
         """The mass of one step at infinity."""
-        return np.zeros(rows.size) if self.whole else self.mass_beyond(self.top)[rows]
+        return np.zeros(rows.size) if self.whole else self.mass_beyond(self.part[:, 1])[rows]
 
     def mass_beyond(self, x: NDArray) -> NDArray:
-        """Each bucket's mass of a step under removal beyond x (buckets,), rounded up; 0 for full batches."""
+        """Each bucket's mass of a step under removal beyond an end (buckets,), rounded up; 0 for full batches."""
         return np.where(self.q == 1.0, 0.0, np.exp(self._log_beyond(x)) * (1.0 + 1e-10) + 1e-300)
 
     def _ladder(self, theta: float) -> tuple[int, NDArray]:
@@ -253,10 +269,8 @@ class SpectralMaker:
         if new.any():
             fresh = np.empty((int(new.sum()), levels.size))
             which = rows[new]
-            envelope.envelope(
-                self.sigma[which], self.q[which], self.sign, theta, k[new].copy(), span[new].copy(), self.top[which],
-                _CELLS, levels, fresh,
-            )  # fmt: skip
+            law = self.sigma[which], self.q[which], self.sign, theta, self.part[which], self.blur
+            envelope.envelope(*law, k[new].copy(), span[new].copy(), _CELLS, levels, fresh)
             env[which] = fresh
         level = int(np.searchsorted(levels, width * (1.0 + 1e-12), side="right")) - 1
         return env[rows, level] if level >= 0 else np.zeros(rows.size)

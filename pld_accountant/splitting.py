@@ -1,8 +1,10 @@
 """Bounds where no tilt serves: the part with small losses and that with a large one, each with a tilt of its own.
 
-delta(epsilon) is the sum over both parts (`large_losses`).  Where the law is split is chosen person by person, as that
-where Chernoff's bounds of the two parts prove most, or a little before: the second part alone is easier there, and the
-first still small.  epsilon is found by evaluating both bounds of delta.
+delta(epsilon) is the sum over both parts (`large_losses`).  Where the law is split is chosen person by person.  Either
+as that where Chernoff's bounds of the two parts prove most, or a little before: the second part alone is easier there,
+and the first still small.  Or so that the first part is nothing: after few large losses, which leave a gap between
+nothing and themselves, the second part, softly split off, is then all there is, and smooth.  epsilon is found by
+evaluating both bounds of delta.
 """
 
 from __future__ import annotations
@@ -13,21 +15,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .large_losses import LargeMaker, log_expm1
+from .large_losses import LargeMaker
 from .lotteries import Counts, Shares
 from .parallel import blocks
 from .plancherel import solve
 from .solution import Solution
 from .spectral import SpectralMaker
+from .tables import log_expm1
 from .tilts import Limits, seen_by_columns
 
 __all__ = ["solve_split"]
 
 _NEGLIGIBLE = 40.0  # a part that Chernoff's bound proves to be e^-40 of delta is bounded by that
+_NOTHING = 45.0  # that is so at epsilons a little lower than Chernoff's bound proves, too
 _PROBES = 10
 _CLOSE = 0.01  # a place is as good as another if its bounds are as close as this, relatively
 _OCTAVES = -6, 16  # that tilts may lie in
-_FINE = 8  # tilts per octave at which the places of the split are compared
+_FINE = 1.0, 8  # octaves more, and tilts an octave, at which the places of the split are compared
+_COARSE = 6.0, 2  # the same where a part has to be nothing: many steep tilts tell that
 
 
 def solve_split(
@@ -40,6 +45,8 @@ def solve_split(
     limits: Limits,
     reaches: Sequence[float],
     nearer: int = 0,
+    alone: bool = False,
+    blur: float = 0.0,
     far: float,
     width: float,
 ) -> Solution:
@@ -54,30 +61,40 @@ def solve_split(
     target : float
         log delta if `solve_epsilon`, else epsilon; the same of everybody.
     reaches : sequence of float
-        Where a step's law may be split: with Phi(-reach) of its mass beyond; ascending.
+        Where a step's law may be split: with Phi(-reach) of its mass beyond; ascending.  Those less than 1 before the
+        far end are left out; not all of them may be.
     nearer : int
         How many places before the best one to split.
+    alone : bool
+        Split where the first part is nothing, or not at all.
+    blur : float
+        How softly to split, in standard deviations of the noise.
     far : float
         Where laws end; what is beyond goes to infinity in the upper bounds.
     width : float
         Ends this close to the best ones, relative to epsilon, are good enough.
     """
     solution = Solution.empty(len(counts), solve_epsilon)
-    parts = [_Parts.of(maker, reach, far) for reach in reaches]
+    parts = [_Parts.of(maker, reach, far, blur) for reach in reaches if reach <= far - 1.0]
 
-    def guess(split: _Parts, theta: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    def guess(split: _Parts, theta: NDArray) -> _Guess:
         if solve_epsilon:
             return split.epsilon_chernoff(counts, rows, target, theta)
         return split.log_delta_chernoff(counts, rows, target, theta)
 
-    _, _, tilts = guess(parts[len(parts) // 2], 2.0 ** np.arange(*_OCTAVES))
-    theta = 2.0 ** np.arange(np.log2(tilts.min()) - 1.0, np.log2(tilts.max()) + 1.0, 1.0 / _FINE)
-    guesses = [guess(split, theta)[:2] for split in parts]
-    proven = np.array([found for found, _ in guesses])
+    tilts = guess(parts[len(parts) // 2], 2.0 ** np.arange(*_OCTAVES)).tilts
+    more, each = _COARSE if alone else _FINE
+    theta = 2.0 ** np.arange(np.log2(tilts.min()) - 1.0, np.log2(tilts.max()) + more, 1.0 / each)
+    guesses = [guess(split, theta) for split in parts]
+    proven = np.array([g.proven for g in guesses])
     solution.estimate[:] = proven.min(axis=0)
     least = target if solve_epsilon else float(proven.min())
     limits = replace(limits, least_log_delta=least - _NEGLIGIBLE)
-    for j, who in _places(proven, nearer):
+    place = _last_without_first(guesses) if alone else _best(proven, nearer)
+    for j in range(len(parts)):
+        who = np.flatnonzero((place == j) & np.isfinite(proven[j]))
+        if not who.size:
+            continue
         some = counts.of(who) if isinstance(counts, Shares) else counts[who]
 
         def at(part: NDArray, x: NDArray, split: _Parts = parts[j], some: Counts = some) -> tuple[NDArray, NDArray]:
@@ -85,8 +102,7 @@ def solve_split(
             return split.log_delta(one, rows, x, limits)
 
         if solve_epsilon:
-            epsilon, slope = (values[who] for values in guesses[j])
-            upper, x, steep = _seek(at, epsilon, slope, target, width, 1.0)
+            upper, x, steep = _seek(at, proven[j, who], guesses[j].slope[who], target, width, 1.0)
             lower, _, _ = _seek(at, x, steep, target, width, -1.0)
             lower = np.where(np.isnan(lower), 0.0, lower)
         else:
@@ -98,16 +114,18 @@ def solve_split(
     return solution
 
 
-def _places(proven: NDArray, nearer: int) -> Iterator[tuple[int, NDArray]]:
-    """Who is to be split where: by what is proven at each place, (places, people)."""
+def _best(proven: NDArray, nearer: int) -> NDArray:
+    """Where everybody is to be split by what is proven at each place, (places, people)."""
     # few places make few tables
     close = proven <= proven.min(axis=0) + _CLOSE * np.abs(proven.min(axis=0))
     common = np.argsort(-np.sum(close, axis=1), kind="stable")
-    best = np.maximum(common[np.argmax(close[common], axis=0)] - nearer, 0)
-    for j in range(len(proven)):
-        who = np.flatnonzero((best == j) & np.isfinite(proven[j]))
-        if who.size:
-            yield j, who
+    return np.maximum(common[np.argmax(close[common], axis=0)] - nearer, 0)
+
+
+def _last_without_first(guesses: Sequence[_Guess]) -> NDArray:
+    """The last place at which everybody's first part is nothing; -1: there is none."""
+    nothing = np.array([g.first <= -_NOTHING for g in guesses])
+    return np.where(nothing.any(axis=0), len(nothing) - 1 - np.argmax(nothing[::-1], axis=0), -1)
 
 
 def _seek(
@@ -138,6 +156,36 @@ def _seek(
 
 
 @dataclass(frozen=True)
+class _Guess:
+    """What Chernoff's bounds of both parts prove of everybody.
+
+    Attributes
+    ----------
+    proven, slope : ndarray, shape (people,)
+        The least epsilon (inf: none) or log delta, and the slope of -log delta there.
+    first : ndarray, shape (people,)
+        log of the first part's share of delta.
+    tilts : ndarray, shape (people, 2)
+    """
+
+    proven: NDArray
+    slope: NDArray
+    first: NDArray
+    tilts: NDArray
+
+    @classmethod
+    def empty(cls, people: int) -> _Guess:
+        return cls(np.empty(people), np.empty(people), np.empty(people), np.empty((people, 2)))
+
+    def choose(self, block: slice, costs: NDArray, theta: NDArray, log_delta: NDArray | float) -> None:
+        """Each part's tilt is the one of least cost, (2, people, tilts)."""
+        share = np.minimum(costs.min(axis=2) - log_delta, 0.0)
+        tilts = theta[costs.argmin(axis=2)].T
+        self.first[block], self.tilts[block] = share[0], tilts
+        self.slope[block] = np.sum(np.exp(share) * tilts.T, axis=0) / np.sum(np.exp(share), axis=0)
+
+
+@dataclass(frozen=True)
 class _Parts:
     """Steps split at one place."""
 
@@ -145,19 +193,14 @@ class _Parts:
     large: LargeMaker
 
     @classmethod
-    def of(cls, maker: SpectralMaker, reach: float, far: float) -> _Parts:
-        small = maker.variant(reach, lotteries=2 if maker.lotteries else 0, parted=True)
+    def of(cls, maker: SpectralMaker, reach: float, far: float, blur: float) -> _Parts:
+        small = maker.variant(reach, blur=blur, lotteries=2 if maker.lotteries else 0, parted=True)
         if far not in small.kept:
             small.kept[far] = LargeMaker(small, far)
         return cls(small, small.kept[far])
 
-    def epsilon_chernoff(
-        self, counts: Counts, rows: NDArray | None, log_delta: float, theta: NDArray
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """The least epsilon that Chernoff's bounds of both parts prove, inf where they prove none, the slope of -log
-        delta there, and both tilts (people, 2)."""
-        epsilon, slope = np.empty((2, len(counts)))
-        tilts = np.empty((len(counts), 2))
+    def epsilon_chernoff(self, counts: Counts, rows: NDArray | None, log_delta: float, theta: NDArray) -> _Guess:
+        guess = _Guess.empty(len(counts))
         for block, both in self._exponents(counts, rows, theta):
             low, high = np.zeros(both.shape[1]), np.min((both.max(axis=0) - log_delta + 1.0) / theta, axis=1)
             for _ in range(40):
@@ -165,27 +208,17 @@ class _Parts:
                 parts = np.min(both - theta * middle[:, None], axis=2)
                 above = np.logaddexp(*parts) > log_delta
                 low, high = np.where(above, middle, low), np.where(above, high, middle)
-            epsilon[block] = np.where(high > 1e-12, high, np.inf)
-            tilts[block], slope[block] = self._chosen(both - theta * high[:, None], theta, log_delta)
-        return epsilon, slope, tilts
+            guess.proven[block] = np.where(high > 1e-12, high, np.inf)
+            guess.choose(block, both - theta * high[:, None], theta, log_delta)
+        return guess
 
-    def log_delta_chernoff(
-        self, counts: Counts, rows: NDArray | None, epsilon: float, theta: NDArray
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """The least log delta that they prove, the slope, and both tilts."""
-        log_delta, slope = np.empty((2, len(counts)))
-        tilts = np.empty((len(counts), 2))
+    def log_delta_chernoff(self, counts: Counts, rows: NDArray | None, epsilon: float, theta: NDArray) -> _Guess:
+        guess = _Guess.empty(len(counts))
         for block, both in self._exponents(counts, rows, theta):
             costs = both - theta * epsilon
-            log_delta[block] = np.logaddexp(*costs.min(axis=2))
-            tilts[block], slope[block] = self._chosen(costs, theta, log_delta[block])
-        return log_delta, slope, tilts
-
-    @staticmethod
-    def _chosen(costs: NDArray, theta: NDArray, log_delta: NDArray | float) -> tuple[NDArray, NDArray]:
-        share = np.exp(np.minimum(costs.min(axis=2) - log_delta, 0.0))
-        tilts = theta[costs.argmin(axis=2)].T
-        return tilts, np.sum(share * tilts.T, axis=0) / np.sum(share, axis=0)
+            guess.proven[block] = np.logaddexp(*costs.min(axis=2))
+            guess.choose(block, costs, theta, guess.proven[block])
+        return guess
 
     def _exponents(self, counts: Counts, rows: NDArray | None, theta: NDArray) -> Iterator[tuple[slice, NDArray]]:
         """Block by block, log delta <= that - theta epsilon of the two parts: (2, people, tilts)."""

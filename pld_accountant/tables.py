@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "WORK", "Maker", "MemoryCache", "Table"]
+__all__ = ["COLUMNS", "WORK", "Maker", "MemoryCache", "Table", "log_expm1"]
 
 COLUMNS = 10
 """Columns before the frequencies: K, mean, log envelope beyond the band, error of phi at every frequency, round-off of
@@ -48,6 +48,9 @@ class Table:
         range of h, hence h^2/8-zCDP (Cesar and Rogers 2021, Lemma 3.2).
     ladder : (int, ndarray of shape (buckets, levels)), optional
         Envelopes of wider bands: log sup |phi| beyond the frequencies 2^(j / 2), j ascending from the first element.
+    ladder_large : ndarray, shape (buckets, levels), optional
+        Of the part in which some step's loss is large: how much of a step's characteristic function that of its large
+        losses is at most, beyond the same frequencies.
     own : ndarray, shape (buckets, COLUMNS), optional
         Where steps are lotteries between neighbouring buckets, the first columns without what that adds.
     second, third : ndarray, shape (buckets, m + 1), optional
@@ -68,6 +71,7 @@ class Table:
     lattice_step: float = 0.0
     spread: float = 0.0
     ladder: tuple[int, NDArray] | None = None
+    ladder_large: NDArray | None = None
     own: NDArray | None = None
     second: NDArray | None = None
     third: NDArray | None = None
@@ -115,6 +119,11 @@ class Maker(Protocol):
         Only the rows of the buckets in `needed` (bool) are filled for certain; the others may be 0.
         """
         ...
+
+
+def log_expm1(x: NDArray) -> NDArray:
+    """log(exp(x) - 1) for x >= 0, -690 at least."""
+    return np.where(x > 600.0, x, np.log(np.maximum(np.expm1(np.minimum(x, 600.0)), 1e-300)))
 
 
 V = TypeVar("V")

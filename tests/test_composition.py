@@ -61,6 +61,27 @@ def test_both_directions_are_the_larger():
     assert both.lower == max(one.lower, two.lower)
 
 
+def test_a_direction_that_is_surely_below_is_not_asked(monkeypatch):
+    asked = []
+    one_direction = pa.Composition._one_direction
+
+    def spy(self, target, direction, solve_epsilon):
+        asked.append(direction)
+        return one_direction(self, target, direction, solve_epsilon)
+
+    monkeypatch.setattr(pa.Composition, "_one_direction", spy)
+    rare = pa.compose([(pa.SampledGaussian(0.6, 1e-4), 600)])
+    for ask, target in ((rare.epsilon, 1e-20), (rare.delta, 5.0)):
+        asked.clear()
+        both = ask(target)
+        assert asked == ["remove"]
+        assert ask(target, "add").upper < both.lower
+        assert tuple(both) == tuple(ask(target, "remove"))
+    asked.clear()
+    pa.compose([(pa.SampledGaussian(2.0, 0.005), 10_000)]).epsilon(1e-5)
+    assert asked == ["remove", "add"]
+
+
 def test_more_steps_more_noise_and_smaller_rates_go_the_right_way():
     def upper(sigma, rate, steps):
         return pa.compose([(pa.SampledGaussian(sigma, rate), steps)]).epsilon(1e-6).upper

@@ -19,10 +19,14 @@ def one(value):
     return np.array([value])
 
 
-def ends_of(sigma, q, direction, theta):
-    """Where the nodes begin and end, less ten standard deviations."""
+WHOLE = np.array([[-np.inf, np.inf]])
+
+
+def ends_of(sigma, q, direction, theta, part=WHOLE, blur=0.0):
+    """Where the nodes begin and end."""
     ends = np.empty((np.size(sigma), 2))
-    spectral.middle(np.atleast_1d(sigma), np.atleast_1d(q), SIGN[direction], theta, ends)
+    law = np.atleast_1d(sigma), np.atleast_1d(q), SIGN[direction], theta, np.tile(part, (len(ends), 1)), blur
+    spectral.interval(*law, budget.REACH, ends)
     return ends
 
 
@@ -30,7 +34,7 @@ def trapezoid(sigma, q, direction, theta, omega, nodes):
     """The rule that `quadrature_error` is about, normalised by the true mass; plain numpy."""
     power = 1.0 + theta if direction == "remove" else -theta
     low, high = ends_of(sigma, q, direction, theta)[0]
-    x = np.linspace(low - 10.0 * sigma, high + 10.0 * sigma, nodes)
+    x = np.linspace(low, high, nodes)
     log_g = np.log1p(q * np.expm1((2.0 * x - 1.0) / (2.0 * sigma**2)))
     k = float(hp.law(sigma, q, direction, theta).k)
     density = np.exp(power * log_g - 0.5 * (x / sigma) ** 2 - k) / (sigma * np.sqrt(2.0 * np.pi))
@@ -125,7 +129,6 @@ def test_the_tails_beyond_the_nodes_hold_at_most_the_tail_error(sigma, q, direct
     with mpmath.workdps(30):
         power = mpmath.mpf(1 + theta if direction == "remove" else -theta)
         low, high = (mpmath.mpf(float(e)) for e in ends_of(sigma, q, direction, theta)[0])
-        low, high = low - 10 * sigma, high + 10 * sigma
         k = hp.law(sigma, q, direction, theta).k
 
         def density(x):
@@ -289,26 +292,15 @@ def test_no_alias_is_certified_without_helpers_on_both_sides():
 # ------------------------------------------------------------------------------------------------ envelope
 
 
-def envelope_levels(sigma, q, direction, theta, levels):
+def envelope_levels(sigma, q, direction, theta, levels, part=WHOLE, blur=0.0):
     """The kernel's bounds beyond each of the ascending levels, as `SpectralMaker` asks for them."""
     k, moments = np.empty((1, 1)), np.empty((1, 8))
-    ends = ends_of(sigma, q, direction, theta)
-    nodes = budget.quadrature_nodes(one(sigma), one(q), SIGN[direction], theta, ends, 0.0, 1e-19)
-    law = one(sigma), one(q), SIGN[direction], theta, ends + 10.0 * sigma * np.array([[-1.0, 1.0]]), np.empty((2, 0))
-    spectral.spectrum(*law, 1.0, nodes, moments, k, k.copy())
+    ends = ends_of(sigma, q, direction, theta, part, blur)
+    nodes = budget.quadrature_nodes(one(sigma), one(q), SIGN[direction], theta, ends, 0.0, 1e-19, blur)
+    law = one(sigma), one(q), SIGN[direction], theta, part, blur
+    spectral.spectrum(*law, ends, np.empty((2, 0)), 1.0, nodes, moments, k, k.copy())
     out = np.empty((1, levels.size))
-    envelope.envelope(
-        one(sigma),
-        one(q),
-        SIGN[direction],
-        theta,
-        moments[:, 0].copy(),
-        moments[:, 6:8].copy(),
-        one(np.inf),
-        768,
-        levels,
-        out,
-    )
+    envelope.envelope(*law, moments[:, 0].copy(), moments[:, 6:8].copy(), 768, levels, out)
     return out[0]
 
 
@@ -348,6 +340,5 @@ def test_the_envelope_lies_above_phi_everywhere_beyond(sigma, q, direction, thet
 def test_the_envelope_of_a_gaussian_is_exact():
     out = np.empty((1, 3))
     levels = np.array([1.0, 2.0, 4.0])
-    law = one(2.0), one(1.0), 1.0, 3.0, one(1.0), np.zeros((1, 2)), one(np.inf)
-    envelope.envelope(*law, 16, levels, out)
+    envelope.envelope(one(2.0), one(1.0), 1.0, 3.0, WHOLE, 0.0, one(1.0), np.zeros((1, 2)), 16, levels, out)
     assert out[0] == pytest.approx(-0.5 * (levels / 2.0) ** 2, rel=1e-15)

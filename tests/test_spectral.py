@@ -128,7 +128,8 @@ def test_where_nodes_run_out_the_gaussian_bounds_the_log_moment():
     assert maker.log_moments(np.array([2.0**30]))[0, 0] >= 2.0**30 * (2.0**30 + 1.0) / (2.0 * sigma**2)
     k = np.empty(1)
     nothing = np.zeros(1, dtype=np.int64)
-    spectral.log_moments(maker.sigma, maker.q, 1.0, theta, np.zeros((1, 2)), np.zeros((2, 0)), nothing, k, k.copy())
+    law = maker.sigma, maker.q, 1.0, theta, maker.part, 0.0
+    spectral.log_moments(*law, np.zeros((1, 2)), np.zeros((2, 0)), nothing, k, k.copy())
     assert k[0] == theta * (theta + 1.0) / (2.0 * sigma**2)
     assert k[0] >= hp.law(sigma, 0.5, "remove", theta).k
 
@@ -150,8 +151,9 @@ def test_many_frequencies_keep_their_digits():
 )
 def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
     ends = np.empty((1, 2))
-    spectral.middle(np.array([sigma]), np.array([q]), -1.0, theta, ends)
-    low, high = ends[0]
+    law = np.array([sigma]), np.array([q]), -1.0, theta, np.array([[-np.inf, np.inf]]), 0.0
+    spectral.interval(*law, 10.0, ends)
+    low, high = ends[0] + 10.0 * sigma * np.array([1.0, -1.0])
 
     def slope(x):
         return -theta * special.expit((2 * x - 1) / (2 * sigma**2) + special.logit(q)) - x
@@ -166,7 +168,7 @@ def test_a_law_that_ends_is_the_whole_one_but_for_what_goes_to_infinity():
     short = whole.variant(reach)
     assert short.variant(np.inf).whole
     assert not short.whole
-    top = float(short.top[0])
+    top = float(short.part[0, 1])
     with mpmath.workdps(25):
         beyond = float((1 - mpmath.mpf(q)) * mpmath.ncdf(-top / sigma) + q * mpmath.ncdf((1 - top) / sigma))
         assert beyond == pytest.approx(float(mpmath.ncdf(-reach)), rel=1e-9)
