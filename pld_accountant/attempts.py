@@ -11,7 +11,9 @@ import numpy as np
 
 from .tilts import Limits
 
-__all__ = ["FEW", "FIRST", "LOOSE", "MANY", "SHARES", "Attempt", "Split", "Sums", "Tables"]
+__all__ = [
+    "FEW", "FIRST", "LOOSE", "MANY", "MANY_DELTA", "SHARES", "SHARES_DELTA", "Attempt", "Split", "Sums", "Tables",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,17 @@ SHARES: tuple[Tables | Sums | Split, ...] = (
     *(replace(attempt, log_delta=(_FAR, 0.0)) for attempt in _BY_PARTS),
 )
 """For fractions of steps: only tables can tell them."""
+
+
+def _of_delta(attempts: tuple[Tables | Sums | Split, ...]) -> tuple[Tables | Sums | Split, ...]:
+    """Where delta is wanted everybody's tilt is another: fewer of them to choose from make fewer tables."""
+    return tuple(
+        replace(a, limits=replace(a.limits, tilts=min(a.limits.tilts, 4))) if isinstance(a, Tables) else a
+        for a in attempts
+    )
+
+
+MANY_DELTA, SHARES_DELTA = _of_delta(MANY), _of_delta(SHARES[:3])
 
 LOOSE = Tables(3e-3, limits=Limits(least_log_delta=_SMALL))
 """Whom these leave further apart is asked about again, in whole steps."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
 from . import one_step
-from .attempts import FEW, FIRST, LOOSE, MANY, SHARES, Split, Sums, Tables
+from .attempts import FEW, FIRST, LOOSE, MANY, MANY_DELTA, SHARES, SHARES_DELTA, Split, Sums, Tables
 from .bounds import Bounds
 from .coarse_bounds import addition_cap, addition_least, surely_zero
 from .direct import DirectSum
@@ -33,7 +33,7 @@ _HANDFUL = 256  # people times buckets that may each cost a table of their own
 _LEAST_NOISE = 0.01  # the cells of a step's law cost time like 1 / sigma^2
 _MOST_SUMS = 48
 _LOST = 1e-6  # share of delta that laws that end near may leave out, all steps together
-_LEVEL = 1.5  # many people's reach is a multiple of this where everybody's delta is another
+_LEVEL = 2.5  # many people's reach is a multiple of this where everybody's delta is another
 _APART = 0.5  # standard deviations between deltas that are told apart where laws are split
 _LOOKS = 3
 _FAR = -25.0  # log delta below which many people's laws end from the first attempt on
@@ -215,19 +215,19 @@ def _many_steps(
             progress(people)
 
     few = _handful(job, everybody)
+    by_shares, by_counts = (SHARES, MANY) if job.solve_epsilon else (SHARES_DELTA, MANY_DELTA)
+    by_counts = FEW if few else by_counts
     if job.shares is None:
         solution.merge(everybody, before.solution.of(everybody))
-        _attempt(solution, everybody, job, FEW if few else MANY, before.done, tell)
+        _attempt(solution, everybody, job, by_counts, before.done, tell)
     else:
         # a handful whose shares are their counts is served more exactly by these
         whole = job.shares.whole(everybody) if few else np.zeros(everybody.size, dtype=bool)
         who = everybody[~whole]
         trial = before.solution
-        # Many different deltas ask for many tables: whom the first ones do not serve is then served in whole steps.
-        attempts = SHARES if job.solve_epsilon else SHARES[:1]
-        _attempt(trial, who, job.of_shares, attempts, before.done, tell)
+        _attempt(trial, who, job.of_shares, by_shares, before.done, tell)
         left = everybody[whole | _open(trial, everybody, LOOSE, job)]
-        _attempt(solution, left, job, FEW if few else MANY)
+        _attempt(solution, left, job, by_counts)
         solution.take_better(trial, who, lower=job.shares.log_delta is not None)
     if told < everybody.size:
         tell(int(everybody.size) - told)
