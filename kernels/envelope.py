@@ -29,7 +29,7 @@ _LOG_SQRT_2PI = 0.9189385332046727
 _RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
 _ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.0])
-_OUTSIDE = 1e-10  # mass of the nodes outside of the cells, each below 1e-14
+_OUTSIDE = 1e-10  # mass of the nodes outside of the cells, ten times that
 _LEAST_FALL = 1e-26  # smaller factors are not followed
 _KEEP = 0.999999999  # the grid quantities are exact to about 1e-13; this absorbs their round-off
 
@@ -129,7 +129,7 @@ def _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound):
             next_v = math.exp(log_v[j] if side == 0 else log_v[j + 1])
             value = math.exp(min(edge, 700.0))
             largest = max(v, next_v)
-            peak = max(peak, edge + math.log(max(largest, 1e-300)))
+            peak = max(peak, math.log(max(value, r, 1e-300)) + math.log(max(largest, 1e-300)))
             variation += abs(value - r) * largest
             if next_v != v:
                 variation += abs(next_v - v) * max(value, r) * (1.0 + wiggle)
@@ -215,7 +215,7 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
 def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
     """env[bucket, level] for every bucket.
 
-    k = K(theta) of each bucket; span[bucket] = the interval of x that holds the tilted law but for nodes of 1e-14;
+    k = K(theta) of each bucket; span[bucket] = the interval of x that holds the tilted law but for 1e-11;
     levels ascend by `_RATIO`.  Beyond the last level cuts and shifts alone serve: these fall with the frequency.
     """
     for b in prange(sigma.size):

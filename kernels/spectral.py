@@ -128,6 +128,15 @@ def _log_psi(x, sigma, q, a):
     return -0.5 * (x / sigma) ** 2 + a * _log_g(x, sigma, q)
 
 
+@inline
+def _turn(x, sigma, q, phi):
+    """|arg g| at most left of x and less than phi sigma^2 off the line, phi <= pi."""
+    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
+    r = math.exp(min(t, 700.0))
+    # the angle of 1 + r exp(i p) grows with r, and with p up to where cos p = -r
+    return math.atan2(r * math.sin(phi), 1.0 + r * math.cos(phi)) if math.cos(phi) >= -r else math.asin(r)
+
+
 @jit("f8(f8, f8, f8, f8, f8, f8, i8, i8, f8[::1])")
 def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
     """See `error_budget.panel_error`."""
@@ -145,8 +154,11 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
         largest = -np.inf
         for p in range(panels):
             centre = low + r * (2 * p + 1)
-            largest = max(largest, _log_psi(centre - along, sigma, q, a), _log_psi(centre + along, sigma, q, a))
-        growth = 0.5 * ((along / sigma) ** 2 + (off / sigma) ** 2) + width * off / (sigma * sigma)
+            height = max(_log_psi(centre - along, sigma, q, a), _log_psi(centre + along, sigma, q, a))
+            if width > 0.0:
+                height += width * _turn(centre + along, sigma, q, off / (sigma * sigma))
+            largest = max(largest, height)
+        growth = 0.5 * ((along / sigma) ** 2 + (off / sigma) ** 2)
         rate = math.log(64.0 / 15.0 * r / (1.0 - 1.0 / rho**2)) - (2.0 * points - 2.0) * math.log(rho)
         best = min(best, math.log(panels) + largest + growth + rate - log_mass)
     return math.exp(best)
@@ -211,7 +223,8 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     round-off.
 
     The unit of round-off is 2^-53: each term of a sum carries the error of its exponent,
-    (x / sigma)^2 / 2 + |a log g| + |log v|, and one unit for each addition.
+    (x / sigma)^2 / 2 + |a log g| + |log v|, and one unit for each addition.  The error of t, three units of |t|, and
+    that of log q move log g by w times theirs.
     """
     n = x.size
     _place(ends[0], ends[1], gauss, x, weight)
@@ -221,27 +234,33 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     additions = _additions(n)
     a = 1.0 + theta if sign > 0 else -theta
     log_scale = _LOG_SQRT_2PI + math.log(sigma)
+    log_q = abs(math.log(q))
     top = -np.inf
     for j in range(n):
         log_g[j] = _log_g(x[j], sigma, q)
         log_v = log_part(x[j], part[0], part[1], blur * sigma)
         weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j] + log_v
-        carried[j] = 2.0 * abs(a * log_g[j]) + (x[j] / sigma) ** 2 + 6.0 * abs(log_v) + additions + 40.0
+        of_g = 2.0 * abs(log_g[j])
+        of_g += _share(x[j], sigma, q) * (3.0 * abs(2.0 * x[j] - 1.0) / (2.0 * sigma * sigma) + log_q)
+        carried[j] = abs(a) * of_g + (x[j] / sigma) ** 2 + 6.0 * abs(log_v) + additions + 40.0
         top = max(top, weight[j])
-    units = 0.0
     # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)], less the mass outside: the exact mass 1 never enters,
     # and the absolute error shrinks with the step.  Far from 0 the largest exponent is taken out.
+    units = 0.0
+    total = -1.0
     if top < 30.0 and outside < 0.5:
         for j in range(n):
             e = a * log_g[j]
             base = math.exp(weight[j] - e)
             terms[j] = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
             units += abs(terms[j]) * carried[j]
-        units += outside * (4.0 * min(part[1] / sigma, 40.0) ** 2 + 20.0)
+        units += outside * (6.0 * min(part[1] / sigma, 40.0) ** 2 + 20.0)
         total = _dot(ones, terms) - outside
+    if total > -0.5:
         k = math.log1p(total)
         units /= 1.0 + total
     else:
+        units = 0.0
         for j in range(n):
             terms[j] = math.exp(weight[j] - top)
             units += terms[j] * carried[j]
@@ -319,7 +338,7 @@ def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, mom
     """Centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
 
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
-    nodes left out, and the ends of the interval of x that holds all but 1e-12 of the tilted law.
+    nodes left out, and the ends of the interval of x that holds all but 1e-11 of the tilted law.
     """
     for k in prange(sigma.size):
         if q[k] == 1.0:
@@ -351,11 +370,12 @@ def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, mom
         spread = 0.0
         weighted = 0.0
         inner, outer = n, -1
+        least = min(1e-14, 1e-11 / n)
         for j in range(first, last + 1):
             share = weight[j] * abs(d[j - first])
             spread += share
             weighted += share * carried[j]
-            if weight[j] > 1e-14:
+            if weight[j] > least:
                 inner = min(inner, j)
                 outer = j
         moments[k, 0] = value

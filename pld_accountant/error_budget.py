@@ -133,8 +133,10 @@ def panel_error(sigma: float, q: float, theta: float, low: float, top: float, wi
 
     Removal only.  The n-point rule errs on [-1, 1] by at most (64 / 15) M rho^(2 - 2 n) / (1 - rho^-2) for an integrand
     that is at most M on the ellipse with foci -1, 1 and half-axes (rho +- 1 / rho) / 2.  On a panel of half-width r the
-    ellipse reaches A along the line and B off it, B < pi sigma^2, where the integrand has grown as in `_growth`.  Along
-    the line its logarithm bends down by at most 1 / sigma^2, so it exceeds its values at the ends of 2 A by at most
+    ellipse reaches A along the line and B off it, B < pi sigma^2, where the integrand has grown as in `_growth`, but
+    that |arg g| is bounded panel by panel: of g / (1 - q) = 1 + r exp(i phi) it grows with r, and with phi up to
+    cos phi = -r, where it is arcsin(r).  Where sampling makes no difference yet, next to nothing.  Along the line the
+    logarithm bends down by at most 1 / sigma^2, so it exceeds its values at the ends of 2 A by at most
     A^2 / (2 sigma^2), and the mass of the panel is at least its value at the centre times 2 r exp(-r^2 / (2 sigma^2)).
 
     References
@@ -146,7 +148,7 @@ def panel_error(sigma: float, q: float, theta: float, low: float, top: float, wi
     return float(spectral.panel_error(sigma, q, theta, low, top, width, GAUSS.shape[1], panels, ELLIPSES))
 
 
-def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float) -> NDArray:
+def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float, blur: float = 0.0) -> NDArray:
     """Tilted mass beyond the first and the last node.
 
     The logarithm of the integrand has slope (a w(x) - x) / sigma^2, w growing from 0 to 1.  Removal: all its zeros lie
@@ -161,10 +163,13 @@ def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float) -> NDArray
     A sharp end leaves nothing beyond.  Soft ends add (log v)' = (E[t | x] - x) / s^2 with t between the low and the
     high one, and (log v)'' between -1 / s^2 and 0, s = blur sigma.  With s' = s / sqrt(1 + blur^2) the slope is at most
     (u - x) / s'^2 and at least (d - x) / s'^2, u = (a blur^2 + high) / (1 + blur^2), d = low / (1 + blur^2): beyond u
-    and d the same holds with s' in place of sigma.  Without a low end (log v)' is at most 0, so that a, and the larger
-    of u and high, serve as u does; and for x < 0 it is not below its value at 0: sigma^2 times that serves as d.
+    and d the same holds with s' in place of sigma.  Without a low end (log v)' is at most 0, so that the larger of u
+    and high serves as u does; and beyond a, and below sigma^2 (log v)'(0), what falls as sigma says is sigma / s' times
+    as much relative to a mass that may bend down as s' says.
     """
     excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
+    if blur > 0.0:
+        excess = np.full_like(sigma, blur**-2.0)
     return 8.0 * np.sqrt(1.0 + excess) * float(np.exp(log_ndtr(-REACH)))
 
 

@@ -24,7 +24,7 @@ _TOLERANCE = 1e-19  # of the quadrature, per step: ten million steps still add u
 _CELLS = 768
 _NODES_FOR_MOMENTS = 4_000
 _NODES_AT_MOST = 4_000_000
-_CACHE_BYTES = 1 << 29
+_CACHE_BYTES = 1 << 30
 
 
 def _panels(
@@ -129,10 +129,11 @@ class SpectralMaker:
             made = SpectralMaker(
                 self.sigma, self.q, direction, reach, beyond=beyond, blur=blur, lotteries=key[3], parted=parted
             )
-            made._variants = self._variants
-            if parted:
-                # there may be many of them: one cache for all
-                made._tables = next((v._tables for v in self._variants.values() if v.parted), made._tables)
+            # one cache for all: there may be many of them
+            made._variants, made._tables = self._variants, self._tables
+            # the laws themselves know of no lotteries
+            same = (other for of, other in self._variants.items() if of[:3] == key[:3])
+            made._moments = next((other._moments for other in same), made._moments)
             self._variants[key] = made
         return self._variants[key]
 
@@ -151,16 +152,19 @@ class SpectralMaker:
                 law = self.sigma, self.q, self.sign, t, self.part, self.blur
                 spectral.log_moments(*law, ends, self._rule, nodes, k, units)
                 k += budget.roundoff_k(self.buckets, k, units) + 1e-18
-                self._moments[float(t)] = self._joined(np.minimum(k, largest_loss * t))
-        return np.stack([self._moments[float(t)] for t in theta], axis=1)
+                self._moments[float(t)] = np.minimum(k, largest_loss * t)
+        return self._joined(np.stack([self._moments[float(t)] for t in theta], axis=1))
 
     def composed(self, sums: NDArray) -> NDArray:
         return sums
 
     def _joined(self, k: NDArray) -> NDArray:
-        """Log-moments with room for lotteries between neighbours."""
-        added = budget.lottery(np.diff(k)) * self.neighbours
-        return k + np.maximum(np.append(added, 0.0), np.append(0.0, added)) if added.any() else k
+        """Log-moments (buckets, tilts) with room for lotteries between neighbours."""
+        if not self.neighbours.any():
+            return k
+        added = budget.lottery(np.diff(k, axis=0)) * self.neighbours[:, None]
+        none = np.zeros((1, k.shape[1]))
+        return k + np.maximum(np.vstack([added, none]), np.vstack([none, added]))
 
     def _nodes(self, theta: float, width: float, rows: NDArray, most: int) -> tuple[NDArray, NDArray, NDArray]:
         """Ends, number of nodes (0: more than `most`) and error of phi up to `width`, for these buckets."""
@@ -175,7 +179,7 @@ class SpectralMaker:
             law = sigma, q, self.sign, theta, ends, width
             nodes = budget.quadrature_nodes(*law, _TOLERANCE, self.blur)
             error = 2.0 * budget.quadrature_error(*law, nodes, self.blur)
-        error += 2.0 * budget.tail_error(sigma, q, self.sign, theta)
+        error += 2.0 * budget.tail_error(sigma, q, self.sign, theta, self.blur)
         error[q == 1.0] = 0.0
         nodes[q == 1.0] = 2
         return ends, np.where(nodes <= most, nodes, 0), error
