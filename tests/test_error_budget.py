@@ -19,6 +19,17 @@ def one(value):
     return np.array([value])
 
 
+@pytest.mark.parametrize("q", [1e-5, 0.01, 0.5, 0.999])
+@pytest.mark.parametrize("phi", [0.1, 1.0, 1.6, 3.0])
+def test_how_far_phases_turn_off_the_line(q, phi):
+    sigma = 0.7
+    for x in (-2.0, 0.5, 3.0, 9.0):
+        bound = spectral._turn(x, sigma, q, phi)
+        points = np.add.outer(np.linspace(-6.0, x, 61), 1j * sigma**2 * np.linspace(-phi, phi, 201))
+        turn = np.abs(np.angle(1.0 - q + q * np.exp((2.0 * points - 1.0) / (2.0 * sigma**2))))
+        assert 0.999 * bound <= turn.max() <= bound * (1.0 + 1e-12)
+
+
 WHOLE = np.array([[-np.inf, np.inf]])
 
 
@@ -87,7 +98,13 @@ def test_nodes_meet_the_tolerance(direction, rate):
 
 @pytest.mark.parametrize(
     ("sigma", "q", "theta", "omega"),
-    [(1.0, 0.2, 2.0, 3.0), (0.3, 0.01, 0.5, 8.0), (2.0, 0.005, 60.0, 20.0), (30.0, 1e-4, 1e5, 0.0)],
+    [
+        (1.0, 0.2, 2.0, 3.0),
+        (0.3, 0.01, 0.5, 8.0),
+        (2.0, 0.005, 60.0, 20.0),
+        (30.0, 1e-4, 1e5, 0.0),
+        (2.0, 1e-6, 300.0, 3e4),
+    ],
 )
 def test_too_few_panels_err_by_at_most_the_panel_error(sigma, q, theta, omega):
     low, top = -10.0 * sigma, 1.0 + 12.0 * sigma
