@@ -1,9 +1,9 @@
 """epsilon(delta) of one person, down to delta = 1e-100 and in the corners: prints tables, writes accuracy.json.
 
-Run from the repository's root: ``python benchmarks/accuracy.py [--part tail,widths,extremes]``.  The exact values are
-those of tests/data/exact.json, which share no code with the package; the larger of removal and addition.  An accountant
-that is not installed is shown as missing.  Errors are relative to the exact value, or to this package's where that is
-not known (marked ~); a negative one of an upper bound means that it is none.  Seconds are processor time.
+Run from the repository's root: ``python benchmarks/accuracy.py [--part tail,widths,extremes,rare]``.  The exact values
+are those of tests/data/exact.json, which share no code with the package; the larger of removal and addition.  An
+accountant that is not installed is shown as missing.  Errors are relative to the exact value, or to this package's
+where that is not known (marked ~); a negative one of an upper bound means that it is none.  Seconds are processor time.
 """
 
 from __future__ import annotations
@@ -35,11 +35,16 @@ CASES = {
         ((100.0, 1e-5, 10_000), (1e-10,)), ((2.0, 0.005, 1_000_000), (1e-5,)), ((0.5, 0.1, 10_000), (1e-5,)),
         ((0.3, 0.1, 10_000), (1e-5,)),
     ],
+    "rare": [
+        ((0.247, 1.6e-4, 325), (2e-10,)), ((0.29, 6.5e-5, 288), (6e-18,)), ((1.0, 1e-5, 100_000), (1e-15,)),
+        ((1.24, 1.3e-5, 479_233), (5e-15,)), ((0.913, 1.3e-6, 393_572), (6e-34,)), ((0.426, 1.1e-6, 95_633), (2e-44,)),
+    ],
 }  # fmt: skip
 TITLES = {
     "tail": "from delta = 1e-2 to 1e-100",
     "widths": "epsilon and the distance of its bounds",
     "extremes": "extremes: few are sampled, little noise, much noise, a million steps, epsilon above 745",
+    "rare": "a few rare steps decide: little noise, and hardly anybody is sampled",
 }
 
 
