@@ -221,7 +221,8 @@ def _of_delta(attempts: tuple[Tables | Sums | Split, ...]) -> tuple[Tables | Sum
     )
 
 
-MANY_DELTA, SHARES_DELTA = _of_delta(MANY), _of_delta(SHARES[:3])
+_NEAR = replace(_TABLES[2], second=True, limits=replace(_TABLES[2].limits, least_log_delta=_SMALL))
+MANY_DELTA, SHARES_DELTA = _of_delta(MANY), _of_delta((FIRST, SHARES[1], _NEAR))
 
 LOOSE = Tables(3e-3, limits=Limits(least_log_delta=_SMALL))
 """Whom these leave further apart is asked about again, in whole steps."""

@@ -278,15 +278,17 @@ def _open(solution: Solution, who: NDArray, attempt: Tables | Sums | Split, job:
     with np.errstate(invalid="ignore"):
         apart = upper - solution.lower[who]
         relative = apart / upper
+    done = solution.solved[who]
     if job.solve_epsilon:
-        enough = (relative <= attempt.width) | (apart == 0.0)
+        done &= (relative <= attempt.width) | (apart == 0.0)
     else:
         # log delta may err by more than epsilon: by about theta epsilon, the decay that both share
         known = np.fmin(upper, solution.renyi[who])
-        enough = apart <= attempt.width * np.clip(np.nan_to_num(-known, nan=1.0), 1.0, 700.0)
-        enough |= known <= (attempt if isinstance(attempt, Sums) else attempt.limits).least_log_delta
+        done &= apart <= attempt.width * np.clip(np.nan_to_num(-known, nan=1.0), 1.0, 700.0)
+        # Renyi accounting's bound will do
+        done |= known <= (attempt if isinstance(attempt, Sums) else attempt.limits).least_log_delta
     steps = job.steps[who]
-    return ~(solution.solved[who] & enough) & (attempt.least_steps <= steps) & (steps <= attempt.most_steps)
+    return ~done & (attempt.least_steps <= steps) & (steps <= attempt.most_steps)
 
 
 def _by_tables(
