@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from ._jit import inline, jit, pjit, prange
-from .spectral import log_part
+from .spectral import log_g_at, log_part
 
 _LOG_SQRT_2PI = 0.9189385332046727
 _RATIO = math.sqrt(2.0)  # of two levels
@@ -32,16 +32,6 @@ _ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8,
 _OUTSIDE = 1e-10  # mass of the nodes outside of the cells, ten times that
 _LEAST_FALL = 1e-26  # smaller factors are not followed
 _KEEP = 0.999999999  # the grid quantities are exact to about 1e-13; this absorbs their round-off
-
-
-@inline
-def _log_g(x, sigma, q):
-    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-    if t > 36.0:
-        return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
-    y = q * math.expm1(t)
-    # 1 + y would lose the digits of a small g
-    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
 
 
 @jit("void(f8, f8, f8, f8, f8[::1], f8, f8, f8, f8, i8, f8[::1], f8[::1], f8[::1], f8[::1])")
@@ -56,7 +46,7 @@ def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r
     previous = 0.0
     for j in range(n + 1):
         x = low + j * step
-        lg = _log_g(x, sigma, q)
+        lg = log_g_at(x, sigma, q)
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
         log_psi = -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + a * lg - k
         loss[j] = lg
@@ -158,13 +148,13 @@ def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
     previous = 0.0
     for j in range(n + 1):
         x = low + j * step
-        psi = math.exp(-0.5 * (x / sigma) ** 2 + log_scale + a * _log_g(x, sigma, q) + log_v[j])
+        psi = math.exp(-0.5 * (x / sigma) ** 2 + log_scale + a * log_g_at(x, sigma, q) + log_v[j])
         if j > 0:
             mass[j - 1] = 0.5 * step * (previous + psi) * math.exp(bulge) / _KEEP
         previous = psi
     end = 0.0
     if top < np.inf:
-        end = math.exp(-0.5 * (top / sigma) ** 2 + log_scale + a * _log_g(top, sigma, q))
+        end = math.exp(-0.5 * (top / sigma) ** 2 + log_scale + a * log_g_at(top, sigma, q))
     for phi in _ANGLES:
         b = phi * sigma * sigma
         log_growth = 0.5 * (b / sigma) ** 2 * narrow
@@ -205,7 +195,7 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     top = -np.inf
     for j in range(n + 1):
         x = start + j * step
-        lg = _log_g(x, sigma, q)
+        lg = log_g_at(x, sigma, q)
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
         top = max(top, -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI + math.log(sigma) + (1.0 + a) * lg - math.log(q) - t - k)
     return top + dip * step * step / 8.0

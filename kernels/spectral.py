@@ -34,7 +34,7 @@ _RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
 
 
 @inline
-def _log_g(x, sigma, q):
+def log_g_at(x, sigma, q):
     """log g(x), accurate where g is near 1 and where it overflows."""
     t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
     if q == 1.0:
@@ -125,7 +125,7 @@ def interval(sigma, q, sign, theta, part, blur, deviations, ends):
 
 @inline
 def _log_psi(x, sigma, q, a):
-    return -0.5 * (x / sigma) ** 2 + a * _log_g(x, sigma, q)
+    return -0.5 * (x / sigma) ** 2 + a * log_g_at(x, sigma, q)
 
 
 @inline
@@ -237,7 +237,7 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     log_q = abs(math.log(q))
     top = -np.inf
     for j in range(n):
-        log_g[j] = _log_g(x[j], sigma, q)
+        log_g[j] = log_g_at(x[j], sigma, q)
         log_v = log_part(x[j], part[0], part[1], blur * sigma)
         weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j] + log_v
         of_g = 2.0 * abs(log_g[j])

@@ -223,6 +223,7 @@ def _of_delta(attempts: tuple[Tables | Sums | Split, ...]) -> tuple[Tables | Sum
 
 _NEAR = replace(_TABLES[2], second=True, limits=replace(_TABLES[2].limits, least_log_delta=_SMALL))
 MANY_DELTA, SHARES_DELTA = _of_delta(MANY), _of_delta((FIRST, SHARES[1], _NEAR))
+"""The same where delta is wanted."""
 
 LOOSE = Tables(3e-3, limits=Limits(least_log_delta=_SMALL))
 """Whom these leave further apart is asked about again, in whole steps."""
