@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import peers
 
-from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import Solution, solve
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.tilts import Limits
+from pld_accountant.engine.plancherel import Solution, solve
+from pld_accountant.engine.tilting import Limits
+from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.tables.grid import LatticeMaker
 
 RESULTS = Path(__file__).parent / "results" / "cost.json"
 DELTA = 1e-5

@@ -14,9 +14,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pld_accountant import store
-from pld_accountant.outputs import write_all
-from pld_accountant.pictures import COLOURS, write_figure
+from pld_accountant.files import store
+from pld_accountant.report.figures import COLOURS, write_figure
+from pld_accountant.report.outputs import write_all
 
 __all__ = ["COLOURS", "arguments", "dress", "keep", "label", "legend", "legend_above", "panels", "stage"]
 

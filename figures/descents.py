@@ -9,7 +9,7 @@ import numpy as np
 from datasets import Data
 
 import pld_accountant as pa
-from pld_accountant.networks import Network
+from pld_accountant.demo.network import Network
 
 __all__ = ["Descent"]
 

@@ -24,7 +24,7 @@ from common import COLOURS
 from descents import Descent
 
 import pld_accountant as pa
-from pld_accountant.networks import Network
+from pld_accountant.demo.network import Network
 
 DELTA = 1e-5
 

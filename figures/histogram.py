@@ -5,15 +5,15 @@ Run ``python figures/histogram.py`` (seconds; needs no data but scikit-learn's).
 
 import common
 
-from pld_accountant import demo
-from pld_accountant.pictures import draw_histogram
+from pld_accountant.demo import digits
+from pld_accountant.report.figures import draw_histogram
 
 
 def main() -> None:
     """Run the demonstration with its own settings and keep its picture."""
     given = common.arguments(__doc__)
-    done = demo.run()
-    common.keep(given.out, "histogram", draw_histogram(done.individuals), demo.facts(done))
+    done = digits.run()
+    common.keep(given.out, "histogram", draw_histogram(done.individuals), digits.facts(done))
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from common import COLOURS
 from descents import Descent
 
 import pld_accountant as pa
-from pld_accountant import gaussian
-from pld_accountant.histogram import bin_edges, histogram
-from pld_accountant.networks import Network
+from pld_accountant.demo.network import Network
+from pld_accountant.notions import gdp
+from pld_accountant.report.histogram import bin_edges, histogram
 
 DELTA, NOISE, BUDGET_STEPS, STEPS = 1e-5, 10.614652581338738, 50, 100
 MULTIPLES = (0.5, 1.0, 1.5, 3.0, 5.0)
@@ -81,7 +81,7 @@ def runs_of(given: Any, name: str, data: datasets.Data) -> dict[float, dict[str,
 def draw_groups(name: str, data: datasets.Data, run: dict[str, np.ndarray]) -> tuple[Any, dict[str, Any]]:
     """Epsilon of every group at the worst-case stop; losses there and at the end."""
     kinds = group_names(data)
-    epsilon = gaussian.epsilon(DELTA, run["mu at the stop"])
+    epsilon = gdp.epsilon(DELTA, run["mu at the stop"])
     stop, end = BUDGET_STEPS // 2 - 1, -1
     figure, (left, right) = common.panels(1, 2, height=0.9 + 0.26 * len(kinds), sharey=True, width_ratios=[1.05, 1])
     facts = {}
@@ -100,7 +100,7 @@ def draw_groups(name: str, data: datasets.Data, run: dict[str, np.ndarray]) -> t
             right.plot(before, row + shift, "o", color=colour, ms=3.5, label=f"{what} loss" if number == 0 else None)
             right.plot(after, row + shift, ">" if after > before else "<", color=colour, ms=4.5, mew=0)
             facts[f"{key}: {kind}"][f"{what} loss before, after"] = [before, after]
-    worst = gaussian.epsilon(DELTA, MU)
+    worst = gdp.epsilon(DELTA, MU)
     left.axvline(worst, color=COLOURS["worst case"], lw=1.2)
     left.set_xlim(0, 1.06 * worst)
     left.set_ylim(rows[-1] - 0.6, 0.6)
@@ -125,7 +125,7 @@ def draw_clipping(found: dict[str, dict[float, dict[str, np.ndarray]]]) -> tuple
     """Test loss over the steps under each clipping norm, and histograms of epsilon at one and five times the best."""
     figure, axes = common.panels(2, 2, height=5.4)
     shades = ["#9ecae1", "#6baed6", "#3182bd", "#08519c", "#08264f"]
-    worst = float(gaussian.epsilon(DELTA, MU))
+    worst = float(gdp.epsilon(DELTA, MU))
     edges = bin_edges(worst, worst / 40, worst * (1 + 1e-6))
     facts: dict[str, Any] = {}
     for (upper, lower), (name, runs) in zip(axes.T, found.items(), strict=True):
@@ -137,7 +137,7 @@ def draw_clipping(found: dict[str, dict[float, dict[str, np.ndarray]]]) -> tuple
                 "train loss at 50, 100": run["train loss"][[BUDGET_STEPS // 2 - 1, -1]],
                 "test accuracy at 50, 100": run["test accuracy"][[BUDGET_STEPS // 2 - 1, -1]],
                 "active at 100": run["active"][-1],
-                "mean epsilon at 50": gaussian.epsilon(DELTA, run["mu at the stop"]).mean(),
+                "mean epsilon at 50": gdp.epsilon(DELTA, run["mu at the stop"]).mean(),
             }
         upper.axvline(BUDGET_STEPS, color=COLOURS["quiet"], lw=0.9, ls=":")
         upper.set_xlim(0, STEPS)
@@ -145,7 +145,7 @@ def draw_clipping(found: dict[str, dict[float, dict[str, np.ndarray]]]) -> tuple
         upper.set_ylim(None, top)
         common.dress(upper, "Steps (dotted: worst-case stop)", "Mean test loss", TITLES[name])
         for multiple, colour, fill in ((1.0, COLOURS["PLD"], True), (5.0, COLOURS["Renyi"], False)):
-            counts = histogram(gaussian.epsilon(DELTA, runs[multiple]["mu at the stop"]), edges).counts
+            counts = histogram(gdp.epsilon(DELTA, runs[multiple]["mu at the stop"]), edges).counts
             heights = counts if fill else np.where(counts > 0, counts, np.nan)
             word = "Best clipping norm" if fill else "Five times the best"
             lower.stairs(heights, edges, fill=fill, color=colour, alpha=0.8 if fill else 1, lw=0 if fill else 1.7,

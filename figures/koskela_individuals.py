@@ -19,10 +19,10 @@ import sampled
 from common import COLOURS
 
 import pld_accountant as pa
-from pld_accountant import conversions, gaussian
-from pld_accountant.histogram import bin_edges, histogram
-from pld_accountant.individuals import Individuals, assess
-from pld_accountant.pictures import draw_histogram
+from pld_accountant.notions import gdp, rdp
+from pld_accountant.report.figures import draw_histogram
+from pld_accountant.report.histogram import bin_edges, histogram
+from pld_accountant.report.individuals import Individuals, assess
 
 DELTA, MIN_DELTA = 1e-5, 1e-10
 REFRESH = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -41,7 +41,7 @@ def draw_curve(log: np.ndarray, mu: pa.Bounds) -> tuple[Any, dict[str, Any]]:
     figure, (left, right) = common.panels(1, 2, height=3.2)
     epsilon = np.union1d(np.linspace(0, 1.02 * ends[1], 25), np.linspace(0, ends[2], 33))
     log_pld = np.log10(one.delta(epsilon, bounds="upper").upper[:, 0])
-    log_gauss = gaussian.log_delta(epsilon, own) / np.log(10)
+    log_gauss = gdp.log_delta(epsilon, own) / np.log(10)
     for axes, last in ((left, 1.02 * ends[1]), (right, ends[2])):
         axes.plot(epsilon, log_pld, color=COLOURS["PLD"], lw=2.2, label="This digit, by PLD")
         axes.plot(epsilon, log_gauss, color=COLOURS["Gaussian"], lw=1.6, ls="--", label=rf"Gaussian, $\mu$ = {own:.5f}")
@@ -77,7 +77,7 @@ def integer_orders(log: np.ndarray, levels: int = 400) -> np.ndarray:
         step = pa.SampledGaussian(setting.noise_multiplier * levels / k, setting.sample_rate)
         cost[k] = pa.compose([(step, 1)]).rdp(orders)
     counts = np.stack([np.bincount(column, minlength=levels + 1) for column in level.T])
-    return np.min(conversions.rdp_epsilon(counts @ cost, orders, DELTA), axis=1)
+    return np.min(rdp.rdp_epsilon(counts @ cost, orders, DELTA), axis=1)
 
 
 def draw_thousand(ledger: pa.Ledger, log: np.ndarray) -> tuple[Any, dict[str, Any]]:
@@ -167,7 +167,7 @@ def draw_scatter(ledger: pa.Ledger, mu: pa.Bounds) -> tuple[Any, dict[str, Any]]
     """Each person's PLD epsilon beside what Renyi accounting and the Gaussian curve above say."""
     upper, renyi = ledger.epsilon(DELTA).upper, ledger.rdp_epsilon(DELTA)
     # mu describes deltas down to MIN_DELTA; what follows from it holds at delta + MIN_DELTA.
-    curve = gaussian.epsilon(DELTA - MIN_DELTA, mu.upper)
+    curve = gdp.epsilon(DELTA - MIN_DELTA, mu.upper)
     figure, (left, right) = common.panels(1, 2, height=3.2)
     style = {"ls": "none", "marker": ".", "ms": 3.5, "alpha": 0.6, "mew": 0}
     for values, kind, name in ((renyi, "Renyi", "Renyi accounting"), (curve, "Gaussian", r"Gaussian curve of $\mu$")):

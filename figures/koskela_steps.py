@@ -12,7 +12,7 @@ import numpy as np
 from common import COLOURS
 
 import pld_accountant as pa
-from pld_accountant import conversions
+from pld_accountant.notions import rdp
 
 NOISE, DELTA = 100.0, 1e-5
 
@@ -20,7 +20,7 @@ NOISE, DELTA = 100.0, 1e-5
 def curve(steps: int, epsilon: np.ndarray) -> dict[str, np.ndarray]:
     """log10 of delta at each epsilon, after so many steps, by both kinds of accounting."""
     done = pa.compose([(pa.Gaussian(NOISE), steps)])
-    renyi = [conversions.zcdp_delta(steps / (2 * NOISE**2), e) for e in epsilon]
+    renyi = [rdp.zcdp_delta(steps / (2 * NOISE**2), e) for e in epsilon]
     return {
         "Gaussian": np.log10([done.delta(e).upper for e in epsilon]),
         "Renyi": np.log10(renyi),

@@ -12,9 +12,9 @@ import numpy as np
 from datasets import Data
 
 import pld_accountant as pa
-from pld_accountant import store
-from pld_accountant.networks import Network
-from pld_accountant.training import train, train_watched
+from pld_accountant.demo.dp_sgd import train, train_watched
+from pld_accountant.demo.network import Network
+from pld_accountant.files import store
 
 __all__ = ["ADULT", "FASHION", "MNIST", "Run", "Settings", "run", "watch"]
 

@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from ._jit import inline, jit, pjit, prange
-from .spectral import log_g_at, log_part
+from .characterise import log_g_at, log_part
 
 _LOG_SQRT_2PI = 0.9189385332046727
 _RATIO = math.sqrt(2.0)  # of two levels

@@ -8,19 +8,18 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .bounds import Bounds, Status
 from .composition import Composition, compose
-from .guarantee import Guarantee
 from .ledger import Ledger
-from .mechanisms import Gaussian, SampledGaussian
+from .mechanisms.base import Gaussian, SampledGaussian
+from .results import Bounds, Guarantee, Method, Status
 
 if TYPE_CHECKING:
+    from .adaptive.descent import descend
+    from .adaptive.linear_queries import LinearQueries
     from .calibration import calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
-    from .descent import descend
-    from .filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
-    from .odometers import GaussianOdometer, RenyiOdometer
-    from .pld_filter import PLDFilter
-    from .queries import LinearQueries
+    from .filters.gaussian import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+    from .filters.odometers import GaussianOdometer, RenyiOdometer
+    from .filters.pld import PLDFilter
 
 __version__ = "0.1.0"
 
@@ -34,6 +33,7 @@ __all__ = [
     "Guarantee",
     "Ledger",
     "LinearQueries",
+    "Method",
     "PLDFilter",
     "RenyiFilter",
     "RenyiOdometer",
@@ -49,18 +49,18 @@ __all__ = [
 
 # Made available when first used: the kernels of most need numba, whose import alone takes most of a second.
 _LATER = {
-    "ApproximateDPFilter": "filters",
-    "GaussianFilter": "filters",
-    "RenyiFilter": "filters",
-    "ZCDPFilter": "filters",
-    "GaussianOdometer": "odometers",
-    "RenyiOdometer": "odometers",
-    "LinearQueries": "queries",
+    "ApproximateDPFilter": "filters.gaussian",
+    "GaussianFilter": "filters.gaussian",
+    "RenyiFilter": "filters.gaussian",
+    "ZCDPFilter": "filters.gaussian",
+    "GaussianOdometer": "filters.odometers",
+    "RenyiOdometer": "filters.odometers",
+    "LinearQueries": "adaptive.linear_queries",
     "calibrate_noise_multiplier": "calibration",
     "calibrate_sample_rate": "calibration",
     "calibrate_steps": "calibration",
-    "PLDFilter": "pld_filter",
-    "descend": "descent",
+    "PLDFilter": "filters.pld",
+    "descend": "adaptive.descent",
 }
 
 

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import gaussian, range_mu, renyi, validate
-from .bounds import Bounds, Status
-from .mechanisms import Gaussian, Mechanism, SampledGaussian
-from .solver import people_bounds
-from .spectral import SpectralMaker
-from .tilts import renyi_bounds
+from . import validate
+from .engine import dominating_mu, renyi
+from .engine.solver import people_bounds
+from .engine.tilting import renyi_bounds
+from .mechanisms.base import Gaussian, Mechanism, SampledGaussian
+from .notions import gdp
+from .results import Bounds, Status
+from .tables.characteristic import SpectralMaker
 
 __all__ = ["Composition", "compose"]
 
@@ -208,16 +210,16 @@ class Composition:
             return Bounds(0.0, 0.0, 0.0)
         if np.all(self._rate == 1.0):
             mu = self._full_batch_mu()
-            if gaussian.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
+            if gdp.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
         above = np.zeros(1)
         for d in wanted:
-            above = range_mu.mu_upper(self._row, self._maker(d), d, min_delta, floor=above)
+            above = dominating_mu.mu_upper(self._row, self._maker(d), d, min_delta, floor=above)
         upper = float(above[0])
         if not np.isfinite(upper):
             return Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED)
-        lower = max(float(range_mu.mu_lower(self._row, self._maker(d), d, min_delta)[0]) for d in wanted)
+        lower = max(float(dominating_mu.mu_lower(self._row, self._maker(d), d, min_delta)[0]) for d in wanted)
         return Bounds(lower, 0.5 * (lower + upper), upper)
 
     def _full_batch_mu(self) -> float:
@@ -263,7 +265,7 @@ def _gaussian_bounds(mu: float, target: float, solve_epsilon: bool) -> Bounds:
     widen = 2.0**-48
     if not solve_epsilon:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            logs = [gaussian.log_delta(target, mu * factor) for factor in (1.0 - widen, 1.0, 1.0 + widen)]
+            logs = [gdp.log_delta(target, mu * factor) for factor in (1.0 - widen, 1.0, 1.0 + widen)]
         if np.isnan(logs).any():
             return Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED)
         if np.isneginf(logs[2]):  # (epsilon / mu)^2 overflows: delta is below the least double
@@ -273,6 +275,6 @@ def _gaussian_bounds(mu: float, target: float, solve_epsilon: bool) -> Bounds:
         low, middle, high = (float(np.exp(min(v, 0.0))) for v in (logs[0] - slack, logs[1], logs[2] + slack))
         return Bounds(float(np.nextafter(low, 0.0)), middle, min(float(np.nextafter(high, np.inf)), 1.0))
     delta = float(np.exp(target))
-    upper = gaussian.epsilon(delta, mu * (1.0 + widen)) * (1.0 + widen)
-    lower = gaussian.epsilon(delta, mu * (1.0 - widen), rounding="down") * (1.0 - widen)
+    upper = gdp.epsilon(delta, mu * (1.0 + widen)) * (1.0 + widen)
+    lower = gdp.epsilon(delta, mu * (1.0 - widen), rounding="down") * (1.0 - widen)
     return Bounds(lower, 0.5 * (lower + upper), upper)

@@ -10,14 +10,16 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from . import memory, range_mu, renyi, store, validate
-from .bounds import Bounds, Status
-from .buckets import Buckets, choose_group
+from . import validate
 from .composition import Composition, directions
-from .guarantee import Guarantee
-from .lotteries import UNITS, Shares, slope_and_offset
-from .solver import people_bounds
-from .spectral import SpectralMaker
+from .counting import counters
+from .counting.buckets import Buckets, choose_group
+from .counting.interpolation import UNITS, Shares, slope_and_offset
+from .engine import dominating_mu, renyi
+from .engine.solver import people_bounds
+from .files import store
+from .results import Bounds, Guarantee, Status
+from .tables.characteristic import SpectralMaker
 
 __all__ = ["Ledger"]
 
@@ -239,7 +241,7 @@ class Ledger:
             return self._groups[number], offset
         new = Buckets.make(lowest, rate, self.buckets)
         shape = (self.num_examples, new.size)
-        self._append(new, memory.zeros(shape, self._counts.dtype), memory.zeros(shape, self._short.dtype))
+        self._append(new, counters.zeros(shape, self._counts.dtype), counters.zeros(shape, self._short.dtype))
         return new, offset
 
     def _append(self, group: Buckets, counts: NDArray, short: NDArray) -> None:
@@ -479,14 +481,14 @@ class Ledger:
             return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
         first, *others = wanted
         report = _reporter(self.num_examples * (len(wanted) + 1), progress)
-        upper, touch, end = range_mu.touching(self._counts, self._maker(first), first, min_delta, progress=report)
+        upper, touch, end = dominating_mu.touching(self._counts, self._maker(first), first, min_delta, progress=report)
         for d in others:
             # addition's curve is nearly always the lower one: it is below min_delta at the same end
-            upper, _, _ = range_mu.touching(
+            upper, _, _ = dominating_mu.touching(
                 self._counts, self._maker(d), d, min_delta, floor=upper, end=end, progress=report
             )
         share = np.where(end > 0.0, touch / np.where(end > 0.0, end, 1.0), 1.0)
-        below = range_mu.mu_lower(
+        below = dominating_mu.mu_lower(
             self._counts, self._maker(first), first, min_delta, rows=self._lower_rows(), share=share, progress=report
         )
         lower = np.where(np.isfinite(upper), below * _LOWER, 0.0)

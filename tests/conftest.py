@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from pld_accountant.bounds import Bounds, Status
-from pld_accountant.guarantee import Guarantee
-from pld_accountant.individuals import Individuals
+from pld_accountant.report.individuals import Individuals
+from pld_accountant.results import Bounds, Guarantee, Status
 
 # The examples are the same every time, so that a change is judged by what it changed.  New ones are looked for by
 # pytest --hypothesis-profile=search

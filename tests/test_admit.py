@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pld_accountant.kernels.admit import BUDGET, admit_square, admit_table
-from pld_accountant.unit_filter import round_up
+from pld_accountant.filters.integer_budget import round_up
+from pld_accountant.kernels.charge import BUDGET, admit_square, admit_table
 
 
 def booked(kernel, norms, clip, scale, orders=0):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pld_accountant.buckets import Buckets, place_edges
+from pld_accountant.counting.buckets import Buckets, place_edges
 
 
 @pytest.mark.parametrize("buckets", [2, 3, 31, 32, 256, 4096])

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import pld_accountant as pa
 from pld_accountant import calibration
-from pld_accountant.cli import main
+from pld_accountant.cli.commands import main
 
 # Every calibration promises its end within a millionth; the bound's own uncertainty is a thousand times less.
 BEYOND = 1 + 1e-6 + 1e-9

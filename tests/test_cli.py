@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import pld_accountant as pa
-from pld_accountant.cli import main
+from pld_accountant.cli.commands import main
 
 STEPS, PEOPLE = 30, 12
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
@@ -172,7 +172,7 @@ def test_a_full_disk_leaves_nothing(folder, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pld_accountant.store.os.fsync", full)
+    monkeypatch.setattr("pld_accountant.files.store.os.fsync", full)
     line = fails("epsilon", "norms.npy", *OPTIONS, "--out", "eps.csv", "--json", "s.json")
     assert "No space left on device" in line
 

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 import pld_accountant as pa
-from pld_accountant import gaussian
-from pld_accountant.cli import main
-from pld_accountant.comparison import check_min_delta, compare
-from pld_accountant.comparison_figure import draw_comparison
-from pld_accountant.histogram import aligned_histogram
-from pld_accountant.numerals import rounded_up
-from pld_accountant.pictures import COLOURS
+from pld_accountant.cli.commands import main
+from pld_accountant.notions import gdp
+from pld_accountant.report.comparison import check_min_delta, compare
+from pld_accountant.report.comparison_figure import draw_comparison
+from pld_accountant.report.figures import COLOURS
+from pld_accountant.report.histogram import aligned_histogram
+from pld_accountant.report.rounding import rounded_up
 
 STEPS, PEOPLE, DELTA = 40, 15, 1e-5
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.2, "max_grad_norm": 5.0}
@@ -39,8 +39,8 @@ def test_three_times_what_the_ledger_says(ledger, found):
     assert np.array_equal(people.rdp_epsilon, ledger.rdp_epsilon(DELTA))
     mu = ledger.mu(1e-10).upper
     assert np.array_equal(found.mu.upper, mu)
-    assert np.array_equal(found.gaussian_epsilon, gaussian.epsilon(DELTA, mu))
-    assert found.worst_case_gaussian == gaussian.epsilon(DELTA, ledger.worst_case().mu(1e-10).upper)
+    assert np.array_equal(found.gaussian_epsilon, gdp.epsilon(DELTA, mu))
+    assert found.worst_case_gaussian == gdp.epsilon(DELTA, ledger.worst_case().mu(1e-10).upper)
 
 
 def test_the_gaussian_curve_lies_above_the_true_one(found):

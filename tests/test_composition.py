@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant import gaussian
+from pld_accountant.notions import gdp
 
 SAMPLED = pa.SampledGaussian(2.0, 0.01)
 
@@ -23,8 +23,8 @@ def test_full_batch_steps_are_one_gaussian(delta):
     composed = pa.compose([(pa.Gaussian(30.0), 40), (pa.SampledGaussian(50.0, 1.0), 7)])
     mu = np.sqrt(40 / 900 + 7 / 2500)
     bounds = composed.epsilon(delta)
-    assert bounds.lower <= gaussian.epsilon(delta, mu) * (1 + 1e-13)
-    assert bounds.upper >= gaussian.epsilon(delta, mu) * (1 - 1e-13)
+    assert bounds.lower <= gdp.epsilon(delta, mu) * (1 + 1e-13)
+    assert bounds.upper >= gdp.epsilon(delta, mu) * (1 - 1e-13)
     assert bounds.width <= 1e-12 * bounds.upper
     assert composed.mu().lower <= mu * (1 + 2**-52)
     assert composed.mu().upper >= mu * (1 - 2**-52)

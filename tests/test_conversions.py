@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pld_accountant import conversions, gaussian
+from pld_accountant.notions import gdp, rdp
 
 CONVERSIONS = ["best", "simple"]
 deltas = st.floats(-230, -0.05).map(lambda x: float(np.exp(x)))
@@ -27,7 +27,7 @@ def exact_extra(alpha, delta, conversion):
 def test_rdp_epsilon_is_the_formula_rounded_up(rho, alpha, delta, conversion):
     with mpmath.workdps(60):
         exact = mpmath.mpf(rho) + exact_extra(alpha, delta, conversion)
-        value = conversions.rdp_epsilon(rho, alpha, delta, conversion=conversion)
+        value = rdp.rdp_epsilon(rho, alpha, delta, conversion=conversion)
         scale = rho + abs(np.log(delta)) / (alpha - 1) + np.log(alpha / (alpha - 1)) + 10
         assert exact <= value <= max(exact, 0) + 1e-14 * scale
 
@@ -35,7 +35,7 @@ def test_rdp_epsilon_is_the_formula_rounded_up(rho, alpha, delta, conversion):
 @settings(max_examples=200, deadline=None)
 @given(epsilon=st.floats(0, 50), alpha=orders, delta=deltas, conversion=st.sampled_from(CONVERSIONS))
 def test_a_budget_never_promises_more_than_it_keeps(epsilon, alpha, delta, conversion):
-    rho = conversions.rdp_budget(epsilon, alpha, delta, conversion=conversion)
+    rho = rdp.rdp_budget(epsilon, alpha, delta, conversion=conversion)
     with mpmath.workdps(60):
         exact = mpmath.mpf(epsilon) - exact_extra(alpha, delta, conversion)
         assert rho <= max(exact, 0)
@@ -48,7 +48,7 @@ def test_a_budget_never_promises_more_than_it_keeps(epsilon, alpha, delta, conve
     rho=rhos, alpha=st.floats(1.01, 200), epsilon=st.floats(0, 20), conversion=st.sampled_from(CONVERSIONS)
 )
 def test_rdp_delta_is_the_formula_rounded_up(rho, alpha, epsilon, conversion):
-    value = conversions.rdp_delta(rho, alpha, epsilon, conversion=conversion)
+    value = rdp.rdp_delta(rho, alpha, epsilon, conversion=conversion)
     with mpmath.workdps(60):
         a = mpmath.mpf(alpha)
         exact = mpmath.exp((a - 1) * (mpmath.mpf(rho) - epsilon))
@@ -61,20 +61,20 @@ def test_rdp_delta_is_the_formula_rounded_up(rho, alpha, epsilon, conversion):
 @settings(max_examples=100, deadline=None)
 @given(rho=rhos, delta=deltas)
 def test_zcdp_epsilon_is_the_smallest_over_all_orders(rho, delta):
-    best = conversions.zcdp_epsilon(rho, delta)
+    best = rdp.zcdp_epsilon(rho, delta)
     alpha = 1 + np.logspace(-6, 9, 3000)
-    on_grid = conversions.rdp_epsilon(alpha * rho, alpha, delta)
+    on_grid = rdp.rdp_epsilon(alpha * rho, alpha, delta)
     assert best <= on_grid.min() * (1 + 1e-12)
     assert best >= on_grid.min() * (1 - 1e-3) - 1e-12
-    assert best <= conversions.zcdp_epsilon(rho, delta, conversion="simple")
+    assert best <= rdp.zcdp_epsilon(rho, delta, conversion="simple")
 
 
 @settings(max_examples=100, deadline=None)
 @given(rho=rhos.filter(lambda r: r > 1e-8), epsilon=st.floats(0, 50), conversion=st.sampled_from(CONVERSIONS))
 def test_zcdp_delta_is_the_smallest_over_all_orders(rho, epsilon, conversion):
-    best = conversions.zcdp_delta(rho, epsilon, conversion=conversion)
+    best = rdp.zcdp_delta(rho, epsilon, conversion=conversion)
     alpha = 1 + np.logspace(-6, 9, 3000)
-    on_grid = conversions.rdp_delta(alpha * rho, alpha, epsilon, conversion=conversion).min()
+    on_grid = rdp.rdp_delta(alpha * rho, alpha, epsilon, conversion=conversion).min()
     assert best <= on_grid * (1 + 1e-9)
     assert best >= 0.98 * on_grid
 
@@ -84,47 +84,47 @@ def test_zcdp_delta_is_the_smallest_over_all_orders(rho, epsilon, conversion):
 def test_never_below_the_exact_gaussian(mu, delta, conversion):
     """mu-GDP is mu**2 / 2-zCDP, so every conversion must lie above its exact curve."""
     rho = mu * mu / 2 * (1 + 1e-15)
-    epsilon = conversions.zcdp_epsilon(rho, delta, conversion=conversion)
-    assert epsilon >= gaussian.epsilon(delta, mu) * (1 - 1e-10)
-    assert conversions.zcdp_delta(rho, epsilon, conversion=conversion) >= gaussian.delta(epsilon, mu)
+    epsilon = rdp.zcdp_epsilon(rho, delta, conversion=conversion)
+    assert epsilon >= gdp.epsilon(delta, mu) * (1 - 1e-10)
+    assert rdp.zcdp_delta(rho, epsilon, conversion=conversion) >= gdp.delta(epsilon, mu)
 
 
 @settings(max_examples=200, deadline=None)
 @given(epsilon=st.floats(-4, 2).map(lambda x: 10.0**x), delta=deltas, conversion=st.sampled_from(CONVERSIONS))
 def test_zcdp_rho_implies_its_target_and_little_more_would_not(epsilon, delta, conversion):
-    rho = conversions.zcdp_rho(epsilon, delta, conversion=conversion)
-    assert 0 < conversions.zcdp_epsilon(rho * (1 - 1e-12), delta, conversion=conversion) <= epsilon
-    assert conversions.zcdp_epsilon(rho * (1 + 1e-9), delta, conversion=conversion) > epsilon
+    rho = rdp.zcdp_rho(epsilon, delta, conversion=conversion)
+    assert 0 < rdp.zcdp_epsilon(rho * (1 - 1e-12), delta, conversion=conversion) <= epsilon
+    assert rdp.zcdp_epsilon(rho * (1 + 1e-9), delta, conversion=conversion) > epsilon
 
 
 def test_values_of_the_papers():
     """Feldman and Zrnic, Theorem 4.8 and their table; Koskela, Tobaben and Honkela, Figures 3 to 5."""
-    rho = conversions.zcdp_rho([1.0, 0.5], 1e-5)
+    rho = rdp.zcdp_rho([1.0, 0.5], 1e-5)
     np.testing.assert_allclose(rho, [0.030557, 0.008506], atol=5.1e-7)
-    rho = conversions.zcdp_rho([1.0, 0.5], 1e-5, conversion="simple")
+    rho = rdp.zcdp_rho([1.0, 0.5], 1e-5, conversion="simple")
     np.testing.assert_allclose(rho, [0.020820, 0.005314], atol=5.1e-7)
     sigma, steps = np.array([170, 130, 100]), np.array([112, 180, 420])
     rho = steps / (2 * sigma**2)
-    simple = conversions.zcdp_epsilon(rho, 1e-5, conversion="simple")
+    simple = rdp.zcdp_epsilon(rho, 1e-5, conversion="simple")
     np.testing.assert_allclose(simple, [0.30066, 0.50055, 1.00441], atol=5.1e-6)
-    np.testing.assert_allclose(conversions.zcdp_epsilon(rho, 1e-5), [0.2249, 0.3883, 0.8156], atol=5.1e-5)
+    np.testing.assert_allclose(rdp.zcdp_epsilon(rho, 1e-5), [0.2249, 0.3883, 0.8156], atol=5.1e-5)
     steps = np.array([100, 200, 300, 400, 500, 600, 900])
     expected = [0.37526, 0.54573, 0.67962, 0.79431, 0.89661, 0.99005, 1.23493]
-    np.testing.assert_allclose(conversions.zcdp_epsilon(steps / 2e4, 1e-5), expected, atol=5.1e-6)
-    delta = conversions.zcdp_delta(0.021, np.array([0.2, 0.4, 0.5, 0.6, 0.8]))
+    np.testing.assert_allclose(rdp.zcdp_epsilon(steps / 2e4, 1e-5), expected, atol=5.1e-6)
+    delta = rdp.zcdp_delta(0.021, np.array([0.2, 0.4, 0.5, 0.6, 0.8]))
     np.testing.assert_allclose(np.log10(delta), [-1.4076, -2.2020, -2.7278, -3.3452, -4.8650], atol=5.1e-5)
-    golden = conversions.zcdp_epsilon(0.021, [1e-5, 1e-10, 1e-30, 1e-100])
+    golden = rdp.zcdp_epsilon(0.021, [1e-5, 1e-10, 1e-30, 1e-100])
     np.testing.assert_allclose(golden, [0.815623, 1.271070, 2.340585, 4.364680], atol=5.1e-7)
 
 
 def test_corners():
     for conversion in CONVERSIONS:
-        assert conversions.zcdp_epsilon(0.0, 1e-5, conversion=conversion) == 0
-        assert conversions.zcdp_delta(0.0, 1.0, conversion=conversion) == 0
-        assert conversions.zcdp_rho(0.0, 1e-5, conversion=conversion) == 0
-        assert conversions.zcdp_delta(1e6, 0.0, conversion=conversion) == 1
-    assert conversions.zcdp_rho(np.ones((2, 1)), np.full(3, 1e-5)).shape == (2, 3)
-    assert conversions.rdp_epsilon(np.ones((2, 1)), np.full(3, 2.0), 1e-5).shape == (2, 3)
+        assert rdp.zcdp_epsilon(0.0, 1e-5, conversion=conversion) == 0
+        assert rdp.zcdp_delta(0.0, 1.0, conversion=conversion) == 0
+        assert rdp.zcdp_rho(0.0, 1e-5, conversion=conversion) == 0
+        assert rdp.zcdp_delta(1e6, 0.0, conversion=conversion) == 1
+    assert rdp.zcdp_rho(np.ones((2, 1)), np.full(3, 1e-5)).shape == (2, 3)
+    assert rdp.rdp_epsilon(np.ones((2, 1)), np.full(3, 2.0), 1e-5).shape == (2, 3)
 
 
 @settings(max_examples=200, deadline=None)
@@ -137,11 +137,11 @@ def test_the_simple_forms_are_the_formulas_rounded_to_the_safe_side(rho, delta, 
     with mpmath.workdps(250):
         r, e, goal = mpmath.mpf(rho), mpmath.mpf(epsilon), -mpmath.log(delta)
         exact = r + 2 * mpmath.sqrt(r * goal)
-        assert exact <= conversions.zcdp_epsilon(rho, delta, conversion="simple") <= exact * (1 + 1e-14)
+        assert exact <= rdp.zcdp_epsilon(rho, delta, conversion="simple") <= exact * (1 + 1e-14)
         exact = (mpmath.sqrt(goal + e) - mpmath.sqrt(goal)) ** 2
-        assert exact * (1 - 1e-13) <= conversions.zcdp_rho(epsilon, delta, conversion="simple") <= exact
+        assert exact * (1 - 1e-13) <= rdp.zcdp_rho(epsilon, delta, conversion="simple") <= exact
         exact = mpmath.exp(-(max(e - r, 0) ** 2) / (4 * r))
-        assert exact <= conversions.zcdp_delta(rho, epsilon, conversion="simple") <= 1
+        assert exact <= rdp.zcdp_delta(rho, epsilon, conversion="simple") <= 1
 
 
 @settings(max_examples=60, deadline=None)
@@ -152,10 +152,10 @@ def test_the_best_forms_are_never_below_the_optimum_in_60_digits(rho, delta, eps
         r, d, e = mpmath.mpf(rho), mpmath.mpf(delta), mpmath.mpf(epsilon)
         x = root(lambda x: x * x * r + mpmath.log1p(x) + mpmath.log(d), mpmath.mpf("1e-30"), mpmath.mpf("1e30"))
         least = r * (1 + x) - mpmath.log1p(1 / x) - (mpmath.log(d) + mpmath.log1p(x)) / x
-        assert max(least, 0) <= conversions.zcdp_epsilon(rho, delta) <= max(least, 0) * (1 + 1e-9) + 1e-9
+        assert max(least, 0) <= rdp.zcdp_epsilon(rho, delta) <= max(least, 0) * (1 + 1e-9) + 1e-9
         x = root(lambda x: (2 * x + 1) * r - mpmath.log1p(1 / x) - e, mpmath.mpf("1e-30"), mpmath.mpf("1e30"))
         least = mpmath.exp(x * (r * (1 + x) - e) - x * mpmath.log1p(1 / x) - mpmath.log1p(x))
-        assert min(least, 1) <= conversions.zcdp_delta(rho, epsilon) <= min(least, 1) * (1 + 1e-6) + 1e-300
+        assert min(least, 1) <= rdp.zcdp_delta(rho, epsilon) <= min(least, 1) * (1 + 1e-6) + 1e-300
 
 
 def root(increasing, low, high):
@@ -171,30 +171,30 @@ def test_the_largest_and_the_smallest_arguments():
     for conversion in CONVERSIONS:
         for rho in (-0.0, 5e-324, 1e-300, 1.0, 9e99):
             for epsilon in (-0.0, 5e-324, 1.0, 9e99):
-                assert conversions.zcdp_epsilon(rho, 5e-324, conversion=conversion) >= rho
-                assert 0 <= conversions.rdp_delta(rho, 9e99, epsilon, conversion=conversion) <= 1
-                assert (conversions.zcdp_delta(rho, epsilon, conversion=conversion) > 0) == (rho > 0)
-                assert 0 <= conversions.zcdp_rho(epsilon, 1 - 2.0**-53, conversion=conversion) < np.inf
+                assert rdp.zcdp_epsilon(rho, 5e-324, conversion=conversion) >= rho
+                assert 0 <= rdp.rdp_delta(rho, 9e99, epsilon, conversion=conversion) <= 1
+                assert (rdp.zcdp_delta(rho, epsilon, conversion=conversion) > 0) == (rho > 0)
+                assert 0 <= rdp.zcdp_rho(epsilon, 1 - 2.0**-53, conversion=conversion) < np.inf
     with pytest.raises(ValueError, match="rho must lie in"):
-        conversions.zcdp_epsilon(1e100, 1e-5)
+        rdp.zcdp_epsilon(1e100, 1e-5)
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: conversions.zcdp_rho("1", 1e-5),
-        lambda: conversions.zcdp_rho(1j, 1e-5),
-        lambda: conversions.zcdp_rho(None, 1e-5),
-        lambda: conversions.zcdp_rho(np.ma.array([1.0], mask=True), 1e-5),
-        lambda: conversions.zcdp_rho(10**400, 1e-5),
-        lambda: conversions.rdp_epsilon(-1.0, 2.0, 1e-5),
-        lambda: conversions.rdp_epsilon(1.0, 1.0, 1e-5),
-        lambda: conversions.rdp_epsilon(1.0, 2.0, 0.0),
-        lambda: conversions.rdp_epsilon(1.0, 2.0, np.nan),
-        lambda: conversions.rdp_epsilon(1.0, 2.0, 1e-5, conversion="other"),
-        lambda: conversions.zcdp_epsilon([0.1, np.inf], 1e-5),
-        lambda: conversions.zcdp_delta(np.nan, 1.0),
-        lambda: conversions.zcdp_rho(1.0, 1.0),
+        lambda: rdp.zcdp_rho("1", 1e-5),
+        lambda: rdp.zcdp_rho(1j, 1e-5),
+        lambda: rdp.zcdp_rho(None, 1e-5),
+        lambda: rdp.zcdp_rho(np.ma.array([1.0], mask=True), 1e-5),
+        lambda: rdp.zcdp_rho(10**400, 1e-5),
+        lambda: rdp.rdp_epsilon(-1.0, 2.0, 1e-5),
+        lambda: rdp.rdp_epsilon(1.0, 1.0, 1e-5),
+        lambda: rdp.rdp_epsilon(1.0, 2.0, 0.0),
+        lambda: rdp.rdp_epsilon(1.0, 2.0, np.nan),
+        lambda: rdp.rdp_epsilon(1.0, 2.0, 1e-5, conversion="other"),
+        lambda: rdp.zcdp_epsilon([0.1, np.inf], 1e-5),
+        lambda: rdp.zcdp_delta(np.nan, 1.0),
+        lambda: rdp.zcdp_rho(1.0, 1.0),
     ],
 )
 def test_bad_arguments_are_refused(call):

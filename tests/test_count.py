@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pld_accountant.buckets import Buckets
+from pld_accountant.counting.buckets import Buckets
+from pld_accountant.counting.interpolation import slope_and_offset
 from pld_accountant.kernels import count
-from pld_accountant.lotteries import slope_and_offset
 
 GROUP = Buckets.make(0.7, 0.01, 64)
 FINE = Buckets.make(2.0, 0.01, 4096)

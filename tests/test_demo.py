@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pld_accountant import demo
+from pld_accountant.demo import digits
 from pld_accountant.ledger import Ledger
-from pld_accountant.outputs import write_all
+from pld_accountant.report.outputs import write_all
 
 STEPS = 150
 
 
 @pytest.fixture(scope="module")
 def done():
-    return demo.run(seed=1, steps=STEPS)
+    return digits.run(seed=1, steps=STEPS)
 
 
 def test_every_norm_of_every_step_is_kept(done):
@@ -40,8 +40,8 @@ def test_people_differ_and_nobody_exceeds_the_worst_case(done):
 
 
 def test_the_log_read_again_gives_the_same_epsilons(done):
-    ledger = Ledger.from_norms(done.norms, **demo.SETTINGS)
-    again = ledger.epsilon(demo.DELTA)
+    ledger = Ledger.from_norms(done.norms, **digits.SETTINGS)
+    again = ledger.epsilon(digits.DELTA)
     most = done.individuals.worst_case.upper
     assert np.array_equal(np.minimum(again.upper, most), done.individuals.epsilon.upper)
     assert np.array_equal(again.lower, done.individuals.epsilon.lower)
@@ -51,14 +51,14 @@ def test_equal_seeds_give_equal_runs(done):
     norms = []
     for seed in (1, 2):
         found = []
-        demo.train_digits(seed, 3, lambda step, n, found=found: found.append(n))
+        digits.train_digits(seed, 3, lambda step, n, found=found: found.append(n))
         norms.append(np.array(found))
     assert np.array_equal(norms[0], done.norms[:3])
     assert not np.array_equal(norms[0], norms[1])
 
 
 def test_the_files_hold_what_was_computed(done, tmp_path):
-    write_all(demo.outputs(done, tmp_path))
+    write_all(digits.outputs(done, tmp_path))
     table = pq.read_table(tmp_path / "epsilon.parquet")
     assert table.num_rows == 1500
     assert np.array_equal(table["upper"], done.individuals.epsilon.upper)
@@ -74,7 +74,7 @@ def test_the_files_hold_what_was_computed(done, tmp_path):
 
 
 def test_the_report_tells_accuracy_and_groups(done):
-    report = demo.report(done)
+    report = digits.report(done)
     assert f"{100 * done.test_accuracy:.1f} % of 297 others" in report
     table = report[report.index("group ") :].split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in table[2:]] == [str(digit) for digit in range(10)]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pld_accountant.descent import descend
-from pld_accountant.filters import GaussianFilter, RenyiFilter, ZCDPFilter
-from pld_accountant.stopping import ActiveCount, TrainingAccuracy
+from pld_accountant.adaptive.descent import descend
+from pld_accountant.adaptive.stopping import ActiveCount, TrainingAccuracy
+from pld_accountant.filters.gaussian import GaussianFilter, RenyiFilter, ZCDPFilter
 
 PEOPLE, SIGMA, CLIP = 30, 5.0, 1.5
 RECORDS = np.random.default_rng(1).normal(size=(PEOPLE, 2)) * np.linspace(0.1, 4, PEOPLE)[:, None]

@@ -7,12 +7,12 @@ import numpy as np
 import oracle_few
 import pytest
 
-from pld_accountant import direct
-from pld_accountant import error_budget as budget
-from pld_accountant.direct import DirectSum
-from pld_accountant.kernels import direct as kernel
+from pld_accountant.engine import convolution
+from pld_accountant.engine.convolution import DirectSum
+from pld_accountant.engine.convolution_tree import plant
+from pld_accountant.kernels import convolve as kernel
 from pld_accountant.kernels import discretise
-from pld_accountant.partial_sums import plant
+from pld_accountant.tables import errors as budget
 
 SIGN = {"remove": 1.0, "add": -1.0}
 CASES = [
@@ -65,8 +65,8 @@ def test_the_bounds_hold_on_any_grid(monkeypatch, direction):
         inner = ends[0] + (ends[1] - ends[0]) * rng.random(40) ** rng.integers(1, 12)
         return np.unique(np.concatenate([ends, np.clip(inner, *ends)]))
 
-    monkeypatch.setattr(direct, "place", anywhere)
-    monkeypatch.setattr(direct, "_ROUGH", 20)
+    monkeypatch.setattr(convolution, "place", anywhere)
+    monkeypatch.setattr(convolution, "_ROUGH", 20)
     for parts, delta in [CASES[0], CASES[2], CASES[6]]:
         truth = oracle_few.direct_epsilon(parts, delta, direction).value
         for _ in range(5):

@@ -4,12 +4,12 @@ import highprecision as hp
 import numpy as np
 import pytest
 
+from pld_accountant.engine.plancherel import solve
+from pld_accountant.engine.tilting import Limits
 from pld_accountant.kernels import discretise
-from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import solve
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.tables import COLUMNS
-from pld_accountant.tilts import Limits
+from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.tables.grid import LatticeMaker
+from pld_accountant.tables.table import COLUMNS
 
 THETA = 4.0
 LAWS = [(2.0, 0.005), (0.3, 1e-5), (1.0, 0.5), (0.5, 0.9), (5.0, 1.0 - 1e-9)]

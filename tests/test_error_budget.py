@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.fft
 
-from pld_accountant import error_budget as budget
-from pld_accountant import fourier
-from pld_accountant.kernels import envelope, plancherel, spectral
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.tables import COLUMNS
+from pld_accountant.kernels import characterise, envelope, invert
+from pld_accountant.tables import errors as budget
+from pld_accountant.tables import fft
+from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.tables.table import COLUMNS
 
 SIGN = {"remove": 1.0, "add": -1.0}
 
@@ -24,7 +24,7 @@ def one(value):
 def test_how_far_phases_turn_off_the_line(q, phi):
     sigma = 0.7
     for x in (-2.0, 0.5, 3.0, 9.0):
-        bound = spectral._turn(x, sigma, q, phi)
+        bound = characterise._turn(x, sigma, q, phi)
         points = np.add.outer(np.linspace(-6.0, x, 61), 1j * sigma**2 * np.linspace(-phi, phi, 201))
         turn = np.abs(np.angle(1.0 - q + q * np.exp((2.0 * points - 1.0) / (2.0 * sigma**2))))
         assert 0.999 * bound <= turn.max() <= bound * (1.0 + 1e-12)
@@ -37,7 +37,7 @@ def ends_of(sigma, q, direction, theta, part=WHOLE, blur=0.0):
     """Where the nodes begin and end."""
     ends = np.empty((np.size(sigma), 2))
     law = np.atleast_1d(sigma), np.atleast_1d(q), SIGN[direction], theta, np.tile(part, (len(ends), 1)), blur
-    spectral.interval(*law, budget.REACH, ends)
+    characterise.interval(*law, budget.REACH, ends)
     return ends
 
 
@@ -253,8 +253,8 @@ def test_transforms_err_by_at_most_their_round_off(size, kind):
     if kind == "spike":
         values[size // 3] = 1.0
     exact = scipy.fft.rfft(values.astype(np.longdouble))
-    error = float(np.max(np.abs(fourier.rfft(values) - exact)))
-    bound = fourier.roundoff(size, float(np.linalg.norm(values)))
+    error = float(np.max(np.abs(fft.rfft(values) - exact)))
+    bound = fft.roundoff(size, float(np.linalg.norm(values)))
     assert error <= bound
     if kind == "random" and size > 2:
         assert bound <= 1e4 * error
@@ -294,7 +294,7 @@ def test_a_short_period_adds_at_most_the_alias(mu, theta, epsilon):
         assert total >= delta - 1e-14 * size
         for above, below in ((1.3, 0.0), (1.6, 0.5), (2.5, 0.8), (4.0, 0.0)):
             helper = np.array([above * theta, k(above * theta), below * theta, k(below * theta)])
-            bound = np.exp(k_theta - theta * epsilon) * plancherel._alias(helper, theta, period, k_theta, epsilon)
+            bound = np.exp(k_theta - theta * epsilon) * invert._alias(helper, theta, period, k_theta, epsilon)
             assert total - delta <= bound + 1e-14 * size
             if total - delta > 1e-12 * size:
                 sharp.append(bound / (total - delta))
@@ -303,7 +303,7 @@ def test_a_short_period_adds_at_most_the_alias(mu, theta, epsilon):
 
 
 def test_no_alias_is_certified_without_helpers_on_both_sides():
-    assert plancherel._alias(np.array([2.0, 1.0, 2.0, 1.0]), 2.0, 5.0, 1.0, 1.0) == np.inf
+    assert invert._alias(np.array([2.0, 1.0, 2.0, 1.0]), 2.0, 5.0, 1.0, 1.0) == np.inf
 
 
 # ------------------------------------------------------------------------------------------------ envelope
@@ -315,7 +315,7 @@ def envelope_levels(sigma, q, direction, theta, levels, part=WHOLE, blur=0.0):
     ends = ends_of(sigma, q, direction, theta, part, blur)
     nodes = budget.quadrature_nodes(one(sigma), one(q), SIGN[direction], theta, ends, 0.0, 1e-19, blur)
     law = one(sigma), one(q), SIGN[direction], theta, part, blur
-    spectral.spectrum(*law, ends, np.empty((2, 0)), 1.0, nodes, moments, k, k.copy())
+    characterise.spectrum(*law, ends, np.empty((2, 0)), 1.0, nodes, moments, k, k.copy())
     out = np.empty((1, levels.size))
     envelope.envelope(*law, moments[:, 0].copy(), moments[:, 6:8].copy(), 768, levels, out)
     return out[0]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pld_accountant import conversions, gaussian
-from pld_accountant.filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+from pld_accountant.filters.gaussian import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+from pld_accountant.notions import gdp, rdp
 
 
 def steps_of(f):
@@ -18,17 +18,17 @@ def test_gaussian_against_renyi_at_one_epsilon():
     """sigma = 100, delta = 1e-5: where Renyi with orders 2 to 32 stops at 420, Gaussian stops at 495."""
     arguments = {"num_examples": 1, "noise_multiplier": 100.0, "max_grad_norm": 1.0}
     orders = np.arange(2, 33)
-    epsilon = conversions.rdp_epsilon(420 * orders / 2e4, orders, 1e-5).min()
+    epsilon = rdp.rdp_epsilon(420 * orders / 2e4, orders, 1e-5).min()
     assert epsilon == pytest.approx(0.8156, abs=5e-5)
-    real = conversions.zcdp_epsilon(420 / 2e4, 1e-5)
+    real = rdp.zcdp_epsilon(420 / 2e4, 1e-5)
     assert real == pytest.approx(0.815623, abs=5e-7)
     renyi = RenyiFilter.for_epsilon(epsilon, 1e-5, orders=orders, **arguments)
     assert steps_of(renyi) == 420
     assert steps_of(RenyiFilter.for_epsilon(real, 1e-5, **arguments)) == 420
     assert steps_of(ZCDPFilter.for_epsilon(real, 1e-5, **arguments)) == 420
     assert steps_of(GaussianFilter.for_epsilon(epsilon, 1e-5, **arguments)) == 495
-    assert gaussian.epsilon(1e-5, np.sqrt(420) / 100) == pytest.approx(0.7451, abs=5e-5)
-    assert steps_of(ZCDPFilter.for_epsilon(gaussian.epsilon(1e-5, np.sqrt(420) / 100), 1e-5, **arguments)) == 355
+    assert gdp.epsilon(1e-5, np.sqrt(420) / 100) == pytest.approx(0.7451, abs=5e-5)
+    assert steps_of(ZCDPFilter.for_epsilon(gdp.epsilon(1e-5, np.sqrt(420) / 100), 1e-5, **arguments)) == 355
     simple = ZCDPFilter.for_epsilon(1.00441, 1e-5, conversion="simple", **arguments)
     assert steps_of(simple) == 420
     assert steps_of(GaussianFilter.for_epsilon(1.00441, 1e-5, **arguments)) == 724
@@ -39,7 +39,7 @@ def test_equal_epsilon_counts(sigma, steps, best, simple):
     arguments = {"num_examples": 1, "noise_multiplier": sigma, "max_grad_norm": 1.0}
     rho = steps / (2 * sigma**2)
     for conversion, expected in (("best", best), ("simple", simple)):
-        epsilon = conversions.zcdp_epsilon(rho, 1e-5, conversion=conversion)
+        epsilon = rdp.zcdp_epsilon(rho, 1e-5, conversion=conversion)
         assert steps_of(GaussianFilter.for_epsilon(epsilon, 1e-5, **arguments)) == expected
 
 

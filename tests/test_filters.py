@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pld_accountant import store
-from pld_accountant.filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
-from pld_accountant.kernels.admit import BUDGET, DUST, SLACK, admit_square
-from pld_accountant.unit_filter import TOLERANCE
+from pld_accountant.files import store
+from pld_accountant.filters.gaussian import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+from pld_accountant.filters.integer_budget import TOLERANCE
+from pld_accountant.kernels.charge import BUDGET, DUST, SLACK, admit_square
 
 PEOPLE = 5
 MAKERS = {

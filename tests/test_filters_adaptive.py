@@ -8,9 +8,9 @@ that are broken on purpose must fail the same tests.
 import numpy as np
 import pytest
 
-from pld_accountant import gaussian
-from pld_accountant.filters import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
-from pld_accountant.kernels.admit import BUDGET
+from pld_accountant.filters.gaussian import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+from pld_accountant.kernels.charge import BUDGET
+from pld_accountant.notions import gdp
 
 # Filters that are wrong on purpose: what they let pass must be caught.
 
@@ -223,9 +223,9 @@ def test_gaussian_steps_stay_below_the_gaussian_curve_and_reach_it(response):
         worst, least = -1.0, 1.0
         for epsilon in (-1.0, -0.2, 0.0, 0.3, 1.0, 2.0, 3.0):
             m = last / SIGMA
-            with_record = np.sum(weight * np.exp(loss) * gaussian.delta(epsilon - loss, m))
-            without = np.sum(weight * gaussian.delta(epsilon + loss, m))
-            promise = gaussian.delta(epsilon, mu)
+            with_record = np.sum(weight * np.exp(loss) * gdp.delta(epsilon - loss, m))
+            without = np.sum(weight * gdp.delta(epsilon + loss, m))
+            promise = gdp.delta(epsilon, mu)
             worst = max(worst, with_record - promise, without - promise)
             least = min(least, with_record - promise, without - promise)
         return worst, least

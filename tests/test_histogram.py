@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pld_accountant.histogram import bin_edges, groups, histogram, quantiles, share_under
+from pld_accountant.report.histogram import bin_edges, groups, histogram, quantiles, share_under
 
 EPSILONS = st.lists(st.one_of(st.floats(0, 50), st.just(math.inf)), min_size=1, max_size=40).map(np.array)
 

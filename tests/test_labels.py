@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pld_accountant.formats import ReadError
-from pld_accountant.labels import read_labels
+from pld_accountant.files.formats import ReadError
+from pld_accountant.files.groups import read_labels
 
 
 @pytest.mark.parametrize(

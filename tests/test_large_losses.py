@@ -5,15 +5,15 @@ import pytest
 from scipy import special
 
 import pld_accountant as pa
-from pld_accountant import attempts, solver, splitting
-from pld_accountant.joining import _add_to_large, add_second_order
-from pld_accountant.kernels import plancherel as kernels
-from pld_accountant.large_losses import LargeMaker, _log_phi, _of_lotteries
-from pld_accountant.plancherel import solve
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.splitting import _Guess, solve_split
-from pld_accountant.tables import COLUMNS, log_expm1
-from pld_accountant.tilts import Limits
+from pld_accountant.engine import schedule, solver
+from pld_accountant.engine.plancherel import solve
+from pld_accountant.engine.rare_losses.split import _Guess, solve_split
+from pld_accountant.engine.rare_losses.tables import LargeMaker, _log_phi, _of_lotteries
+from pld_accountant.engine.tilting import Limits
+from pld_accountant.kernels import invert as kernels
+from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.tables.interpolated import _add_to_large, add_second_order
+from pld_accountant.tables.table import COLUMNS, log_expm1
 
 SIGMA = np.array([2.2, 2.15, 2.1, 2.05, 2.0])
 Q = np.full(5, 0.005)
@@ -384,11 +384,11 @@ def test_delta_is_that_of_the_composition(sigma, q, steps, epsilon):
         np.array([steps]),
     )  # fmt: skip
     solution = solver.Solution.empty(1, False)
-    limits = attempts.Limits(frequencies=256, least_expectation=1e-2)
-    solver._by_tables(solution, np.arange(1), job, attempts.Tables(0.0, limits=limits), True)
+    limits = schedule.Limits(frequencies=256, least_expectation=1e-2)
+    solver._by_tables(solution, np.arange(1), job, schedule.Tables(0.0, limits=limits), True)
     assert not solution.solved[0]
-    for attempt in attempts.FEW:
-        if isinstance(attempt, attempts.Split):
+    for attempt in schedule.FEW:
+        if isinstance(attempt, schedule.Split):
             solver._by_splitting(solution, np.arange(1), job, attempt)
     lower, upper = solution.lower[0], solution.upper[0]
     assert 0.0 <= upper - lower <= 1e-4
@@ -408,7 +408,7 @@ def test_places_before_the_best():
 def test_the_last_place_at_which_the_first_part_is_nothing():
     first = np.array([[-300.0, -50.0, -3.0], [-100.0, -44.0, -2.0], [-46.0, -9.0, -1.0], [-5.0, -1.0, 0.0]])
     guesses = [_Guess(*np.zeros((2, 3)), row, np.zeros((3, 2))) for row in first]
-    assert splitting._last_without_first(guesses).tolist() == [2, 0, -1]
+    assert split._last_without_first(guesses).tolist() == [2, 0, -1]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant.store import StoreError
+from pld_accountant.files.store import StoreError
 
 OPTIONS = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 5.0}
 
@@ -249,7 +249,7 @@ def test_the_exact_loss_of_the_very_norms_lies_between(delta):
 @pytest.mark.parametrize("ulps", [-2, 0, 2])
 def test_norms_at_the_edges_lie_between_too(ulps):
     """Where rounding decides the bucket the bounds must hold on both sides."""
-    from pld_accountant.buckets import Buckets
+    from pld_accountant.counting.buckets import Buckets
 
     edges = Buckets.make(2.0, 0.02, 16).edges[[3, 9, 14]]
     norms = 5.0 * edges

@@ -8,9 +8,10 @@ import pytest
 from scipy import special
 
 import pld_accountant as pa
-from pld_accountant import lotteries, one_step
-from pld_accountant.buckets import Buckets
-from pld_accountant.lotteries import UNITS, Shares, least_share, lost_below, slope_and_offset
+from pld_accountant.counting import interpolation
+from pld_accountant.counting.buckets import Buckets
+from pld_accountant.counting.interpolation import UNITS, Shares, least_share, lost_below, slope_and_offset
+from pld_accountant.mechanisms import one_step
 
 SETTINGS = [(2.0, 0.005), (0.3, 0.01), (1.0, 0.5), (20.0, 0.1), (0.7, 1e-5)]
 EPSILON = np.concatenate([np.geomspace(1e-7, 30.0, 400), [0.0]])
@@ -307,7 +308,7 @@ def test_a_full_batch_is_one_gaussian():
 
 def test_the_goal_of_the_lower_bound_pays_for_the_joined_outcomes():
     shares = made_shares(-11.5)
-    assert shares.goal(-11.5) == pytest.approx(-11.5 + np.log1p(lotteries._TAIL), abs=1e-12)
+    assert shares.goal(-11.5) == pytest.approx(-11.5 + np.log1p(interpolation._TAIL), abs=1e-12)
     assert replace(shares, log_delta=None).goal(-11.5) == -11.5
 
 
@@ -360,6 +361,6 @@ def test_the_growth_allowed_for_reaches_as_far_as_joined_outcomes(sigma, q):
 def test_every_step_may_fall_where_outcomes_were_joined():
     shares = made_shares(-11.5)
     most = int(shares.counts.sum(axis=1).max())
-    assert shares._tail <= -11.5 + np.log(lotteries._TAIL / (2.0 * most)) + 1e-12
+    assert shares._tail <= -11.5 + np.log(interpolation._TAIL / (2.0 * most)) + 1e-12
     rho, scale = np.hstack([least_share(g, shares._tail) for g in shares.groups])
     np.testing.assert_array_equal(shares._below[:2], [rho, scale])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pld_accountant.networks import Network
+from pld_accountant.demo.network import Network
 
 SIZES = [(5, 3), (5, 4, 3), (6, 5, 4, 3)]
 

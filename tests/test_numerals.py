@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pld_accountant.numerals import rounded_down, rounded_up
+from pld_accountant.report.rounding import rounded_down, rounded_up
 
 
 @given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.integers(1, 17))

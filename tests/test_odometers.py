@@ -5,8 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pld_accountant import conversions, gaussian, store
-from pld_accountant.odometers import GaussianOdometer, RenyiOdometer
+from pld_accountant.files import store
+from pld_accountant.filters.odometers import GaussianOdometer, RenyiOdometer
+from pld_accountant.notions import gdp, rdp
 
 
 def plain(costs, increments):
@@ -55,13 +56,13 @@ def test_epsilon_is_the_conversion_of_what_was_spent():
     for _ in range(7):
         o.record([1.0, 0.0])
         g.record([1.0, 0.0])
-    assert o.epsilon(1e-5).tolist() == [conversions.rdp_epsilon(o.spent()[0], 8, 1e-5), 0.0]
-    assert g.epsilon(1e-5).tolist() == [gaussian.epsilon(1e-5, g.spent()[0]), 0.0]
+    assert o.epsilon(1e-5).tolist() == [rdp.rdp_epsilon(o.spent()[0], 8, 1e-5), 0.0]
+    assert g.epsilon(1e-5).tolist() == [gdp.epsilon(1e-5, g.spent()[0]), 0.0]
     assert o.spent()[1] == g.spent()[1] == 0
 
 
 def test_sampled_steps_cost_their_divergence():
-    from pld_accountant.renyi import rdp
+    from pld_accountant.engine.renyi import rdp
 
     one = float(rdp(6, 1.0, 0.01))
     o = RenyiOdometer(3 * one, 6, num_examples=1, noise_multiplier=1.0, max_grad_norm=1.0, sample_rate=0.01)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pld_accountant as pa
-from pld_accountant import one_step
+from pld_accountant.mechanisms import one_step
 
 SIGMA = st.floats(-1.5, 2.5).map(lambda x: 10.0**x)
 Q = st.one_of(st.floats(-8, 0).map(lambda x: 10.0**x), st.floats(-12, -0.5).map(lambda x: 1.0 - 10.0**x))

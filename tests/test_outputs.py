@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pld_accountant.outputs import OutputError, check, json_writer, table_writer, write_all
+from pld_accountant.report.outputs import OutputError, check, json_writer, table_writer, write_all
 
 UPPER = np.array([0.1, 1 / 3, np.inf, 2.0])
 LABELS = np.array(["b", "a", "b", "a"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from pld_accountant.parallel import in_order
+from pld_accountant.threads import in_order
 
 
 @pytest.fixture(params=[1, 2])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pld_accountant.histogram import histogram
-from pld_accountant.pictures import COLOURS, draw_histogram, save_figure
+from pld_accountant.report.figures import COLOURS, draw_histogram, save_figure
+from pld_accountant.report.histogram import histogram
 
 UPPER = np.random.default_rng(1).gamma(2.0, 0.5, 400).clip(0, 4.0)
 
@@ -141,10 +141,10 @@ def test_drawing_neither_imports_pyplot_nor_changes_settings():
     script = """
 import sys, io, matplotlib, numpy as np
 before = matplotlib.rcParams.copy()  # dict() would resolve the backend and import pyplot
-from pld_accountant.bounds import Bounds
-from pld_accountant.guarantee import Guarantee
-from pld_accountant.individuals import Individuals
-from pld_accountant.pictures import draw_histogram, write_figure
+from pld_accountant.results import Bounds
+from pld_accountant.results import Guarantee
+from pld_accountant.report.individuals import Individuals
+from pld_accountant.report.figures import draw_histogram, write_figure
 x = np.array([1.0, 2.0])
 people = Individuals(1e-5, Bounds(x, x, x), x, Bounds(2.0, 2.0, 2.0), 2.5, Guarantee("", False, "", ""), 3)
 for ending in (".png", ".pdf"):

@@ -6,14 +6,14 @@ import numba
 import numpy as np
 import pytest
 
-from pld_accountant import error_budget as budget
-from pld_accountant.kernels import plancherel as kernel
-from pld_accountant.lattice import LatticeMaker
-from pld_accountant.plancherel import curves, solve
-from pld_accountant.solution import Solution
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.tables import COLUMNS
-from pld_accountant.tilts import Limits
+from pld_accountant.engine.plancherel import curves, solve
+from pld_accountant.engine.tilting import Limits
+from pld_accountant.engine.working import Solution
+from pld_accountant.kernels import invert as kernel
+from pld_accountant.tables import errors as budget
+from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.tables.grid import LatticeMaker
+from pld_accountant.tables.table import COLUMNS
 
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
 Q = np.full(4, 0.02)
@@ -189,8 +189,8 @@ def test_the_same_question_has_the_same_answer_to_the_last_bit(maker, solution):
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one core")
 def test_the_number_of_threads_changes_nothing(maker, monkeypatch):
-    monkeypatch.setattr("pld_accountant.parallel._FEW", 0)
-    monkeypatch.setattr("pld_accountant.parallel._BLOCK", 32)
+    monkeypatch.setattr("pld_accountant.threads._FEW", 0)
+    monkeypatch.setattr("pld_accountant.threads._BLOCK", 32)
     counts = np.random.default_rng(8).integers(0, 900, (700, 4)) + 1
     before, found = numba.get_num_threads(), []
     try:

@@ -6,9 +6,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import pld_accountant as pa
-from pld_accountant import conversions, range_books, store
-from pld_accountant.buckets import Buckets
+from pld_accountant.counting.buckets import Buckets
+from pld_accountant.files import store
+from pld_accountant.filters import pld_state
 from pld_accountant.kernels import credit
+from pld_accountant.notions import rdp
 
 SAMPLED = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 2.0}
 
@@ -69,7 +71,7 @@ def test_credits_change_no_decision(monkeypatch):
         return np.array([f.admit(row) for row in norms]), sum(asked)
 
     quick, few = run()
-    monkeypatch.setattr(range_books, "_QUESTIONS", (("rest", 0.0),))
+    monkeypatch.setattr(pld_state, "_QUESTIONS", (("rest", 0.0),))
     slow, many = run()
     np.testing.assert_array_equal(quick, slow)
     assert not quick[-50:].all() and quick[-50:].any()
@@ -287,7 +289,7 @@ def test_what_it_promises():
     assert not promise.proven_adaptive
     for words in ("Nothing is proven", "fixed beforehand", "1e-05", "every epsilon >= 0", "RenyiFilter is proven"):
         assert words in promise.sentence
-    assert f.epsilon(1e-6) == conversions.zcdp_epsilon(0.1**2 / 2, 1e-6)
+    assert f.epsilon(1e-6) == rdp.zcdp_epsilon(0.1**2 / 2, 1e-6)
 
 
 def test_against_the_proven_renyi_filter_of_the_same_epsilon_and_delta():

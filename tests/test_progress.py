@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pld_accountant import progress
+from pld_accountant.cli import progress
 
 
 class Terminal(io.StringIO):

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pld_accountant as pa
-from pld_accountant import coarse_bounds
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.stopping import ActiveCount
-from pld_accountant.unit_filter import round_up
+from pld_accountant.adaptive.stopping import ActiveCount
+from pld_accountant.engine import quick_bounds
+from pld_accountant.filters.integer_budget import round_up
+from pld_accountant.tables.characteristic import SpectralMaker
 
 SIGMA, STEPS, DELTA = 3.0, 50, 1e-5
 
@@ -80,7 +80,7 @@ def test_total_variation_says_zero_only_where_it_is(share, zero):
     delta_at_zero = 1 - (1 - mpmath.mpf(q)) ** 2
     delta = share * float(2 * q)
     assert zero == (delta > delta_at_zero)
-    found = coarse_bounds.surely_zero(counts, np.array([0]), maker, float(np.log(delta)), None)
+    found = quick_bounds.surely_zero(counts, np.array([0]), maker, float(np.log(delta)), None)
     assert found.tolist() == [zero]
 
 

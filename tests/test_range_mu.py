@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant import gaussian, range_mu
-from pld_accountant.kernels import mu as kernel
-from pld_accountant.spectral import SpectralMaker
+from pld_accountant.engine import dominating_mu
+from pld_accountant.kernels import dominate as kernel
+from pld_accountant.notions import gdp
+from pld_accountant.tables.characteristic import SpectralMaker
 
 SAMPLED = [(pa.SampledGaussian(2, 0.005), 10_000)]
 
@@ -22,7 +23,7 @@ def test_the_gaussian_lies_between_the_kernels_ends():
     out = np.empty((epsilon.size, 4))
     kernel.gauss_bounds(epsilon, mu, out)
     # beside the kernel's own ends only the error of `gaussian`
-    exact = gaussian.log_delta(epsilon, mu)
+    exact = gdp.log_delta(epsilon, mu)
     error = 2.0**-46 * (1 + (epsilon / mu - mu / 2) ** 2)
     with np.errstate(divide="ignore"):
         assert np.all(np.log(out[:, 0]) <= exact + error)
@@ -30,7 +31,7 @@ def test_the_gaussian_lies_between_the_kernels_ends():
     good = mu > 1e-6
     assert np.all(out[good, 1] - out[good, 0] <= 1e-8 * out[good, 1]), "the ends are close"
     step = 1e-6
-    moved = np.exp(gaussian.log_delta(epsilon[good] * (1 + step) + step * mu[good], mu[good]) - exact[good])
+    moved = np.exp(gdp.log_delta(epsilon[good] * (1 + step) + step * mu[good], mu[good]) - exact[good])
     slope = (1 - moved) * np.exp(exact[good]) / (step * (epsilon[good] + mu[good]))
     some = (moved < 1 - 1e-5) & (out[good, 2] > 1e-280)
     np.testing.assert_allclose(slope[some], out[good, 2][some], rtol=2e-3)
@@ -42,7 +43,7 @@ def test_a_gaussian_is_its_own_smallest_curve(mu):
     for points in (17, 65, 401):
         t = np.linspace(0, 6, points)
         epsilon = mu * t[None]
-        curve = gaussian.log_delta(epsilon, mu)
+        curve = gdp.log_delta(epsilon, mu)
         low, high, hull = np.empty(1), np.empty((1, 3)), np.empty((1, 3), dtype=np.int64)
         kernel.least_mu_down(epsilon, curve, low)
         kernel.least_mu_up(epsilon, curve, np.zeros((1, 2)), np.inf, 5e-5, True, high, hull)
@@ -58,7 +59,7 @@ def test_the_result_lies_above_every_chord():
     people, points = 40, 12
     epsilon = np.sort(rng.uniform(0, 3, (people, points)), axis=1)
     mu = rng.uniform(0.1, 1.0, (people, 1)) * (1 + rng.uniform(-0.1, 0.1, (people, points)))
-    x, delta = np.exp(epsilon), gaussian.delta(epsilon, mu)
+    x, delta = np.exp(epsilon), gdp.delta(epsilon, mu)
     for _ in range(points):  # make it convex and falling: the greatest convex function below
         for j in range(1, points - 1):
             t = (x[:, j] - x[:, j - 1]) / (x[:, j + 1] - x[:, j - 1])
@@ -71,8 +72,8 @@ def test_the_result_lies_above_every_chord():
         for j in range(points - 1):
             between = x[i, j] + share * (x[i, j + 1] - x[i, j])
             chord = (1 - share) * delta[i, j] + share * delta[i, j + 1]
-            assert np.all(gaussian.delta(np.log(between), out[i, 2]) >= chord * (1 - 1e-12))
-            tight += bool(np.any(gaussian.delta(np.log(between), out[i, 2] * 0.9) < chord))
+            assert np.all(gdp.delta(np.log(between), out[i, 2]) >= chord * (1 - 1e-12))
+            tight += bool(np.any(gdp.delta(np.log(between), out[i, 2] * 0.9) < chord))
     assert tight >= people
 
 
@@ -84,7 +85,7 @@ def test_a_chord_is_accepted_only_where_the_gaussian_lies_above_all_of_it():
         mu = rng.uniform(0.05, 2)
         left = mu * rng.uniform(0, 6)
         right = left + mu * rng.uniform(0.02, 1.5)
-        d = gaussian.delta(np.array([left, right]), mu)
+        d = gdp.delta(np.array([left, right]), mu)
         low, high = mu * (1 - 1e-6), 2 * mu
         for _ in range(45):
             middle = (low + high) / 2
@@ -92,10 +93,10 @@ def test_a_chord_is_accepted_only_where_the_gaussian_lies_above_all_of_it():
             low, high = (low, middle) if good else (middle, high)
         between = np.exp(left) + share * (np.exp(right) - np.exp(left))
         chord = (1 - share) * d[0] + share * d[1]
-        above = gaussian.delta(np.log(between), high) / chord
+        above = gdp.delta(np.log(between), high) / chord
         assert above.min() >= 1 - 1e-11
         # eight tangents miss a sixty-fourth of the chord's own distance from the curve
-        short = gaussian.delta(np.log(between), mu + (high - mu) * 0.9) / chord
+        short = gdp.delta(np.log(between), mu + (high - mu) * 0.9) / chord
         assert short.min() < 1
 
 
@@ -118,18 +119,18 @@ def test_the_curve_of_the_upper_end_lies_above_and_of_the_lower_end_does_not(dir
     counts = rng.integers(100, 2000, (5, 3))
     counts[0, :2] = counts[1, 1:] = 0
     maker = SpectralMaker(sigma, rate, direction)
-    upper = range_mu.mu_upper(counts, maker, direction, min_delta)
-    lower = range_mu.mu_lower(counts, maker, direction, min_delta)
+    upper = dominating_mu.mu_upper(counts, maker, direction, min_delta)
+    lower = dominating_mu.mu_lower(counts, maker, direction, min_delta)
     assert np.all(lower < upper)
     assert np.all(upper / lower - 1 < 2e-4)
     for row, low, high in zip(counts, lower, upper, strict=True):
         c = pa.compose([(pa.SampledGaussian(s, q), int(n)) for s, q, n in zip(sigma, rate, row, strict=True)])
         grid = np.linspace(0, c.epsilon(min_delta, direction).upper, 23)
         exact = [c.delta(e, direction) for e in grid]
-        assert all(gaussian.delta(e, high) >= b.lower for e, b in zip(grid, exact, strict=True))
-        assert any(gaussian.delta(e, low * 0.9995) < b.upper for e, b in zip(grid, exact, strict=True))
+        assert all(gdp.delta(e, high) >= b.lower for e, b in zip(grid, exact, strict=True))
+        assert any(gdp.delta(e, low * 0.9995) < b.upper for e, b in zip(grid, exact, strict=True))
     # nobody's result depends on who else is asked about, beyond round-off of the matrix products
-    alone = [range_mu.mu_upper(counts[i : i + 1], maker, direction, min_delta)[0] for i in range(len(counts))]
+    alone = [dominating_mu.mu_upper(counts[i : i + 1], maker, direction, min_delta)[0] for i in range(len(counts))]
     np.testing.assert_allclose(upper, alone, rtol=1e-9)
 
 
@@ -138,28 +139,28 @@ def test_one_step_has_a_closed_form(direction):
     sigma, rate = np.array([1.0, 3.0]), np.array([0.02, 0.5])
     counts = np.eye(2, dtype=np.int64)
     maker = SpectralMaker(sigma, rate, direction)
-    upper = range_mu.mu_upper(counts, maker, direction, 1e-5)
-    lower = range_mu.mu_lower(counts, maker, direction, 1e-5)
+    upper = dominating_mu.mu_upper(counts, maker, direction, 1e-5)
+    lower = dominating_mu.mu_lower(counts, maker, direction, 1e-5)
     assert np.all(lower <= upper) and np.all(upper <= lower * (1 + 1e-4))
     assert np.all(upper <= np.sqrt(counts @ sigma**-2.0) * (1 + 1e-12))
     for i, (s, q) in enumerate(zip(sigma, rate, strict=True)):
         c = pa.compose([(pa.SampledGaussian(s, q), 1)])
         grid = np.linspace(0, c.epsilon(1e-5, direction).lower, 300)
         exact = np.array([c.delta(e, direction).estimate for e in grid])
-        needed = gaussian.mu(grid, np.maximum(exact, 1e-5)).max()
+        needed = gdp.mu(grid, np.maximum(exact, 1e-5)).max()
         assert upper[i] == pytest.approx(needed, rel=1e-4)
 
 
 def test_with_fewer_rounds_the_upper_end_is_larger_never_smaller(monkeypatch):
     """Whatever was not looked at again counts with its coarse chords.  The usual points need no second look here."""
-    monkeypatch.setattr(range_mu, "_STEP", 1.0)
-    monkeypatch.setattr(range_mu, "_SPLIT", 2)
+    monkeypatch.setattr(dominating_mu, "_STEP", 1.0)
+    monkeypatch.setattr(dominating_mu, "_SPLIT", 2)
     maker = SpectralMaker(np.array([2.0, 5.0]), np.array([0.005, 0.01]), "remove")
     counts = np.array([[3000, 0], [2000, 5000], [0, 9000]])
     found = []
     for rounds in (0, 1, 2, 4):
-        monkeypatch.setattr(range_mu, "_ROUNDS", rounds)
-        found.append(range_mu.mu_upper(counts, maker, "remove", 1e-8))
+        monkeypatch.setattr(dominating_mu, "_ROUNDS", rounds)
+        found.append(dominating_mu.mu_upper(counts, maker, "remove", 1e-8))
     assert np.all(np.diff(found, axis=0) <= 0)
     assert np.all(found[0] > found[1]) and np.all(found[1] > found[3] * (1 + 1e-4))
 
@@ -175,36 +176,36 @@ def test_an_end_is_taken_only_where_it_is_one(share):
     """Whatever is proposed, the whole range is compared."""
     counts, sigma, rate = some_people(5)
     maker = SpectralMaker(sigma, rate, "remove")
-    upper, touch, end = range_mu.touching(counts, maker, "remove", 1e-6)
+    upper, touch, end = dominating_mu.touching(counts, maker, "remove", 1e-6)
     assert upper[0] == touch[0] == end[0] == 0.0
     assert np.all((touch[1:] > 0) & (touch[1:] <= end[1:]))
     with np.errstate(invalid="ignore"):
         proposed = np.where(end > 0, end * share, 0.0)
-    again, _, used = range_mu.touching(counts, maker, "remove", 1e-6, end=proposed)
+    again, _, used = dominating_mu.touching(counts, maker, "remove", 1e-6, end=proposed)
     assert np.all(used >= end * (1 - 1e-9))
     # beyond the end the curve may ask for more
-    assert np.all(np.abs(again[1:] / upper[1:] - 1) < 2 * range_mu.LOSS) or share == 1.5
-    assert np.all(again >= upper * (1 - 2 * range_mu.LOSS))
+    assert np.all(np.abs(again[1:] / upper[1:] - 1) < 2 * dominating_mu.LOSS) or share == 1.5
+    assert np.all(again >= upper * (1 - 2 * dominating_mu.LOSS))
 
 
 def test_any_share_gives_a_lower_bound_and_the_right_one_a_close_one():
     counts, sigma, rate = some_people(6)
     maker = SpectralMaker(sigma, rate, "remove")
-    upper, touch, end = range_mu.touching(counts, maker, "remove", 1e-8)
+    upper, touch, end = dominating_mu.touching(counts, maker, "remove", 1e-8)
     right = touch[1:] / end[1:]
     for share in (right, np.zeros(5), np.full(5, 0.5), np.ones(5)):
-        lower = range_mu.mu_lower(counts, maker, "remove", 1e-8, share=np.concatenate([[1.0], share]))
+        lower = dominating_mu.mu_lower(counts, maker, "remove", 1e-8, share=np.concatenate([[1.0], share]))
         assert lower[0] == 0.0
         assert np.all(lower <= upper)
-        assert share is not right or np.all(upper[1:] / lower[1:] - 1 < 1.5 * range_mu.LOSS)
+        assert share is not right or np.all(upper[1:] / lower[1:] - 1 < 1.5 * dominating_mu.LOSS)
 
 
 def test_where_nothing_else_serves_the_steps_count_without_sampling(monkeypatch):
-    monkeypatch.setattr(range_mu, "_curve", lambda *a, **k: np.zeros((*a[2].shape, 2)))
+    monkeypatch.setattr(dominating_mu, "_curve", lambda *a, **k: np.zeros((*a[2].shape, 2)))
     maker = SpectralMaker(np.array([2.0, 4.0]), np.array([0.01, 0.02]), "remove")
     counts = np.array([[300, 400], [1000, 0]])
     mu = np.sqrt([100, 250])
-    np.testing.assert_allclose(range_mu.mu_upper(counts, maker, "remove", 1e-5), mu, rtol=1e-12)
+    np.testing.assert_allclose(dominating_mu.mu_upper(counts, maker, "remove", 1e-5), mu, rtol=1e-12)
 
 
 def test_a_floor_and_a_ceiling_decide_as_the_number_itself_does():
@@ -212,10 +213,10 @@ def test_a_floor_and_a_ceiling_decide_as_the_number_itself_does():
     sigma, rate = np.array([2.0, 4.0]), np.array([0.005, 0.005])
     counts = rng.integers(0, 20_000, (60, 2))
     maker = SpectralMaker(sigma, rate, "remove")
-    mu = range_mu.mu_upper(counts, maker, "remove", 1e-6)
+    mu = dominating_mu.mu_upper(counts, maker, "remove", 1e-6)
     budget = float(np.median(mu))
-    asked = range_mu.mu_upper(counts, maker, "remove", 1e-6, floor=np.full(60, budget), ceiling=budget)
-    clear = np.abs(mu / budget - 1) > 2 * range_mu.LOSS
+    asked = dominating_mu.mu_upper(counts, maker, "remove", 1e-6, floor=np.full(60, budget), ceiling=budget)
+    clear = np.abs(mu / budget - 1) > 2 * dominating_mu.LOSS
     np.testing.assert_array_equal((asked <= budget)[clear], (mu <= budget)[clear])
 
 
@@ -242,6 +243,6 @@ def test_a_ledgers_mu_lies_above_all_curves_in_both_directions():
         for direction in ("remove", "add"):
             epsilon = np.linspace(0, c.epsilon(1e-7, direction).lower, 25)
             delta = np.array([c.delta(e, direction).lower for e in epsilon])
-            asks.append(gaussian.mu(epsilon, delta).max())
+            asks.append(gdp.mu(epsilon, delta).max())
         assert found.lower[person] <= max(asks) * (1 + 1e-3)
         assert max(asks) * (1 - 1e-9) <= found.upper[person]

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from pld_accountant import formats, readers
-from pld_accountant.readers import ReadError, open_norms
+from pld_accountant.files import formats, norm_log
+from pld_accountant.files.norm_log import ReadError, open_norms
 
 STEPS, PEOPLE = 23, 7
 NORMS = np.random.default_rng(0).random((STEPS, PEOPLE))
@@ -90,9 +90,9 @@ def test_a_row_per_example_is_transposed(log_file, size):
         assert np.array_equal(np.concatenate(blocks(log, size)), NORMS)
 
 
-@pytest.mark.parametrize("orientation", readers.ORIENTATIONS)
+@pytest.mark.parametrize("orientation", norm_log.ORIENTATIONS)
 def test_slabs_smaller_than_the_log_and_reading_backwards(log_file, orientation, monkeypatch):
-    monkeypatch.setattr(readers, "_SLAB_BYTES", 6 * PEOPLE * 8)
+    monkeypatch.setattr(norm_log, "_SLAB_BYTES", 6 * PEOPLE * 8)
     monkeypatch.setattr(formats, "_BATCH_BYTES", 3 * PEOPLE * 8)
     array = NORMS if orientation == "steps-by-examples" else np.ascontiguousarray(NORMS.T)
     with open_norms(log_file(array), orientation=orientation) as log:
@@ -110,8 +110,8 @@ def test_reading_forward_reads_nothing_twice(monkeypatch):
         return NORMS[start:stop]
 
     table = formats.Table((STEPS, PEOPLE), NORMS.dtype, rows, rows)
-    monkeypatch.setattr(readers, "_SLAB_BYTES", 6 * PEOPLE * 8)
-    log = readers.NormLog(readers.Path("x.zarr"), table, "steps-by-examples")
+    monkeypatch.setattr(norm_log, "_SLAB_BYTES", 6 * PEOPLE * 8)
+    log = norm_log.NormLog(norm_log.Path("x.zarr"), table, "steps-by-examples")
     assert np.array_equal(np.concatenate(blocks(log, 4)), NORMS)
     assert [b for a, b in reads[:-1]] == [a for a, b in reads[1:]]
 
@@ -122,8 +122,8 @@ def test_a_memory_mapped_log_is_not_copied(tmp_path):
         assert isinstance(log._table.rows(0, 2).base, np.memmap)
 
 
-@pytest.mark.parametrize("stated", [*readers.ORIENTATIONS, "people-first"])
-@pytest.mark.parametrize("given", [None, *readers.ORIENTATIONS])
+@pytest.mark.parametrize("stated", [*norm_log.ORIENTATIONS, "people-first"])
+@pytest.mark.parametrize("given", [None, *norm_log.ORIENTATIONS])
 @pytest.mark.parametrize("ending", [".npz", ".zarr", ".h5", ".parquet"])
 def test_a_file_may_state_its_orientation_but_not_contradict(tmp_path, ending, given, stated):
     path = tmp_path / f"log{ending}"

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import pld_accountant as pa
-from pld_accountant.cli import main
+from pld_accountant.cli.commands import main
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"^\$ pld-accountant (.+)\n(.+)$", README, re.M)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant import renyi
-from pld_accountant.spectral import SpectralMaker
+from pld_accountant.engine import renyi
+from pld_accountant.tables.characteristic import SpectralMaker
 
 LAWS = [(2.0, 0.005), (0.5, 0.01), (1.0, 0.9), (10.0, 0.2), (0.3, 1e-4)]
 

@@ -4,9 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from pld_accountant import conversions
-from pld_accountant.filters import GaussianFilter, RenyiFilter
-from pld_accountant.renyi_charges import best_order
+from pld_accountant.filters.gaussian import GaussianFilter, RenyiFilter
+from pld_accountant.filters.renyi_charges import best_order
 
 
 def exact_divergence(alpha, sigma, rate):
@@ -100,7 +99,7 @@ def test_headroom_spends_what_is_left_of_a_sampled_budget(orders):
 
 
 def test_equal_sampled_steps_fill_a_budget_made_for_them():
-    from pld_accountant.renyi import rdp
+    from pld_accountant.engine.renyi import rdp
 
     for alpha in (8, 16.3):
         one = float(rdp(alpha, 2.0, 0.005))
@@ -121,12 +120,12 @@ def test_equal_sampled_steps_fill_a_budget_made_for_them():
     [(1.0986, 1e-5, 2.0, 0.005), (0.107, 1e-5, 16.0, 0.005), (8.0, 1e-5, 0.6, 0.01), (1.0, 1e-5, 50.0, 1.0)],
 )
 def test_the_order_chosen_admits_most_steps(epsilon, delta, sigma, rate):
-    from pld_accountant.renyi import rdp
+    from pld_accountant.engine.renyi import rdp
 
     best = best_order(epsilon, delta, sigma, rate)
 
     def steps(alpha):
-        return conversions.rdp_budget(epsilon, alpha, delta) / rdp(alpha, sigma, rate)
+        return rdp.rdp_budget(epsilon, alpha, delta) / rdp(alpha, sigma, rate)
 
     grid = 1 + np.geomspace(0.05, 1000, 400)
     assert steps(best) >= steps(grid).max() * (1 - 1e-12)

@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 import pld_accountant as pa
-from pld_accountant.bounds import Status
-from pld_accountant.cli import main
-from pld_accountant.histogram import Quantiles, aligned_histogram
-from pld_accountant.individuals import assess
-from pld_accountant.markup import escaped, table
-from pld_accountant.numerals import rounded_up
-from pld_accountant.page import page
-from pld_accountant.report import AtDelta, Extremes, Report, gather, page_writer
-from pld_accountant.summary import summarise
+from pld_accountant.cli.commands import main
+from pld_accountant.report.content import AtDelta, Extremes, Report, gather, page_writer
+from pld_accountant.report.histogram import Quantiles, aligned_histogram
+from pld_accountant.report.html.markup import escaped, table
+from pld_accountant.report.html.page import page
+from pld_accountant.report.individuals import assess
+from pld_accountant.report.rounding import rounded_up
+from pld_accountant.report.summary import summarise
+from pld_accountant.results import Status
 
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
 PEOPLE, STEPS = 60, 30

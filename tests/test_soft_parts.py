@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pld_accountant import error_budget as budget
-from pld_accountant.kernels import envelope, spectral
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.tables import COLUMNS
+from pld_accountant.kernels import characterise, envelope
+from pld_accountant.tables import errors as budget
+from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.tables.table import COLUMNS
 
 SOFT = [
     # sigma, q, theta, low, high, blur
@@ -46,7 +46,7 @@ def kernel_law(law):
 
 def ends_of(law):
     ends = np.empty((1, 2))
-    spectral.interval(*kernel_law(law), budget.REACH, ends)
+    characterise.interval(*kernel_law(law), budget.REACH, ends)
     return ends
 
 
@@ -65,7 +65,7 @@ def test_what_a_part_keeps(low, high, s):
             most = mpmath.ncdf((mpmath.mpf(high) - mpmath.mpf(x)) / mpmath.mpf(s))
             least = mpmath.ncdf((mpmath.mpf(low) - mpmath.mpf(x)) / mpmath.mpf(s)) if np.isfinite(low) else 0
             exact = mpmath.log(most - least)
-            found = spectral.log_part(x, low, high, s)
+            found = characterise.log_part(x, low, high, s)
             # as much of it as the round-off of a term allows for
             assert abs(found - exact) <= budget.UNIT * (6.0 * abs(float(exact)) + 40.0)
 
@@ -224,7 +224,7 @@ def test_the_envelope_lies_above_phi_everywhere_beyond(law):
     levels = 0.25 * 2.0 ** (0.5 * np.arange(52))
     k, moments, env = np.empty((1, 1)), np.empty((1, 8)), np.empty((1, levels.size))
     nodes = budget.quadrature_nodes(*setting(law, 0.0), 1e-19, law[-1])
-    spectral.spectrum(*kernel_law(law), ends_of(law), np.empty((2, 0)), 1.0, nodes, moments, k, k.copy())
+    characterise.spectrum(*kernel_law(law), ends_of(law), np.empty((2, 0)), 1.0, nodes, moments, k, k.copy())
     envelope.envelope(*kernel_law(law), moments[:, 0].copy(), moments[:, 6:8].copy(), 768, levels, env)
     log_density, loss = tilted(law, np.linspace(*ends_of(law)[0], 200_001))
     weight = np.exp(log_density - special.logsumexp(log_density))

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant import solver
-from pld_accountant.attempts import FEW, Tables
-from pld_accountant.bounds import Status
-from pld_accountant.coarse_bounds import addition_least
-from pld_accountant.direct import DirectSum
-from pld_accountant.one_step import epsilon_bounds
-from pld_accountant.plancherel import solve
-from pld_accountant.solver import people_bounds
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.tilts import Limits
+from pld_accountant.engine import solver
+from pld_accountant.engine.convolution import DirectSum
+from pld_accountant.engine.plancherel import solve
+from pld_accountant.engine.quick_bounds import addition_least
+from pld_accountant.engine.schedule import FEW, Tables
+from pld_accountant.engine.solver import people_bounds
+from pld_accountant.engine.tilting import Limits
+from pld_accountant.mechanisms.one_step import epsilon_bounds
+from pld_accountant.results import Status
+from pld_accountant.tables.characteristic import SpectralMaker
 
 TABLES = tuple(attempt for attempt in FEW if isinstance(attempt, Tables))
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
@@ -116,8 +116,8 @@ def test_progress_counts_people_and_targets():
 
 @pytest.mark.parametrize("solve_epsilon", [True, False])
 def test_who_is_not_certified_gets_zero_infinity_and_a_status(monkeypatch, solve_epsilon):
-    monkeypatch.setattr("pld_accountant.solver.FEW", ())
-    monkeypatch.setattr("pld_accountant.solver.renyi_bounds", lambda counts, *_: np.full(len(counts), np.inf))
+    monkeypatch.setattr("pld_accountant.engine.solver.FEW", ())
+    monkeypatch.setattr("pld_accountant.engine.solver.renyi_bounds", lambda counts, *_: np.full(len(counts), np.inf))
     target = np.log(1e-6) if solve_epsilon else 0.5
     (found,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
     assert found.status.tolist() == [0, 0, 1, 1, 1]
@@ -132,7 +132,7 @@ def test_whom_no_table_serves_is_bounded_by_renyi_accounting(monkeypatch, solve_
     """One attempt without a single frequency: what is left is Chernoff's bound from the log-moments, and 0."""
     target = np.log(1e-6) if solve_epsilon else 0.5
     (exact,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
-    monkeypatch.setattr("pld_accountant.solver.FEW", (Tables(0.0, limits=Limits(frequencies=0)),))
+    monkeypatch.setattr("pld_accountant.engine.solver.FEW", (Tables(0.0, limits=Limits(frequencies=0)),))
     (found,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
     assert found.status.tolist() == [0, 0, 0, 0, 0]
     assert np.all(found.lower[2:] == 0.0)
@@ -192,7 +192,7 @@ def test_direct_composition_agrees_with_the_tables(monkeypatch, direction, solve
         counts = np.array([rng.integers(1, 60, 2)])
         target = np.log(10.0) * -rng.uniform(3.0, 40.0) if solve_epsilon else rng.uniform(0.1, 0.5) / sigma.min()
         maker = SpectralMaker(sigma, q, direction)
-        monkeypatch.setattr("pld_accountant.solver.FEW", TABLES[:2])
+        monkeypatch.setattr("pld_accountant.engine.solver.FEW", TABLES[:2])
         (tables,) = people_bounds(counts, maker, [target], direction, solve_epsilon=solve_epsilon)
         lower, upper = DirectSum(sigma, q, maker.sign, counts[0]).bounds(target, solve_epsilon, 1e-3, 2e6)
         if not solve_epsilon:
@@ -265,7 +265,7 @@ def test_a_delta_below_every_double_is_not_looked_at_any_closer(monkeypatch, ste
     def composed(*_):
         raise AssertionError("composed directly")
 
-    monkeypatch.setattr("pld_accountant.solver._directly", composed)
+    monkeypatch.setattr("pld_accountant.engine.solver._directly", composed)
     (found,) = people_bounds(np.array([[0, 0, 0, steps]]), MAKER["remove"], [60.0], "remove", solve_epsilon=False)
     assert found.status[0] == Status.CERTIFIED
     assert found.lower[0] == 0.0

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pld_accountant.attempts import FEW, Tables
-from pld_accountant.kernels import spectral
-from pld_accountant.spectral import SpectralMaker
-from pld_accountant.tables import COLUMNS
+from pld_accountant.engine.schedule import FEW, Tables
+from pld_accountant.kernels import characterise
+from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.tables.table import COLUMNS
 
 ALL = np.array([True, True, True])
 SIGMA, Q = np.array([2.0, 0.7, 30.0]), np.array([0.005, 0.3, 0.05])
@@ -129,7 +129,7 @@ def test_where_nodes_run_out_the_gaussian_bounds_the_log_moment():
     k = np.empty(1)
     nothing = np.zeros(1, dtype=np.int64)
     law = maker.sigma, maker.q, 1.0, theta, maker.part, 0.0
-    spectral.log_moments(*law, np.zeros((1, 2)), np.zeros((2, 0)), nothing, k, k.copy())
+    characterise.log_moments(*law, np.zeros((1, 2)), np.zeros((2, 0)), nothing, k, k.copy())
     assert k[0] == theta * (theta + 1.0) / (2.0 * sigma**2)
     assert k[0] >= hp.law(sigma, 0.5, "remove", theta).k
 
@@ -140,7 +140,7 @@ def test_many_frequencies_keep_their_digits():
     d = np.linspace(-9.0, 9.0, n)
     weight = np.exp(-0.5 * d * d)
     re, im = np.empty(m), np.empty(m)
-    spectral._harmonics(weight, d, weight.sum(), 1e-3, re, im)
+    characterise._harmonics(weight, d, weight.sum(), 1e-3, re, im)
     omega = 1e-3 * np.arange(1, m + 1)
     assert np.abs(np.exp(re + 1j * im) - np.exp(-0.5 * omega**2)).max() < 6.0 * 32 * 2.0**-53
 
@@ -152,7 +152,7 @@ def test_many_frequencies_keep_their_digits():
 def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
     ends = np.empty((1, 2))
     law = np.array([sigma]), np.array([q]), -1.0, theta, np.array([[-np.inf, np.inf]]), 0.0
-    spectral.interval(*law, 10.0, ends)
+    characterise.interval(*law, 10.0, ends)
     low, high = ends[0] + 10.0 * sigma * np.array([1.0, -1.0])
 
     def slope(x):
@@ -194,7 +194,7 @@ def test_few_steps_of_a_law_that_ends_lie_between_the_same_bounds(monkeypatch):
     import pld_accountant as pa
 
     # few steps would not come to the truncated tables
-    monkeypatch.setattr("pld_accountant.solver.FEW", [a for a in FEW if isinstance(a, Tables) and a.ends])
+    monkeypatch.setattr("pld_accountant.engine.solver.FEW", [a for a in FEW if isinstance(a, Tables) and a.ends])
     composed = pa.compose([(pa.SampledGaussian(2.0, 0.005), 3)])
     bounds = composed.epsilon(1e-3, "remove")
     assert bounds.upper - bounds.lower <= 1e-8 * bounds.upper

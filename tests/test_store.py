@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from pld_accountant import store
+from pld_accountant.files import store
 
 KIND, HEADER = "a test", {"name": "x", "numbers": [1, 2.5]}
 ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.array([1, 2, 3], dtype=np.uint16), "empty": np.zeros((0, 5))}

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from pld_accountant.bounds import Status
-from pld_accountant.summary import summarise
+from pld_accountant.report.summary import summarise
+from pld_accountant.results import Status
 
 UPPER = [0.5, 1.00001, 1.5, 2.5, 4.0]
 

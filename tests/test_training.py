@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pld_accountant.networks import ExampleGradients, Network
-from pld_accountant.training import clipping_factors, train, train_watched
+from pld_accountant.demo.dp_sgd import clipping_factors, train, train_watched
+from pld_accountant.demo.network import ExampleGradients, Network
 
 SETTINGS = {"sample_rate": 0.3, "noise_multiplier": 2.0, "max_grad_norm": 0.5, "learning_rate": 0.1}
 

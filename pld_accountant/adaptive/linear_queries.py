@@ -1,0 +1,168 @@
+"""Linear queries with a norm budget a person: any number of them, each chosen after the answers so far.
+
+A query maps a record to a vector; its answer is the sum over people plus Gaussian noise of a standard
+deviation that is fixed beforehand.  A person is counted while the squares of their own vectors' norms stay
+within the budget, so a query costs those it concerns and nobody else [1]_.
+
+References
+----------
+.. [1] Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021), Section 4.2, Corollary
+4.7 and
+   Theorem 1.2.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from .. import validate
+from ..filters.gaussian import ZCDPFilter
+from ..notions import rdp
+from ..results import Guarantee
+
+__all__ = ["LinearQueries"]
+
+
+def row_norms(values: np.ndarray) -> np.ndarray:
+    """Euclidean norm of each row, (n, d) to (n,), not below the exact one."""
+    largest = np.abs(values).max(axis=1, initial=0.0)
+    scale = np.where((largest > 0) & (largest < np.inf), largest, 1.0)
+    squares = np.square(values / scale[:, None]).sum(axis=1)
+    return scale * np.sqrt(squares) * (1 + (values.shape[1] + 4) * 2.0**-53)
+
+
+class LinearQueries:
+    """Answers linear queries; rho-zCDP in all, however many there are.
+
+    Parameters
+    ----------
+    norm_budget : float
+        Sum of squared norms that each person may spend; for queries with values 0 and 1, how often a person
+        may be counted.
+    rho : float
+        zCDP of all answers together.
+    num_examples : int
+    rng : numpy.random.Generator, optional
+        Where the noise comes from; None: a new one from the system's entropy.  Its seed must be secret.
+    journal : path, optional
+        File to which the budgets are saved before each answer is given (see `Stored.save`).
+
+    Notes
+    -----
+    The noise has standard deviation sqrt(norm_budget / (2 rho)) in each coordinate.  Round-off of the sum
+    and of the noise themselves is not accounted for.
+
+    Examples
+    --------
+    >>> q = LinearQueries(norm_budget=2, rho=0.5, num_examples=1000, rng=np.random.default_rng(1))
+    >>> old = np.arange(1000) < 300
+    >>> [bool(abs(q.answer(old)[0] - 300) < q.error_bound(1, 1e-3)) for repeat in range(2)]
+    [True, True]
+    >>> bool(abs(q.answer(old)[0]) < q.error_bound(1, 1e-3))  # nobody has anything left for this question
+    True
+    >>> bool(abs(q.answer(~old)[0] - 700) < q.error_bound(1, 1e-3))
+    True
+    """
+
+    def __init__(
+        self,
+        norm_budget: float,
+        rho: float,
+        *,
+        num_examples: int,
+        rng: np.random.Generator | None = None,
+        journal: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._norm_budget = validate.positive(norm_budget, "norm_budget")
+        self._rho = validate.positive(rho, "rho")
+        self._noise = math.sqrt(self._norm_budget / (2 * self._rho))
+        self._filter = ZCDPFilter(self._rho, num_examples=num_examples, noise_multiplier=self._noise)
+        self._rng = np.random.default_rng() if rng is None else rng
+        self._journal = journal
+
+    @property
+    def filter(self) -> ZCDPFilter:
+        """The budgets.  Sensitive."""
+        return self._filter
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise in each coordinate of an answer."""
+        return self._noise
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """rho-zCDP of all answers together."""
+        return self._filter.guarantee
+
+    def answer(self, values: Any) -> np.ndarray:
+        """The noisy sum over those who are still counted.
+
+        Parameters
+        ----------
+        values : array_like, (num_examples,) or (num_examples, d)
+            What the query maps each person's record to.  The query may depend on all answers so far; a row
+            may depend on nothing else but them and that person's record.
+
+        Returns
+        -------
+        ndarray, (d,)
+
+        Raises
+        ------
+        ValueError
+            For a value that is not finite, or a wrong shape; nothing is spent then.
+        """
+        given = np.ma.asanyarray(values)
+        rows = validate.numbers(given.astype(np.int8) if given.dtype == np.bool_ else given, "values")
+        if rows.ndim == 1:
+            rows = rows[:, None]
+        if rows.ndim != 2 or len(rows) != self._filter.num_examples:
+            raise ValueError(
+                f"values must have shape ({self._filter.num_examples},) or ({self._filter.num_examples}, d), "
+                f"got {np.shape(values)}"
+            )
+        if not np.isfinite(rows).all():
+            raise ValueError("values must be finite")
+        counted = self._filter.admit(row_norms(rows))
+        if self._journal is not None:
+            self._filter.save(self._journal)
+        return counted @ rows + self._rng.normal(0.0, self._noise, rows.shape[1])
+
+    def error_bound(self, dimension: int, failure: float) -> float:
+        """With probability 1 - `failure`, how close each coordinate is to the sum over those counted.
+
+        Parameters
+        ----------
+        dimension : int
+            Coordinates of the query.
+        failure : float
+            In (0, 1).
+
+        Notes
+        -----
+        Those counted are the people whose squared norms, with this query's, stay within the budget:
+        everybody, as long as nobody's budget is spent.
+
+        Examples
+        --------
+        >>> round(LinearQueries(100, 0.5, num_examples=1).error_bound(10, 0.05), 3)
+        32.552
+        """
+        d = validate.count(dimension, "dimension", least=1)
+        beta = validate.delta(failure, "failure")
+        return math.sqrt(self._norm_budget * math.log(d / beta) / self._rho)
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon at `delta` that rho-zCDP implies.
+
+        Examples
+        --------
+        >>> f"{LinearQueries(100, 0.03, num_examples=1).epsilon(1e-5):.3f}"
+        '0.990'
+        """
+        return rdp.zcdp_epsilon(self._rho, validate.delta(delta))

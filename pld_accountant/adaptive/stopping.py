@@ -1,0 +1,150 @@
+"""Stopping rules for noisy gradient descent: noisy counts over people, charged to the budgets of the steps.
+
+Feldman and Zrnic (2021), Section 5, stop by how many people are still active, or by the accuracy on the
+training set.  Both are sums over people of numbers in [0, 1], so each is answered with Gaussian noise as
+one more step of the filter, and only the noisy answer decides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import validate
+from ..filters.integer_budget import NoisyStepFilter
+
+__all__ = ["ActiveCount", "StoppingRule", "TrainingAccuracy", "noisy_count"]
+
+
+def noisy_count(
+    contributions: np.ndarray, filter: NoisyStepFilter, noise: float, rng: np.random.Generator
+) -> tuple[np.ndarray, Callable[[], float]]:
+    """Book a sum over people of numbers in [0, 1]; the answer is drawn when the second result is called.
+
+    Parameters
+    ----------
+    contributions : ndarray, (num_examples,)
+        Numbers in [0, 1]; each is cut to what the person's budget still pays for.
+    filter : NoisyStepFilter
+    noise : float
+        Standard deviation of the noise on the sum.
+
+    Returns
+    -------
+    counted : ndarray, (num_examples,)
+        What each person contributes to the sum.  Sensitive.
+    answer : callable
+        Draws the noise and returns the noisy sum.
+    """
+    step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": 1.0}
+    if filter.sample_rate < 1:
+        step["sample_rate"] = 1.0
+    room = filter.headroom(**step)
+    values = np.minimum(np.asarray(contributions, dtype=np.float64), room)
+    # For all together the charge is that of any possible record, not of the people at hand.
+    admitted = filter.admit(values if filter.individual else min(1.0, float(room[0])), **step)
+    counted = np.where(admitted, values, 0.0)
+    return counted, lambda: float(counted.sum() + rng.normal(0.0, noise))
+
+
+class StoppingRule(ABC):
+    """Asked after every `every`-th step; books its question before it is answered.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of the noise on the sum over people.  A question costs a person as much as a
+        gradient of full norm at noise multiplier `noise`.
+    every : int
+        Steps between two questions.
+    """
+
+    def __init__(self, noise: float, every: int) -> None:
+        self.noise = validate.positive(noise, "noise")
+        self.every = validate.count(every, "every", least=1)
+
+    @abstractmethod
+    def contributions(self, parameters: np.ndarray, filter: NoisyStepFilter) -> np.ndarray:
+        """A number in [0, 1] for each person."""
+
+    @abstractmethod
+    def decide(self, reading: float) -> bool:
+        """Whether to stop after this noisy sum."""
+
+
+class ActiveCount(StoppingRule):
+    """Stop when fewer people than `least`, by a noisy count, have budget left.
+
+    Examples
+    --------
+    >>> rule = ActiveCount(least=1000, noise=50.0, every=20)
+    >>> rule.decide(1200.5), rule.decide(998.0)
+    (False, True)
+    """
+
+    def __init__(self, least: float, noise: float, every: int = 1) -> None:
+        super().__init__(noise, every)
+        self.least = validate.positive(least, "least")
+
+    def contributions(self, parameters: np.ndarray, filter: NoisyStepFilter) -> np.ndarray:
+        """1 for whoever has budget left."""
+        return filter.active.astype(np.float64)
+
+    def decide(self, reading: float) -> bool:
+        """Whether to stop after this noisy count."""
+        return reading < self.least
+
+
+class TrainingAccuracy(StoppingRule):
+    """Stop when the noisy number of correct people reaches a target, or has not grown for some questions.
+
+    Parameters
+    ----------
+    correct : callable
+        From the parameters to (num_examples,) numbers in [0, 1]: 1 where a person's record is predicted
+        rightly.
+    target : float, optional
+        Number of people at which to stop.
+    patience : int, optional
+        Stop after so many questions without a new highest answer.
+
+    Examples
+    --------
+    >>> rule = TrainingAccuracy(lambda parameters: np.ones(10), noise=1.0, patience=2)
+    >>> [rule.decide(reading) for reading in (5.0, 6.0, 5.5, 5.9)]
+    [False, False, False, True]
+    """
+
+    def __init__(
+        self,
+        correct: Callable[[np.ndarray], Any],
+        noise: float,
+        every: int = 1,
+        *,
+        target: float | None = None,
+        patience: int | None = None,
+    ) -> None:
+        super().__init__(noise, every)
+        if target is None and patience is None:
+            raise ValueError("target or patience must be given")
+        self._correct = correct
+        self._target = None if target is None else validate.positive(target, "target")
+        self._patience = None if patience is None else validate.count(patience, "patience", least=1)
+        self._best, self._since = -np.inf, 0
+
+    def contributions(self, parameters: np.ndarray, filter: NoisyStepFilter) -> np.ndarray:
+        """1 where a person's record is predicted rightly."""
+        values = np.asarray(self._correct(parameters), dtype=np.float64)
+        if values.shape != (filter.num_examples,) or not np.all((values >= 0) & (values <= 1)):
+            raise ValueError(f"correct must return {filter.num_examples} numbers in [0, 1]")
+        return values
+
+    def decide(self, reading: float) -> bool:
+        """Whether to stop after this noisy number."""
+        self._since = 0 if reading > self._best else self._since + 1
+        self._best = max(self._best, reading)
+        enough = self._target is not None and reading >= self._target
+        return enough or (self._patience is not None and self._since >= self._patience)

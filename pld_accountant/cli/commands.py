@@ -1,0 +1,316 @@
+"""The command ``pld-accountant``.
+
+Exit status 0, or 2 with one line on standard error for a mistake of the user's; anything else is a mistake
+of ours and shows its traceback.  Slow libraries are imported by the command that needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from . import options
+from .options import FILE, PROGRAM, Program, mistakes_of_the_user
+
+__all__ = ["main"]
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="individual-pld-accountant", prog_name=PROGRAM)
+def main() -> None:
+    """Every person's own privacy loss, from gradient norms, certified."""
+
+
+@main.command(short_help="Train on handwritten digits with DP-SGD and account for every example.")
+@click.option("--out", type=FILE, default=Path("demo-output"), show_default=True, help="Folder for what is written.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training.")
+def demo(out: Path, seed: int, steps: int) -> None:
+    """Train a small network on handwritten digits with DP-SGD and account for every example."""
+    from ..demo import digits as demonstration
+    from ..report.outputs import check_folder, write_all
+    from .progress import progress_bar
+
+    with mistakes_of_the_user():
+        demonstration.check_libraries()
+        check_folder(next(p for p in (out, *out.absolute().parents) if p.exists()))
+    click.echo(demonstration.announcement(steps))
+    done = demonstration.run(seed, steps, progress_bar)
+    click.echo(demonstration.report(done))
+    with mistakes_of_the_user():
+        files = demonstration.outputs(done, out)
+        out.mkdir(parents=True, exist_ok=True)
+        write_all(files)
+    click.echo(f"\nWritten to {out}: {', '.join(path.name for path in files)}")
+
+
+@main.command(short_help="The epsilon of every example in a log of gradient norms.")
+@options.of_a_log
+@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=FILE, help="The histogram, as .png or .pdf.")
+@click.option("--json", "json_file", type=FILE, help="The summary as JSON.")
+@click.option("--ledger", "ledger_file", type=FILE, help="The ledger of counted norms, for `report`.")
+def epsilon(
+    norms: Path,
+    out: Path | None,
+    figure: Path | None,
+    json_file: Path | None,
+    ledger_file: Path | None,
+    delta: float,
+    direction: str,
+    quantiles: Sequence[float],
+    **log: Any,
+) -> None:
+    """The epsilon of every example in a log of gradient norms.
+
+    NORMS holds the norm of every example's gradient at every step, before clipping and whether the example
+    was sampled or not: .npy, .npz, .parquet, .zarr or .h5, a row per step and a column per example.
+    """
+    from ..report import outputs
+    from ..report.individuals import assess
+    from ..report.summary import summarise
+    from .progress import progress_bar
+
+    wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()), (ledger_file, ()))
+    _check_files(wanted, (norms, log["groups"]))
+    ledger, labels, _, facts = _read(norms, **log)
+    with progress_bar("Accounting", "examples") as tell:
+        found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=tell)
+    summary = summarise(found, quantiles)
+    writers = _writers(summary, out, figure, json_file)
+    if ledger_file is not None:
+        writers[ledger_file] = ledger.save
+    with mistakes_of_the_user():
+        outputs.write_all(writers)
+    click.echo(summary.text())
+    _echo_written(writers)
+
+
+def _check_files(wanted: Iterable[tuple[Path | None, Sequence[str]]], inputs: Iterable[Path | None]) -> None:
+    from ..report import outputs
+
+    with mistakes_of_the_user():
+        outputs.check(
+            [(path, endings) for path, endings in wanted if path is not None],
+            inputs=[path for path in inputs if path is not None],
+        )
+
+
+def _echo_written(files: Iterable[Path]) -> None:
+    if files:
+        click.echo(f"\nWritten: {', '.join(str(path) for path in files)}")
+
+
+def _read(
+    norms: Path,
+    *,
+    orientation: str | None,
+    dataset: str | None,
+    groups: Path | None,
+    people: int | None = None,
+    **parameters: Any,
+) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """The ledger of a log, the labels, the index of the people, and what to tell about them."""
+    import numpy as np
+
+    from ..files.groups import read_labels
+    from ..files.norm_log import SomePeople, open_norms
+    from ..ledger import Ledger
+    from .progress import progress_bar
+
+    with mistakes_of_the_user(), open_norms(norms, orientation=orientation, dataset=dataset) as log:
+        everybody = log.shape[1]
+        labels = None if groups is None else read_labels(groups, everybody)
+        facts = {**parameters, "norms": norms.name, "orientation": log.orientation}
+        index, source = np.arange(everybody), cast(Any, log)
+        if people is not None and people < everybody:
+            index = np.sort(np.random.default_rng(0).choice(everybody, people, replace=False))
+            labels, source = None if labels is None else labels[index], SomePeople(log, index)
+            facts["sample"] = f"{people} of {everybody} people"
+        with progress_bar("Reading", "steps") as tell:
+            return Ledger.from_norms(source, **parameters, progress=tell), labels, index, facts
+
+
+def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Path | None) -> dict[Path, Any]:
+    """What writes each file that was asked for."""
+    from ..report.outputs import json_writer, table_writer
+
+    facts, writers = summary.as_dict(), {}
+    if out is not None:
+        writers[out] = table_writer(summary.individuals, out.suffix.lower(), facts)
+    if figure is not None:
+        from ..report.figures import draw_histogram, write_figure
+
+        drawn, ending = draw_histogram(summary.individuals), figure.suffix.lower()
+        writers[figure] = lambda file: write_figure(drawn, file, ending)
+    if json_file is not None:
+        writers[json_file] = json_writer(facts)
+    return writers
+
+
+@main.command(short_help="A page to look at: everybody's epsilon from a ledger, in pictures and tables.")
+@click.argument("ledger_file", metavar="LEDGER", type=FILE)
+@options.delta
+@options.direction
+@options.groups
+@click.option(
+    "--deltas",
+    callback=options.numbers(lambda validate, value: validate.delta(value)),
+    help="Further deltas for the table, with commas.  [default: a hundred times to a hundred-thousandth of --delta]",
+)
+@click.option("--title", default="Individual privacy loss", show_default=True, help="The heading.")
+@click.option("--out", type=FILE, required=True, help="The page, as .html.")
+def report(
+    ledger_file: Path,
+    delta: float,
+    direction: str,
+    groups: Path | None,
+    deltas: Sequence[float] | None,
+    title: str,
+    out: Path,
+) -> None:
+    """A page to look at: everybody's epsilon, in pictures and tables, in one HTML file.
+
+    LEDGER is a file that `pld-accountant epsilon ... --ledger LEDGER` or `Ledger.save` wrote.
+    """
+    from ..files.groups import read_labels
+    from ..ledger import Ledger
+    from ..report import outputs
+    from ..report.content import gather, page_writer
+    from ..report.individuals import assess
+    from .progress import progress_bar
+
+    _check_files([(out, outputs.PAGE_ENDINGS)], (ledger_file, groups))
+    with mistakes_of_the_user():
+        ledger = Ledger.load(ledger_file)
+        labels = None if groups is None else read_labels(groups, ledger.num_examples)
+    with progress_bar("Accounting", "examples") as tell:
+        found = assess(ledger, delta, direction=direction, labels=labels, progress=tell)
+    with progress_bar("Further deltas", "examples") as tell:
+        gathered = gather(ledger, found, deltas, progress=tell)
+    with mistakes_of_the_user():
+        outputs.write_all({out: page_writer(gathered, title)})
+    _echo_written([out])
+
+
+@main.command("epsilon-of", short_help="The epsilon of the worst case, in one line.")
+@options.noise_multiplier
+@options.sample_rate
+@options.steps
+@options.delta
+@options.direction
+def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float, direction: str) -> None:
+    """The epsilon of the worst case, a person clipped at every step, in one line."""
+    import pld_accountant as pa
+
+    from ..report.rounding import rounded_down, rounded_up
+
+    with mistakes_of_the_user():
+        composition = pa.compose([(pa.SampledGaussian(noise_multiplier, sample_rate), steps)])
+    bounds, renyi = composition.epsilon(delta, direction=direction), composition.rdp_epsilon(delta)
+    if bounds.certified:
+        answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"
+        lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
+    else:
+        answer, lower = f"epsilon at delta = {delta:g}: {bounds.status.sentence}", "not certified"
+    click.echo(f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})")
+
+
+@main.command(short_help="PLD, Gaussian and Renyi accounting of every example side by side.")
+@options.of_a_log
+@click.option(
+    "--people", type=click.IntRange(min=1), help="Take only so many people, drawn at random.  [default: all]"
+)
+@click.option(
+    "--min-delta",
+    type=float,
+    callback=options.checked(lambda validate, value: None if value is None else validate.delta(value, "min_delta")),
+    help="Down to where the Gaussian curve must lie above a person's.  [default: 1e-10, or --delta if that is less]",
+)
+@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=FILE, help="The three accountings, as .png or .pdf.")
+@click.option("--json", "json_file", type=FILE, help="The comparison as JSON.")
+def compare(
+    norms: Path,
+    delta: float,
+    direction: str,
+    min_delta: float | None,
+    quantiles: Sequence[float],
+    out: Path | None,
+    figure: Path | None,
+    json_file: Path | None,
+    **log: Any,
+) -> None:
+    """PLD, Gaussian and Renyi accounting of every example side by side; NORMS as in `epsilon`."""
+    from ..report import comparison, outputs
+    from .progress import progress_bar
+
+    wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()))
+    _check_files(wanted, (norms, log["groups"]))
+    with mistakes_of_the_user():
+        comparison.check_min_delta(min_delta, delta)
+    ledger, labels, index, facts = _read(norms, **log)
+    with progress_bar("Comparing", "examples") as tell:
+        found = comparison.compare(
+            ledger, delta, min_delta=min_delta, direction=direction, labels=labels, index=index, parameters=facts,
+            progress=tell,
+        )  # fmt: skip
+    writers: dict[Path, Any] = {}
+    if out is not None:
+        writers[out] = comparison.comparison_writer(found, out.suffix.lower(), found.as_dict(quantiles))
+    if figure is not None:
+        from ..report.comparison_figure import draw_comparison
+        from ..report.figures import write_figure
+
+        drawn, ending = draw_comparison(found), figure.suffix.lower()
+        writers[figure] = lambda file: write_figure(drawn, file, ending)
+    if json_file is not None:
+        writers[json_file] = outputs.json_writer(found.as_dict(quantiles))
+    with mistakes_of_the_user():
+        outputs.write_all(writers)
+    click.echo(found.text(quantiles))
+    _echo_written(writers)
+
+
+@main.command(short_help="The noise, the steps or the sample rate that keep an epsilon.")
+@options.number("--target-epsilon")
+@options.delta
+@options.number("--noise-multiplier", required=False)
+@options.number("--sample-rate", required=False)
+@options.number("--steps", required=False)
+@options.direction
+def calibrate(
+    target_epsilon: float,
+    delta: float,
+    noise_multiplier: float | None,
+    sample_rate: float | None,
+    steps: float | None,
+    direction: str,
+) -> None:
+    """The smallest noise multiplier, the most steps or the largest sample rate that keep an epsilon, in one line.
+
+    Give two of --noise-multiplier, --sample-rate and --steps; the third is the answer.  It is the worst case's, rounded
+    to the safe side.
+    """
+    from .. import calibration
+    from ..composition import compose
+    from ..mechanisms.base import SampledGaussian
+    from ..report.rounding import rounded_down, rounded_up
+
+    given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        raise click.UsageError("give two of --noise-multiplier, --sample-rate and --steps; the third is the answer")
+    (asked,) = missing
+    known = {name: value for name, value in given.items() if value is not None}
+    function = getattr(calibration, f"calibrate_{asked}")
+    with mistakes_of_the_user():
+        found = function(target_epsilon, delta, **known, direction=direction)
+    text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(asked, lambda n, _: str(n))(found, 7)
+    sigma, rate, number = ({**known, asked: float(text)}[name] for name in given)
+    upper = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction).upper
+    words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[asked]
+    click.echo(f"{words} {text}: epsilon <= {rounded_up(upper, 7)} at delta = {delta:g} (certified)")

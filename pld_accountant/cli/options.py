@@ -1,0 +1,194 @@
+"""What the commands share: how mistakes of the user's are told, and the options with their checks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = [
+    "FILE",
+    "PROGRAM",
+    "Program",
+    "checked",
+    "delta",
+    "direction",
+    "groups",
+    "max_grad_norm",
+    "mistakes_of_the_user",
+    "noise_multiplier",
+    "number",
+    "numbers",
+    "of_a_log",
+    "probabilities",
+    "sample_rate",
+    "steps",
+]
+
+PROGRAM = "pld-accountant"
+FILE = click.Path(path_type=Path)
+
+
+class Program(click.Group):
+    """A group of commands whose errors are one line and exit status 2."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = PROGRAM,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        words = list(sys.argv[1:] if args is None else args) or ["--help"]
+        try:
+            status = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            if not standalone_mode:
+                raise
+            click.echo(f"{PROGRAM}: {' '.join(error.format_message().split())}", err=True)
+            sys.exit(2)
+        except click.Abort:
+            if not standalone_mode:
+                raise
+            click.echo(f"{PROGRAM}: interrupted", err=True)
+            sys.exit(130)
+        if standalone_mode:
+            sys.exit(status if isinstance(status, int) else 0)
+        return status
+
+
+@contextmanager
+def mistakes_of_the_user() -> Iterator[None]:
+    """Around reading, checking and writing what the user named: errors become one line."""
+    try:
+        yield
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename is not None and error.strerror else ""
+        raise click.ClickException(f"{place}{error.strerror or error}") from error
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def checked(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """An option's callback that applies a check, given as a function of the module `validate` and the
+    value."""
+
+    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        from .. import validate
+
+        try:
+            return check(validate, value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from error
+
+    return callback
+
+
+def probabilities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
+    """An option's callback for percents with commas between them."""
+    try:
+        percents = [float(part) for part in value.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(f"must be numbers and commas, got {value!r}", context, parameter) from error
+    if not all(0 <= percent <= 100 for percent in percents):
+        raise click.BadParameter(f"must lie between 0 and 100, got {value!r}", context, parameter)
+    return tuple(percent / 100 for percent in percents)
+
+
+def numbers(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """An option's callback for numbers with commas between them, each checked as `checked` does; None stays None."""
+    one = checked(check)
+
+    def callback(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+        try:
+            parts = None if value is None else [float(part) for part in value.split(",")]
+        except ValueError as error:
+            raise click.BadParameter(f"must be numbers and commas, got {value!r}", context, parameter) from error
+        return None if parts is None else tuple(one(context, parameter, part) for part in parts)
+
+    return callback
+
+
+_NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "--noise-multiplier": (
+        lambda validate, value: validate.noise_multiplier(value),
+        "Noise standard deviation divided by the clipping norm.",
+    ),
+    "--sample-rate": (
+        lambda validate, value: validate.sample_rate(value),
+        "Probability with which an example is in a batch (Poisson sampling).",
+    ),
+    "--max-grad-norm": (lambda validate, value: validate.positive(value, "max_grad_norm"), "The clipping norm."),
+    "--steps": (lambda validate, value: validate.count(value, "steps", least=1), "Steps of training."),
+    "--delta": (lambda validate, value: validate.delta(value), "The delta at which epsilon is asked for."),
+    "--target-epsilon": (
+        lambda validate, value: validate.positive(value, "target_epsilon"),
+        "The epsilon that must not be exceeded.",
+    ),
+}
+
+
+def number(name: str, *, required: bool = True) -> Callable[[Any], Any]:
+    """An option that holds a checked number; None where it is not required and not given."""
+    check, text = _NUMBERS[name]
+    return click.option(
+        name,
+        type=float,
+        required=required,
+        callback=checked(lambda validate, value: None if value is None else check(validate, value)),
+        help=text,
+    )
+
+
+noise_multiplier, sample_rate = number("--noise-multiplier"), number("--sample-rate")
+max_grad_norm, steps, delta = number("--max-grad-norm"), number("--steps"), number("--delta")
+direction = click.option(
+    "--direction",
+    type=click.Choice(["both", "remove", "add"]),
+    default="both",
+    show_default=True,
+    help="Neighbouring data sets by removing or adding one record; both is the larger epsilon.",
+)
+groups = click.option("--groups", type=FILE, help="A label per example: .npy, .csv or .txt.")
+
+_OF_A_LOG = (
+    click.argument("norms", type=FILE),
+    noise_multiplier,
+    sample_rate,
+    max_grad_norm,
+    delta,
+    direction,
+    click.option(
+        "--orientation",
+        type=click.Choice(["steps-by-examples", "examples-by-steps"]),
+        help="What rows and columns of NORMS are.  [default: what the file states, else steps-by-examples]",
+    ),
+    click.option("--dataset", help="Name of the array inside .npz, .zarr or .h5, or of the list column of .parquet."),
+    click.option(
+        "--buckets",
+        type=click.IntRange(min=2, max=4096),
+        default=256,
+        show_default=True,
+        help="How finely noise ratios are told apart.",
+    ),
+    groups,
+    click.option(
+        "--quantiles",
+        default="0,10,25,50,75,90,100",
+        show_default=True,
+        callback=probabilities,
+        help="Quantiles of the summary, in percent.",
+    ),
+)
+
+
+def of_a_log(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument and the options of a command that reads a log of norms."""
+    for option in reversed(_OF_A_LOG):
+        command = option(command)
+    return command

@@ -1,0 +1,188 @@
+"""The demonstration: a small network trained with DP-SGD on real handwritten digits, and every example's
+own epsilon.
+
+`train_digits` trains and keeps the norm log, `run` goes on to the epsilons; the command line writes what
+`run` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..files.formats import require
+from ..ledger import Ledger
+from ..report.content import Report, gather, page_writer
+from ..report.figures import draw_histogram, write_figure
+from ..report.individuals import Individuals, assess
+from ..report.outputs import Writer, json_writer, table_writer
+from ..report.summary import Summary, summarise
+from .dp_sgd import train
+from .network import Network
+
+__all__ = [
+    "DELTA",
+    "SETTINGS",
+    "DigitsRun",
+    "announcement",
+    "check_libraries",
+    "outputs",
+    "report",
+    "run",
+    "train_digits",
+]
+
+DELTA = 1e-5
+_TRAINING_EXAMPLES = 1500
+_NETWORK = Network((64, 64, 10))
+_LEARNING_RATE = 0.5
+_STEPS = 1000
+
+# 64 examples are expected in a batch.
+SETTINGS: Mapping[str, Any] = {
+    "noise_multiplier": 1.5,
+    "sample_rate": 64 / _TRAINING_EXAMPLES,
+    "max_grad_norm": 1.0,
+}
+
+# Called with what is under way and its unit; gives a function of (done, total).
+Progress = Callable[[str, str], AbstractContextManager[Callable[[int, int], None]]]
+
+
+@dataclass(frozen=True)
+class DigitsRun:
+    """What a training run leaves behind.
+
+    Attributes
+    ----------
+    norms : ndarray of shape (steps, 1500)
+        The gradient norm of every training example at every step, before clipping.
+    labels : ndarray of int of shape (1500,)
+        The digit each example shows.
+    train_accuracy, test_accuracy : float
+        On the 1,500 training examples and the 297 others; computed without noise, so not for release.
+    individuals : Individuals
+    report : Report
+        What the page tells.
+    ledger : Ledger
+    """
+
+    norms: np.ndarray
+    labels: np.ndarray
+    train_accuracy: float
+    test_accuracy: float
+    individuals: Individuals
+    report: Report
+    ledger: Ledger
+
+    @property
+    def summary(self) -> Summary:
+        """The summary, with the ten digits as groups."""
+        return summarise(self.individuals)
+
+
+def _quiet(description: str, unit: str) -> AbstractContextManager[Callable[[int, int], None]]:
+    return nullcontext(lambda done, total: None)
+
+
+def check_libraries() -> None:
+    """Raise `formats.ReadError` that says what to install, unless the demonstration can run."""
+    require("sklearn", "demo", "the demo")
+    require("pyarrow", "demo", "the demo")
+
+
+def announcement(steps: int) -> str:
+    """What is about to happen, for the terminal."""
+    return (
+        f"Training a network of {_NETWORK.num_parameters:,} parameters with DP-SGD for {steps:,} steps\n"
+        f"on {_TRAINING_EXAMPLES:,} of scikit-learn's handwritten digits."
+    )
+
+
+def report(done: DigitsRun) -> str:
+    """What came out, for the terminal."""
+    here, there = (f"{100 * accuracy:.1f} %" for accuracy in (done.train_accuracy, done.test_accuracy))
+    return f"It reads {here} of them correctly, and {there} of 297 others.\n\n{done.summary.text()}"
+
+
+def train_digits(
+    seed: int,
+    steps: int,
+    on_step: Callable[[int, np.ndarray], None],
+) -> tuple[np.ndarray, float, float]:
+    """Train on 1,500 of scikit-learn's 1,797 digits; return their labels, and the accuracy on them and on
+    the others."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    shuffle, start, training = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
+    order = shuffle.permutation(len(labels))
+    x, y = images[order] / 16, labels[order]
+    here, there = slice(None, _TRAINING_EXAMPLES), slice(_TRAINING_EXAMPLES, None)
+    parameters = train(
+        lambda theta: _NETWORK.example_gradients(theta, x[here], y[here]),
+        _NETWORK.initial(start),
+        steps=steps,
+        learning_rate=_LEARNING_RATE,
+        rng=training,
+        on_step=on_step,
+        **SETTINGS,
+    )
+    return y[here], *(_NETWORK.accuracy(parameters, x[part], y[part]) for part in (here, there))
+
+
+def run(seed: int = 0, steps: int = _STEPS, progress: Progress = _quiet) -> DigitsRun:
+    """Train, record every norm, and ask for every example's epsilon at delta = 1e-5.
+
+    Parameters
+    ----------
+    seed : int
+        Equal seeds give equal runs on one machine.
+    progress : callable, optional
+        Makes progress bars.
+    """
+    ledger = Ledger(_TRAINING_EXAMPLES, **SETTINGS)
+    norms = np.empty((steps, _TRAINING_EXAMPLES))
+    with progress("Training", "steps") as tell:
+
+        def on_step(step: int, found: np.ndarray) -> None:
+            norms[step] = found
+            ledger.record(found)
+            tell(step + 1, steps)
+
+        labels, train_accuracy, test_accuracy = train_digits(seed, steps, on_step)
+    with progress("Accounting", "people") as tell:
+        individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, progress=tell)
+    with progress("Further deltas", "people") as tell:
+        gathered = gather(ledger, individuals, progress=tell)
+    return DigitsRun(norms, labels, train_accuracy, test_accuracy, individuals, gathered, ledger)
+
+
+def facts(done: DigitsRun) -> dict[str, Any]:
+    """The summary of a run for JSON."""
+    return {
+        **done.summary.as_dict(),
+        "train_accuracy": done.train_accuracy,
+        "test_accuracy": done.test_accuracy,
+    }
+
+
+def outputs(done: DigitsRun, folder: Path) -> dict[Path, Writer]:
+    """The files of a run and what writes them."""
+    told = facts(done)
+    figure = draw_histogram(done.individuals)
+    return {
+        folder / "epsilon.parquet": table_writer(done.individuals, ".parquet", told),
+        folder / "norms.npy": lambda file: np.save(file, done.norms),
+        folder / "labels.npy": lambda file: np.save(file, done.labels),
+        folder / "histogram.png": lambda file: write_figure(figure, file, ".png"),
+        folder / "histogram.pdf": lambda file: write_figure(figure, file, ".pdf"),
+        folder / "summary.json": json_writer(told),
+        folder / "ledger.npz": done.ledger.save,
+        folder / "report.html": page_writer(done.report, "Individual privacy loss: handwritten digits"),
+    }

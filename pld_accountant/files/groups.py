@@ -1,0 +1,122 @@
+"""The group of every person, from a file: `read_labels`."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+
+from .formats import ReadError, check_npy
+
+__all__ = ["read_labels"]
+
+
+def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
+    r"""Read one label per person.
+
+    Parameters
+    ----------
+    path : path
+        ``.npy`` (one-dimensional, integers, booleans or strings), ``.txt`` (a label per line) or ``.csv``
+        (one column, or a header line with a column ``group``; where it has a column ``index`` too, as the tables
+        of the command line have, that must count the people from 0).
+    num_examples : int
+        How many people there are.
+
+    Returns
+    -------
+    ndarray of shape (num_examples,)
+        Integers where every label is one, else strings.
+
+    Raises
+    ------
+    FileNotFoundError
+    ReadError
+        If a label is missing, or their number is not `num_examples`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "labels.txt")
+    ...     _ = file.write_text("west\neast\nwest\n")
+    ...     read_labels(file, 3).tolist()
+    ['west', 'east', 'west']
+    """
+    file = Path(path)
+    reader = {".npy": _from_npy, ".csv": _from_csv, ".txt": _from_text}.get(file.suffix.lower())
+    if not file.exists():
+        raise FileNotFoundError(f"{file} does not exist")
+    if reader is None:
+        raise ReadError(f"{file} must end in .npy, .csv or .txt")
+    try:
+        labels = reader(file, num_examples)
+    except ReadError:
+        raise
+    except (ValueError, EOFError, csv.Error) as error:
+        raise ReadError(f"{file} cannot be read as labels: {error}") from error
+    if len(labels) != num_examples:
+        raise ReadError(
+            f"{file} holds {len(labels)} labels, the norm log {num_examples} examples; "
+            "a norm log with a row per example must be read with the orientation examples-by-steps"
+        )
+    return labels
+
+
+def _from_npy(file: Path, num_examples: int) -> np.ndarray:
+    check_npy(file)
+    labels = np.load(file, allow_pickle=False)
+    if labels.ndim != 1:
+        raise ReadError(f"{file} must hold one label per person, got an array of shape {labels.shape}")
+    if labels.dtype.kind not in "iubU":
+        raise ReadError(f"{file} must hold integers or strings, got {labels.dtype}")
+    if labels.dtype.kind == "U" and np.any(labels == ""):
+        raise ReadError(f"{file}: person {int(np.argmax(labels == ''))} has no label")
+    return labels
+
+
+def _from_text(file: Path, num_examples: int) -> np.ndarray:
+    return _typed(file.read_text(encoding="utf-8-sig").rstrip().splitlines(), file)
+
+
+def _from_csv(file: Path, num_examples: int) -> np.ndarray:
+    with file.open(newline="", encoding="utf-8-sig") as lines:
+        rows = list(csv.reader(lines))
+    while rows and not rows[-1]:
+        rows.pop()
+    if not rows:
+        raise ReadError(f"{file} is empty")
+    header = rows[0]
+    if header.count("group") > 1:
+        raise ReadError(f"{file} has two columns 'group'")
+    if "group" in header:
+        column, rows = header.index("group"), rows[1:]
+    elif len(header) != 1:
+        raise ReadError(f"{file} must have one column, or a header line with a column 'group'")
+    else:
+        # With one line more than there are people, the first can only be a header.
+        column, rows = 0, rows[len(rows) == num_examples + 1 :]
+    if any(len(row) != len(header) for row in rows):
+        number = next(i for i, row in enumerate(rows) if len(row) != len(header))
+        raise ReadError(f"{file}: the row of person {number} has {len(rows[number])} fields, not {len(header)}")
+    if "group" in header and "index" in header:
+        place = header.index("index")
+        if [row[place].strip() for row in rows] != [str(i) for i in range(len(rows))]:
+            raise ReadError(f"{file}: the rows must be those of the people in order, with the index 0, 1, 2, ...")
+    return _typed([row[column] for row in rows], file)
+
+
+def _typed(texts: list[str], file: Path) -> np.ndarray:
+    """The labels as integers if all are (007 and 1_0 are not: they would become 7 and 10), else as they stand."""
+    labels = [text.strip() for text in texts]
+    if "" in labels:
+        raise ReadError(f"{file}: person {labels.index('')} has no label")
+    try:
+        numbers = [int(label) for label in labels]
+        if [str(number) for number in numbers] == labels:
+            return np.array(numbers, dtype=np.int64)
+    except (ValueError, OverflowError):
+        pass
+    return np.array(labels, dtype=np.str_)

@@ -1,0 +1,109 @@
+"""What every filter shares: people, and one budget for each of them or one for all."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from .. import validate
+from ..files.saved_state import Stored
+from ..results import Guarantee
+
+__all__ = ["Filter"]
+
+_CONDITION_EACH = (
+    " It holds for steps chosen from past releases, as long as each {} depends on the person's own record "
+    "and on past releases only."
+)
+_CONDITION_ALL = (
+    " It holds for steps chosen from past releases, as long as the {} given is a public bound for every "
+    "possible record; the largest one among the people at hand is none."
+)
+
+
+class Filter(Stored):
+    """Decides who takes part in the coming step, and books it before anything is released.
+
+    Parameters
+    ----------
+    num_examples : int
+        People.
+    individual : bool
+        True: a budget for each person, charged with their own norms.  False: one budget for all, charged
+        with the largest norm given; the first step that does not fit halts the filter for good.
+
+    Notes
+    -----
+    For all together, what is given to `admit` must bound every *possible* record's norm, as a public
+    clipping norm does; one number is enough.  The largest norm of the people at hand is no such bound:
+    halting on it would reveal whose it was.
+    """
+
+    def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any]) -> None:
+        self._num_examples = validate.count(num_examples, "num_examples", least=1)
+        self._individual = bool(individual)
+        self._halted = False
+        people = {"num_examples": self._num_examples, "individual": self._individual}
+        super().__init__({**parameters, **people})
+
+    @property
+    def num_examples(self) -> int:
+        """How many people."""
+        return self._num_examples
+
+    @property
+    def individual(self) -> bool:
+        """Whether each person has a budget of their own."""
+        return self._individual
+
+    @property
+    def halted(self) -> bool:
+        """True once a filter for all together has refused a step."""
+        return self._halted
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What is proven about everything released under this filter."""
+
+    @abstractmethod
+    def admit(self, norms: Any) -> np.ndarray:
+        """Say who takes part in the coming step, and book it: (num_examples,) bool.  Sensitive."""
+
+    @abstractmethod
+    def headroom(self) -> np.ndarray:
+        """The largest norm each person can still spend in the coming step: (num_examples,).  Sensitive."""
+
+    @abstractmethod
+    def spent(self) -> np.ndarray:
+        """What each person has spent, rounded up, at most the budget.  Sensitive."""
+
+    @property
+    @abstractmethod
+    def active(self) -> np.ndarray:
+        """Who has budget left: (num_examples,) bool.  Sensitive, like every value kept for a person."""
+
+    @abstractmethod
+    def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
+        """Admit and book one charge for each budget, or raise and book nothing."""
+
+    def _admit(self, norms: Any, **step: Any) -> np.ndarray:
+        if np.ndim(norms) == 0 and not self._individual:
+            array = validate.norms(np.reshape(norms, 1), 1)
+        else:
+            array = validate.norms(norms, self._num_examples)
+            validate.array_shape(array, (self._num_examples,), "norms")
+        if self._individual:
+            return self._book(array, **step)
+        if not np.all((array >= 0) & (array < np.inf)):
+            raise validate.norm_error(array)
+        admitted = not self._halted and bool(self._book(array.max(keepdims=True), **step)[0])
+        self._halted = not admitted
+        return np.full(self._num_examples, admitted)
+
+    def _condition(self, charged: str = "norm") -> str:
+        """What the guarantee asks of the caller."""
+        condition = _CONDITION_EACH if self._individual else _CONDITION_ALL
+        return condition.format(charged) + " The budget is met to a relative 1e-12."

@@ -1,0 +1,376 @@
+"""Gaussian differential privacy in closed form: delta of (epsilon, mu), and its inverses with a stated side.
+
+The pair is N(mu, 1) against N(0, 1).  With the Mills ratio R(t) = (1 - Phi(t)) / phi(t) and
+t1 = epsilon / mu - mu / 2 and t2 = t1 + mu the hockey-stick divergence is phi(t1) * (R(t1) - R(t2)): no large
+terms are left to cancel, so log delta keeps its accuracy far below the smallest double.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from .. import validate
+
+__all__ = ["delta", "epsilon", "log_delta", "mu"]
+
+_LOG_SQRT_TWO_PI = 0.5 * np.log(2 * np.pi)
+_NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(6))
+_SHORT = 0.4  # below this mu, and far out, the difference of Mills ratios cancels and is integrated instead
+_NEWTON_STEPS = 100
+_SQUARES = 1e150  # thresholds beyond cannot be squared
+_NEAR_ONE = 2.0**-41
+_FAR = 1e6  # from this mu on t2 is so large that Phi(-t1) alone bounds delta to a few units of mu's round-off
+
+
+def _mills(t: np.ndarray) -> np.ndarray:
+    """(1 - Phi(t)) / phi(t)."""
+    return np.sqrt(np.pi / 2) * special.erfcx(t / np.sqrt(2))
+
+
+def _mills_slope(t: np.ndarray) -> np.ndarray:
+    """-R'(t) = 1 - t R(t), from the continued fraction where that difference would cancel."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = 1 - t * _mills(t)
+    far = np.maximum(t, 4.0)
+    tail = (np.sqrt(far * far + 132) - far) / 2  # the fixed point of tail = 33 / (t + tail)
+    for k in range(32, 0, -1):  # R = 1 / (t + tail), tail = 1 / (t + 2 / (t + 3 / ...))
+        tail = k / (far + tail)
+    return np.where(t < 4, near, tail / (far + tail))
+
+
+def _log_delta_above(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    """log delta for epsilon >= 0 and mu > 0."""
+    t1 = eps / mu - mu / 2
+    t2 = eps / mu + mu / 2
+    out = np.empty(np.broadcast(t1, t2).shape)
+    short = (mu < _SHORT) | (t1 > 1e8 * mu)
+    left = t1 < -1  # only for mu > 2: delta is close to 1 and an ordinary difference is accurate
+    middle = ~(short | left)
+    if np.any(left):
+        a, b = t1[left], t2[left]
+        density = np.exp(-a * a / 2 - _LOG_SQRT_TWO_PI)
+        out[left] = np.log(special.ndtr(-a) - density * _mills(b))
+    if np.any(middle):
+        a, b = t1[middle], t2[middle]
+        out[middle] = -a * a / 2 - _LOG_SQRT_TWO_PI + np.log(_mills(a) - _mills(b))
+    if np.any(short):
+        centre, width = (eps / mu)[short], mu[short]
+        slope = _mills_slope(centre + width * _NODES[:, None])
+        a = t1[short]
+        out[short] = -a * a / 2 - _LOG_SQRT_TWO_PI + np.log(width) + np.log(_WEIGHTS @ slope)
+    return out
+
+
+def _log_delta_anywhere(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    """`_log_delta_above`, and its limits -inf and 0 where the threshold is too large to be squared."""
+    with np.errstate(over="ignore"):
+        t1 = eps / mu - mu / 2
+    out = np.where(t1 > 0, -np.inf, 0.0)
+    ordinary = np.abs(t1) < _SQUARES
+    out[ordinary] = _log_delta_above(eps[ordinary], mu[ordinary])
+    return out
+
+
+def _prepare(**values: Any) -> tuple[list[np.ndarray], tuple[int, ...]]:
+    """Broadcast to flat float64 arrays; NaN is refused by name."""
+    arrays = [validate.numbers(value, name) for name, value in values.items()]
+    for name, a in zip(values, arrays, strict=True):
+        if np.isnan(a).any():
+            raise ValueError(f"{name} must be a number, got NaN")
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    return [np.ascontiguousarray(np.broadcast_to(a, shape)).reshape(-1) for a in arrays], shape
+
+
+def _shaped(values: np.ndarray, shape: tuple[int, ...]) -> Any:
+    return values.reshape(shape) if shape else float(values[0])
+
+
+def _require(condition: np.ndarray, what: str) -> None:
+    if not np.all(condition):
+        raise ValueError(what)
+
+
+def log_delta(epsilon: Any, mu: Any) -> Any:
+    """Natural logarithm of `delta`, which itself may be too small for a double.
+
+    Examples
+    --------
+    >>> round(log_delta(100.0, 1.0) / log_delta(50.0, 1.0), 3)
+    4.02
+    """
+    (eps, m), shape = _prepare(epsilon=epsilon, mu=mu)
+    _require((m >= 0) & (m < np.inf), "mu must be finite and at least 0")
+    out = np.full(eps.shape, -np.inf)
+    above = (eps >= 0) & (eps < np.inf) & (m > 0)
+    out[above] = _log_delta_anywhere(eps[above], m[above])
+    below = (eps < 0) & (m > 0)
+    # H(-e) = 1 - exp(-e) + exp(-e) H(e): the pair is symmetric; both terms are positive.
+    out[eps < 0] = np.log(-np.expm1(eps[eps < 0]))
+    finite = below & (eps > -np.inf)
+    out[finite] = np.logaddexp(out[finite], eps[finite] + _log_delta_anywhere(-eps[finite], m[finite]))
+    return _shaped(out, shape)
+
+
+def delta(epsilon: Any, mu: Any) -> Any:
+    """The delta of mu-GDP at `epsilon`: the hockey-stick divergence of N(mu, 1) from N(0, 1).
+
+    Parameters
+    ----------
+    epsilon : float or ndarray
+        In nats; any real number, also negative.
+    mu : float or ndarray
+        At least 0; broadcast against `epsilon`.
+
+    Returns
+    -------
+    float or ndarray
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        For NaN, or a negative or infinite mu.
+
+    **Error**: nearest, not directed; relative about 2**-52 * (4 + t**2 + mu * max(t, 0) + abs(log(mu))) with
+    t = epsilon / mu - mu / 2; all but the last is also what the rounding of the arguments themselves can do to delta.
+
+    **Cost**: 0.2 microseconds an element, 0.5 for mu below 0.4.
+
+    References
+    ----------
+    Balle and Wang (2018), Theorem 8; Koskela, Tobaben and Honkela (2023), eq. (2.2).
+
+    Examples
+    --------
+    >>> f"{delta(0.745138, 0.204939):.4e}"
+    '1.0000e-05'
+    >>> delta([0.0, 1.0], 1.0).round(6)
+    array([0.382925, 0.126937])
+    """
+    out = np.exp(log_delta(epsilon, mu))
+    return out if np.ndim(out) else float(out)
+
+
+def _margin(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    """A bound on the error of the computed log delta and of its goal's, four times the worst seen against 60 digits.
+
+    The last terms: t1 is known to 2**-54 mu, and log delta has a slope of at most 1 / R(t1) in it.  For a tiny mu,
+    delta is nearly mu / sqrt(2 pi): both log mu and the goal's own logarithm are rounded, and so are their sums.
+    """
+    t1 = eps / mu - mu / 2
+    t = np.abs(np.maximum(t1, -8.0))  # further left delta is 1 to the last digit
+    return 2.0**-50 * (32 + t * t + 16 * t + 2 * np.abs(np.log(mu))) + 2.0**-52 * mu / _mills(t1)
+
+
+def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
+    """The smallest epsilon >= 0 at which mu-GDP gives at most `delta`.
+
+    Parameters
+    ----------
+    delta : float or ndarray
+        In (0, 1).
+    mu : float or ndarray
+        At least 0; broadcast against `delta`.
+    rounding : {"up", "down"}
+        "up": at the returned epsilon the true delta does not exceed `delta`.
+        "down": the true delta at any smaller epsilon is at least `delta`.
+
+    Returns
+    -------
+    float or ndarray
+        In nats.
+
+    Raises
+    ------
+    ValueError
+        For a delta outside (0, 1), a negative or infinite mu, NaN, or an unknown rounding.
+
+    **Error**: directed as `rounding` says, by less than 1e-11 * (epsilon + mu) for delta up to 0.99.  Nearer to 1 the
+    curve is so flat that delta itself does not determine epsilon as well.
+
+    **Cost**: four to eight evaluations of `delta`.  log delta is concave in epsilon, so Newton's steps from
+    the right stay on the right: even an unfinished iteration is a safe answer.
+
+    Examples
+    --------
+    >>> f"{epsilon(1e-5, 0.204939):.6f}"
+    '0.745138'
+    >>> epsilon(0.5, 0.1)
+    0.0
+    """
+    if rounding not in ("up", "down"):
+        raise ValueError(f'rounding must be "up" or "down", got {rounding!r}')
+    (dlt, m), shape = _prepare(delta=delta, mu=mu)
+    _require((dlt > 0) & (dlt < 1), "delta must lie in (0, 1)")
+    _require((m >= 0) & (m < np.inf), "mu must be finite and at least 0")
+    out = np.zeros(dlt.shape)
+    far = m >= _FAR
+    out[far] = _far_epsilon(dlt[far], m[far], rounding)
+    goal = np.log(dlt)
+    todo = np.flatnonzero((m > 0) & ~far)
+    zero = np.zeros(todo.size)
+    todo = todo[_log_delta_above(zero, m[todo]) + _margin(zero, m[todo]) > goal[todo]]
+    m, goal = m[todo], goal[todo]
+    x = m * (m / 2 + np.sqrt(-2 * goal)) * (1 + 2.0**-50)
+    live = np.arange(x.size)
+    for _ in range(_NEWTON_STEPS):
+        value = _log_delta_above(x[live], m[live])
+        t1 = x[live] / m[live] - m[live] / 2
+        slope = -np.exp(-t1 * t1 / 2 - _LOG_SQRT_TWO_PI - value) * _mills(t1 + m[live])
+        step = (goal[live] - _margin(x[live], m[live]) - value) / slope  # negative: towards the left
+        moving = step < -(2.0**-50) * x[live]
+        live, step = live[moving], step[moving]
+        if not live.size:
+            break
+        x[live] += step
+    # Newton's last step may end on the left by its own rounding: push until the margin is kept.
+    push = 2.0**-51
+    while True:
+        bad = _log_delta_above(x, m) + _margin(x, m) / 2 > goal
+        if not bad.any():
+            break
+        x[bad] += push * (x[bad] + m[bad])
+        push *= 2
+    out[todo] = x if rounding == "up" else _below(x, m, goal)
+    return _shaped(out, shape)
+
+
+def _far_thresholds(dlt: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of t1 for a mu of at least about `_FAR`: Phi(-t1) >= delta >= Phi(-t1) - phi(t1) / t2, t2 > mu / 2.
+
+    Left of z = Phi^-1(1 - delta) by s = 4 / mu, Phi(-t1) has grown by at least s min(phi(z), phi(z - s)), more than
+    phi(z - s) / t2.
+    """
+    z = -special.ndtri(dlt)
+    error = 1e-12 * (1 + np.abs(z))
+    return z - error - 4 / mu, z + error
+
+
+def _far_epsilon(dlt: np.ndarray, mu: np.ndarray, rounding: str) -> np.ndarray:
+    """`epsilon` from `_FAR` on."""
+    low, high = _far_thresholds(dlt, mu)
+    with np.errstate(over="ignore"):
+        if rounding == "up":
+            return mu * (mu / 2 + high) * (1 + 2.0**-50)
+        return np.minimum(mu * (mu / 2 + low) * (1 - 2.0**-50), np.finfo(np.float64).max)
+
+
+def _far_mu(eps: np.ndarray, dlt: np.ndarray, rounding: str) -> np.ndarray:
+    """`mu` from `_FAR` on: the root of epsilon / mu - mu / 2 = t1."""
+    root = np.sqrt(2.0) * np.sqrt(eps)
+    low, high = _far_thresholds(dlt, root)
+    t, side = (low, 1.0) if rounding == "up" else (high, -1.0)
+    return (np.hypot(t, root) - t) * (1 + side * 2.0**-50)
+
+
+def _below(x: np.ndarray, mu: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """The largest of some points to the left of x at which log delta is at least `goal` in spite of its error, or 0."""
+    x = x.copy()
+    push = 2.0**-51
+    while True:
+        bad = (x > 0) & (_log_delta_above(x, mu) - _margin(x, mu) / 2 < goal)
+        if not bad.any():
+            return x
+        x[bad] = np.maximum(x[bad] - push * (x[bad] + mu[bad]), 0.0)
+        push *= 2
+
+
+def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:
+    """The mu whose Gaussian curve passes through (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float or ndarray
+        In nats, finite, at least 0.
+    delta : float or ndarray
+        In (0, 1); broadcast against `epsilon`.
+    rounding : {"down", "up"}
+        "down": a budget, the largest mu that still gives delta(epsilon, mu) <= delta.
+        "up": a description, the smallest mu whose curve lies on or above the point,
+        delta(epsilon, mu) >= delta.
+
+    Returns
+    -------
+    float or ndarray
+        inf for "up" where delta is so near to 1 (2**-41) that no computed value proves that it is reached.
+
+    Raises
+    ------
+    ValueError
+        For arguments outside their ranges.
+
+    **Error**: directed as `rounding` says, below 1e-10 relative.
+
+    **Cost**: five to ten evaluations of `delta`.
+
+    Examples
+    --------
+    >>> f"{mu(0.745138, 1e-5):.6f} {mu(0.0, 0.3829249225480262, rounding='up'):.6f}"
+    '0.204939 1.000000'
+    """
+    if rounding not in ("down", "up"):
+        raise ValueError(f'rounding must be "down" or "up", got {rounding!r}')
+    (eps, dlt), shape = _prepare(epsilon=epsilon, delta=delta)
+    _require((eps >= 0) & (eps < np.inf), "epsilon must be finite and at least 0")
+    _require((dlt > 0) & (dlt < 1), "delta must lie in (0, 1)")
+    out = np.full(eps.shape, np.inf)
+    far = eps >= _FAR**2 / 2
+    out[far] = _far_mu(eps[far], dlt[far], rounding)
+    todo = ~far if rounding == "down" else ~far & (np.log(dlt) < -_NEAR_ONE)
+    out[todo] = _near_mu(eps[todo], np.log(dlt[todo]), -1.0 if rounding == "down" else 1.0)
+    return _shaped(out, shape)
+
+
+def _near_mu(eps: np.ndarray, goal: np.ndarray, side: float) -> np.ndarray:
+    """The root of log delta = goal in mu, on the side asked for."""
+    x = _root_in_mu(eps, goal, *_bracket(eps, goal, side), side)
+    push = 2.0**-51
+    while True:
+        bad = side * (_log_delta_above(eps, x) - goal) < _margin(eps, x) / 2
+        if not bad.any():
+            return x
+        x[bad] *= 1 + side * push
+        push *= 2
+
+
+def _bracket(eps: np.ndarray, goal: np.ndarray, side: float) -> tuple[np.ndarray, np.ndarray]:
+    """A mu below and one above the root: delta <= Phi(mu / 2 - eps / mu) below, doubling above."""
+    dlt = np.exp(goal)
+    z = -special.ndtri(dlt)
+    root = np.hypot(z, np.sqrt(2 * eps))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(z > 0, 2 * eps / (z + root), root - z)
+    low = np.maximum(low, dlt) * (1 - 1e-9)  # delta(eps, mu) <= delta(0, mu) < mu / 2
+    high = 2 * low
+    while True:
+        short = _log_delta_above(eps, high) < goal + side * _margin(eps, high)
+        if not short.any():
+            return low, high
+        high[short] *= 2
+
+
+def _root_in_mu(eps: np.ndarray, goal: np.ndarray, low: np.ndarray, high: np.ndarray, side: float) -> np.ndarray:
+    """Newton's method in log mu inside a shrinking bracket; bisection where a step leaves it."""
+    x = np.sqrt(low) * np.sqrt(high)  # the product itself may underflow
+    live = np.arange(x.size)
+    for _ in range(_NEWTON_STEPS):
+        e, m = eps[live], x[live]
+        margin = _margin(e, m)
+        log_dlt = _log_delta_above(e, m)
+        value = log_dlt - goal[live] - side * margin
+        moving = np.abs(value) > margin / 4
+        live, e, m, value, log_dlt = (v[moving] for v in (live, e, m, value, log_dlt))
+        if not live.size:
+            break
+        high[live] = np.where(value > 0, m, high[live])
+        low[live] = np.where(value > 0, low[live], m)
+        t1 = e / m - m / 2
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            slope = m * np.exp(-t1 * t1 / 2 - _LOG_SQRT_TWO_PI - log_dlt)
+            new = m * np.exp(-value / slope)
+        inside = (new > low[live]) & (new < high[live])
+        x[live] = np.where(inside, new, np.sqrt(low[live]) * np.sqrt(high[live]))
+    return x

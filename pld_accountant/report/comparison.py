@@ -1,0 +1,212 @@
+"""Three accountings of the same people side by side: `compare` asks, `Comparison` tells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..notions import gdp
+from ..results import Bounds, Status
+from .histogram import quantiles
+from .individuals import Individuals, assess
+from .outputs import Writer, table_writer
+from .rounding import quantile_name, rounded_up
+from .summary import columns, summarise, wrapped
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
+
+__all__ = ["Comparison", "check_min_delta", "compare", "comparison_writer"]
+
+_PROBABILITIES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Each person's epsilon at one delta, three times.
+
+    Attributes
+    ----------
+    individuals : Individuals
+        By privacy loss distributions and by Renyi accounting.
+    index : ndarray of int of shape (num_examples,)
+        The people's numbers in the log.
+    mu : Bounds of ndarray of shape (num_examples,)
+        The smallest mu whose Gaussian curve lies above a person's wherever that is at least `min_delta`.
+    gaussian_epsilon : ndarray of shape (num_examples,)
+        The epsilon of the upper bound of mu at the same delta; inf where mu has no bound.
+    worst_case_mu, worst_case_gaussian : float
+        The same for a person clipped at every step.
+    min_delta : float
+    full_batch : bool
+        True if everybody took part in every step: then mu is Gaussian differential privacy, not only a description.
+    """
+
+    individuals: Individuals
+    index: np.ndarray
+    mu: Bounds
+    gaussian_epsilon: np.ndarray
+    worst_case_mu: float
+    worst_case_gaussian: float
+    min_delta: float
+    full_batch: bool
+
+    @property
+    def gaussian_sentence(self) -> str:
+        """What the Gaussian numbers are, and are not."""
+        if self.full_batch:
+            return (
+                "The Gaussian epsilon is that of mu, the root of the steps' summed squares up to rounding by buckets: "
+                "full-batch steps are mu-GDP. No central limit theorem is used."
+            )
+        return (
+            "The Gaussian epsilon is descriptive: it is that of the smallest mu whose Gaussian curve lies above the "
+            f"person's own, by PLD, wherever delta is at least {self.min_delta:g}. No central limit theorem is used. "
+            "Sampled steps are not mu-GDP for this mu: below that delta their curve leaves every small mu's. What "
+            "follows for norms fixed beforehand is (epsilon, delta of mu + "
+            f"{self.min_delta:g})-DP for every epsilon."
+        )
+
+    @property
+    def _kinds(self) -> dict[str, tuple[np.ndarray, float]]:
+        """Everybody's epsilon and the worst case's, by each accounting."""
+        people = self.individuals
+        return {
+            "PLD": (people.epsilon.upper, people.worst_case.upper),
+            "Gaussian": (self.gaussian_epsilon, self.worst_case_gaussian),
+            "Renyi": (people.rdp_epsilon, people.worst_case_rdp),
+        }
+
+    def ratio(self, kind: str) -> np.ndarray:
+        """Epsilon by "Gaussian" or "Renyi" over epsilon by PLD, of the people where both are finite and above 0."""
+        one, other = self._kinds[kind][0], self._kinds["PLD"][0]
+        sound = np.isfinite(one) & np.isfinite(other) & (other > 0)
+        return one[sound] / other[sound]
+
+    def as_dict(self, probabilities: Sequence[float] = _PROBABILITIES) -> dict[str, Any]:
+        """Everything but the single people for JSON; what is not finite becomes None."""
+        by_kind = {
+            kind: {
+                "worst_case": _finite(worst),
+                "quantiles": [
+                    {"probability": p, "epsilon": _finite(value)}
+                    for p, value in zip(probabilities, quantiles(values, probabilities).values, strict=True)
+                ],
+            }
+            for kind, (values, worst) in self._kinds.items()
+        }
+        return {
+            **summarise(self.individuals, probabilities).as_dict(),
+            "by": by_kind,
+            "min_delta": self.min_delta,
+            "worst_case_mu": _finite(self.worst_case_mu),
+            "gaussian": self.gaussian_sentence,
+        }
+
+    def text(self, probabilities: Sequence[float] = _PROBABILITIES) -> str:
+        """A page for the terminal.  Printed epsilons are upper bounds, rounded up."""
+        people, kinds = self.individuals, self._kinds
+        by = [quantiles(values, probabilities).values for values, _ in kinds.values()]
+        rows: list[Sequence[str]] = [(f"epsilon at delta = {people.delta:g}", *kinds)]
+        for number, probability in enumerate(probabilities):
+            rows.append((quantile_name(probability), *(rounded_up(values[number]) for values in by)))
+        rows.append(("worst case: clipped at every step", *(rounded_up(worst) for _, worst in kinds.values())))
+        blocks = [summarise(people).heading(), columns(rows)]
+        lines = [self._ratio_line(kind) for kind in ("Gaussian", "Renyi")]
+        blocks.append("\n".join(line for line in lines if line))
+        missing = max(people.not_certified, int(np.count_nonzero(np.isinf(self.gaussian_epsilon))))
+        if missing:
+            blocks.append(wrapped(f"Not certified: {missing:,}. {Status.NOT_CERTIFIED.sentence}"))
+        proven = people.guarantee
+        blocks.append(wrapped(self.gaussian_sentence))
+        blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
+        return "\n\n".join(block for block in blocks if block)
+
+    def _ratio_line(self, kind: str) -> str:
+        ratio = self.ratio(kind)
+        if not len(ratio):
+            return ""
+        middle, most = np.median(ratio), ratio.max()
+        return f"{kind} over PLD: {middle:.3f} in the median, {most:.3f} at most."
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def check_min_delta(min_delta: float | None, delta: float) -> float:
+    """`min_delta`, or what it is by default.
+
+    Raises
+    ------
+    ValueError
+        If it is larger than `delta`, at which nothing would then be known.
+    """
+    if min_delta is None:
+        return min(1e-10, delta)
+    if not 0 < min_delta <= delta:
+        raise ValueError(f"min_delta must be above 0 and at most delta={delta:g}, got {min_delta!r}")
+    return min_delta
+
+
+def compare(
+    ledger: Ledger,
+    delta: float,
+    *,
+    min_delta: float | None = None,
+    direction: str = "both",
+    labels: np.ndarray | None = None,
+    index: np.ndarray | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Ask a ledger for every person's epsilon by PLD, by Renyi accounting, and by the Gaussian curve above theirs.
+
+    Parameters
+    ----------
+    min_delta : float, optional
+        As in `Ledger.mu`, at most `delta`; by default 1e-10 or `delta` if that is less.
+    index : ndarray of int, optional
+        The people's numbers, by default from 0.
+
+    Raises
+    ------
+    ValueError
+        For a `min_delta` above `delta`.
+
+    **Error**: all three are upper bounds at `delta`, of the true epsilon; the Gaussian one because min_delta <= delta.
+    **Cost**: that of `Ledger.mu`.
+    """
+    least = check_min_delta(min_delta, delta)
+    people = assess(
+        ledger, delta, direction=direction, labels=labels, parameters=parameters, progress=progress
+    )
+    mu = ledger.mu(least, direction)
+    worst = float(ledger.worst_case().mu(least, direction).upper)
+    return Comparison(
+        people,
+        np.arange(ledger.num_examples) if index is None else index,
+        mu,
+        _gaussian_epsilon(delta, np.asarray(mu.upper)),
+        worst,
+        float(_gaussian_epsilon(delta, np.array([worst]))[0]),
+        least,
+        all(rate == 1.0 for _, rate, _ in ledger.schedule),
+    )
+
+
+def _gaussian_epsilon(delta: float, mu: np.ndarray) -> np.ndarray:
+    finite = np.isfinite(mu)
+    out = np.full(mu.shape, np.inf)
+    out[finite] = gdp.epsilon(delta, mu[finite])
+    return out
+
+
+def comparison_writer(found: Comparison, ending: str, facts: Mapping[str, Any]) -> Writer:
+    """What writes a row per person: as `outputs.table_writer`, and mu and gaussian_epsilon."""
+    more = {"mu": np.asarray(found.mu.upper), "gaussian_epsilon": found.gaussian_epsilon}
+    return table_writer(found.individuals, ending, facts, index=found.index, more=more)

@@ -1,0 +1,293 @@
+"""The report as one HTML page: `page` fills the template ``report.html``."""
+
+from __future__ import annotations
+
+import math
+from importlib import resources
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...results import Status
+from ..histogram import Histogram, aligned_histogram
+from ..individuals import Individuals
+from ..rounding import quantile_name, rounded_down, rounded_up
+from .charts import Mark, histogram_chart, small_chart
+from .markup import Markup, escaped, joined, table
+
+if TYPE_CHECKING:
+    from ..content import Report
+
+__all__ = ["page"]
+
+_BINS, _SMALL_BINS = 50, 25
+_CHARTS, _ROWS = 24, 200  # groups shown
+_SCHEDULE_ROWS = 20
+_LABEL = 80
+_WIDE, _NARROW = (760, 400), (360, 330)
+
+
+def page(report: Report, title: str) -> str:
+    """The whole page; equal reports give equal pages."""
+    from ... import __version__
+
+    people = report.summary.individuals
+    template = resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8")
+    return Template(template).substitute(
+        title=escaped(title),
+        lead=_lead(people),
+        caution=_caution(people),
+        headline=_headline(report),
+        uncertified=_uncertified(people),
+        histogram=_histogram(report),
+        groups=_groups(report),
+        extremes=_extremes(report),
+        deltas=_deltas(report),
+        promise=_promise(people),
+        parameters=_parameters(report),
+        version=escaped(__version__),
+    )
+
+
+def _lead(people: Individuals) -> Markup:
+    sizes = f"{people.num_examples:,} people, {people.steps:,} steps of training"
+    return Markup(f"{sizes}, &delta;&nbsp;=&nbsp;{_power(people.delta)}.")
+
+
+def _upper(value: float, digits: int = 4) -> str:
+    return rounded_up(value, digits) if math.isfinite(value) else "not certified"
+
+
+def _power(value: float) -> Markup:
+    """A delta as a power of ten."""
+    mantissa, exponent = f"{value:.3e}".split("e")
+    factor = f"{float(mantissa):g}"
+    return Markup(f"{'' if factor == '1' else factor + ' &times; '}10<sup>&minus;{-int(exponent)}</sup>")
+
+
+def _label(value: Any) -> Markup:
+    """A group's name, which comes from outside: escaped, cut if it is long, and its direction its own."""
+    text = str(value)
+    return Markup(f"<bdi>{escaped(text if len(text) <= _LABEL else text[: _LABEL - 1] + '…')}</bdi>")
+
+
+def _headline(report: Report) -> Markup:
+    people, share = report.summary.individuals, report.summary.under_half
+    median = report.summary.by_pld.values[report.summary.by_pld.probabilities.tolist().index(0.5)]
+    cards = [
+        (
+            "Worst case",
+            _upper(people.worst_case.upper),
+            "The epsilon of a person clipped at every step. It holds for everybody.",
+        ),
+        ("Median", _upper(median), "Half of the people have at most this epsilon."),
+    ]
+    if share is not None:
+        cards.append(("Under half the worst case", share.percent, f"{share.count:,} of {share.total:,} people."))
+    return joined(
+        Markup(
+            f"<div><dt>{escaped(name)}</dt>"
+            f"<dd><strong>{escaped(value)}</strong> <span>{escaped(words)}</span></dd></div>"
+        )
+        for name, value, words in cards
+    )
+
+
+def _caution(people: Individuals) -> Markup:
+    if people.guarantee.proven_adaptive:
+        return Markup("")
+    return Markup(
+        "Everything but the worst case is a diagnostic, not a guarantee, unless the gradient norms were fixed or "
+        "capped beforehand."
+    )
+
+
+def _uncertified(people: Individuals) -> Markup:
+    if not people.not_certified:
+        return Markup("")
+    sizes = f"{people.not_certified:,} of {people.num_examples:,} people"
+    return Markup(f'<p class="note">Not certified: {sizes}. {escaped(Status.NOT_CERTIFIED.sentence)}</p>')
+
+
+def _top(people: Individuals) -> float:
+    """The largest finite epsilon, whoever's."""
+    ends = [people.epsilon.upper, people.rdp_epsilon, [people.worst_case.upper, people.worst_case_rdp]]
+    values = np.concatenate([np.asarray(part, dtype=np.float64) for part in ends])
+    return float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
+
+
+def _histogram(report: Report) -> Markup:
+    people = report.summary.individuals
+    worst, top = people.worst_case, _top(people)
+    pld = aligned_histogram(people.epsilon.upper, worst.upper, top, _BINS)
+    renyi = aligned_histogram(people.rdp_epsilon, people.worst_case_rdp, top, _BINS)
+    marks = [
+        Mark(place, f"Worst case by {kind}: {rounded_up(place)}", style)
+        for place, kind, style in (
+            (people.worst_case_rdp, "Renyi", "worst dashed"),
+            (worst.upper, "PLD", "worst"),
+        )
+        if math.isfinite(place)
+    ]
+    share = report.summary.under_half
+    half = None if share is None or not worst.upper else (worst.upper / 2, f"{share.percent} under half the worst case")
+    low, _, _, middle, _, _, high = (_upper(value) for value in report.summary.by_pld.values)
+    description = (
+        f"By PLD the epsilons of {people.num_examples:,} people lie between {low} and {high}, with median {middle}; "
+        f"the worst case is {_upper(worst.upper)} by PLD and {_upper(people.worst_case_rdp)} by Renyi accounting. "
+        "The counts are in the tables below the chart."
+    )
+    title = "Histogram of individual epsilons, by PLD and by Renyi accounting"
+    charts = []
+    for name, size in (("wide", _WIDE), ("narrow", _NARROW)):
+        chart = histogram_chart(pld, renyi, marks, half, size=size, name=name, title=title, description=description)
+        charts.append(Markup(f'<div class="{name}">{chart}</div>'))
+    tables = joined([_counts("counts-pld", "PLD", pld), _counts("counts-renyi", "Renyi accounting", renyi)])
+    return joined([*charts, Markup(f"<details><summary>The numbers in the chart</summary>\n{tables}\n</details>")])
+
+
+def _counts(name: str, kind: str, counted: Histogram) -> Markup:
+    rows = [
+        (f"{low:.4g} to {high:.4g}", f"{count:,}")
+        for low, high, count in zip(counted.edges[:-1], counted.edges[1:], counted.counts, strict=True)
+        if count
+    ]
+    if counted.outside:
+        rows.append(("without a certified bound", f"{counted.outside:,}"))
+    return table(
+        name,
+        f"Number of people by epsilon, by {kind}; ranges without anybody are left out",
+        ["Epsilon", "People"],
+        rows,
+    )
+
+
+def _groups(report: Report) -> Markup:
+    people, groups = report.summary.individuals, report.summary.groups
+    if not groups:
+        return Markup("")
+    assert people.labels is not None
+    worst = people.worst_case.upper
+    finite = people.epsilon.upper[np.isfinite(people.epsilon.upper)]
+    top = max(float(finite.max(initial=0.0)), worst if math.isfinite(worst) else 0.0) or 1.0
+    charts = []
+    for number, group in enumerate(groups[:_CHARTS]):
+        counted = aligned_histogram(people.epsilon.upper[people.labels == group.label], worst, top, _SMALL_BINS)
+        low, median, _, high = group.quantiles.values
+        chart = small_chart(
+            counted, median, top, name=f"group{number}",
+            title=f"Histogram of {group.people:,} people",
+            description=f"From {_upper(low)} to {_upper(high)}, median {_upper(median)}.",
+        )  # fmt: skip
+        count = f"{group.people:,} {'person' if group.people == 1 else 'people'}"
+        charts.append(
+            Markup(f"<figure>{chart}<figcaption>{_label(group.label)} <span>{count}</span></figcaption></figure>")
+        )
+    names = [quantile_name(p).capitalize() for p in groups[0].quantiles.probabilities]
+    rows = [
+        (
+            _label(group.label),
+            f"{group.people:,}",
+            *(_upper(value) for value in group.quantiles.values),
+            group.under_half.percent if report.summary.under_half else "-",
+        )
+        for group in groups[:_ROWS]
+    ]
+    told = table(
+        "by-group",
+        "Epsilon by group: upper bounds, rounded up; and how many have less than half the worst case",
+        ["Group", "People", *names, "Under half"],
+        rows,
+    )
+    left_out = [
+        f"{len(groups) - shown:,} more groups are not in the {what}."
+        for shown, what in ((_CHARTS, "charts"), (_ROWS, "table"))
+        if len(groups) > shown
+    ]
+    return Markup(
+        '<section aria-labelledby="groups">\n<h2 id="groups">Groups</h2>\n'
+        "<p>How epsilon is spread in each group, with the median marked. All charts share the axis of epsilon; "
+        "the heights of two charts cannot be compared.</p>\n"
+        f'<div class="charts">\n{joined(charts)}\n</div>\n{told}\n'
+        f"{joined(Markup(f'<p>{words}</p>') for words in left_out)}\n</section>"
+    )
+
+
+def _extremes(report: Report) -> Markup:
+    people, ends = report.summary.individuals, report.extremes
+    head = ["Index", *(["Group"] if people.labels is not None else []), "At least", "At most", "Renyi", "Of worst"]
+    if not len(ends.smallest):
+        return _people(people, ends.largest, "everybody", "Everybody, from the largest epsilon to the smallest", head)
+    words = {
+        "most": ("The largest epsilons", ends.tied_largest),
+        "least": ("The smallest epsilons", ends.tied_smallest),
+    }
+    captions = {
+        name: text + (f"; {tied:,} people share the first value" if tied > 1 else "")
+        for name, (text, tied) in words.items()
+    }
+    both = zip(("most", "least"), (ends.largest, ends.smallest), strict=True)
+    inside = joined(_people(people, who, name, captions[name], head) for name, who in both)
+    return Markup(f'<div class="columns">\n{inside}\n</div>')
+
+
+def _people(people: Individuals, who: np.ndarray, name: str, caption: str, head: list[str]) -> Markup:
+    worst = people.worst_case.upper
+    rows = []
+    for index in who.tolist():
+        lower, upper = people.epsilon.lower[index], people.epsilon.upper[index]
+        share = f"{100 * upper / worst:.0f} %" if worst and math.isfinite(worst) and math.isfinite(upper) else "-"
+        group = [] if people.labels is None else [_label(people.labels[index])]
+        rows.append((index, *group, rounded_down(lower), _upper(upper), _upper(people.rdp_epsilon[index]), share))
+    return table(name, caption, head, rows)
+
+
+def _deltas(report: Report) -> Markup:
+    rows = [
+        (
+            _power(at.delta),
+            _upper(at.worst_case),
+            *(_upper(v) for v in at.quantiles.values[::-1]),
+            _upper(at.worst_case_rdp),
+        )
+        for at in report.at_deltas
+    ]
+    head = [
+        Markup("&delta;"),
+        "Worst case",
+        *(quantile_name(p).capitalize() for p in (0.95, 0.5, 0.05)),
+        "Worst case by Renyi",
+    ]
+    return table("at-deltas", "Epsilon at several deltas: upper bounds, rounded up", head, rows)
+
+
+def _promise(people: Individuals) -> Markup:
+    proven = people.guarantee
+    return joined(
+        Markup(f"<p>{escaped(words)}</p>")
+        for words in (
+            proven.sentence,
+            Markup(f"<cite>{escaped(proven.reference)}</cite>"),
+        )
+    )
+
+
+def _parameters(report: Report) -> Markup:
+    people = report.summary.individuals
+    neighbours = {"both": "one record added or removed", "remove": "one record removed", "add": "one record added"}
+    told = [
+        ("People", f"{people.num_examples:,}"),
+        ("Steps", f"{people.steps:,}"),
+        ("Clipping norm (max_grad_norm)", f"{report.max_grad_norm:g}"),
+        ("Delta", _power(people.delta)),
+        ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
+        ("Sampling", "Poisson, as assumed"),
+        ("Buckets of noise ratios", f"{report.buckets:,}"),
+    ]
+    listed = joined(Markup(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>") for name, value in told)
+    shown, more = report.schedule[:_SCHEDULE_ROWS], len(report.schedule) - _SCHEDULE_ROWS
+    rows = [(f"{steps:,}", f"{sigma:.6g}", f"{rate:.6g}") for sigma, rate, steps in shown]
+    schedule = table("schedule", "Steps and their noise", ["Steps", "Noise multiplier", "Sample rate"], rows)
+    rest = Markup(f"<p>{more:,} more kinds of steps are not in the table.</p>" if more > 0 else "")
+    return joined([Markup(f'<dl class="list">\n{listed}\n</dl>'), schedule, rest])

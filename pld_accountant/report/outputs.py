@@ -1,0 +1,176 @@
+"""Output files: all of them are written, or none is.
+
+`check` is asked before the long work whether every file could be written; `write_all` writes them beside
+their names and moves them into place only when all are complete.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ..files.formats import require
+from ..files.store import atomic_file
+from ..results import Status
+from .individuals import Individuals
+
+__all__ = [
+    "FIGURE_ENDINGS",
+    "PAGE_ENDINGS",
+    "TABLE_ENDINGS",
+    "OutputError",
+    "check",
+    "check_folder",
+    "json_writer",
+    "table_writer",
+    "write_all",
+]
+
+TABLE_ENDINGS = (".parquet", ".csv", ".npz")
+FIGURE_ENDINGS = (".png", ".pdf")
+PAGE_ENDINGS = (".html", ".htm")
+
+Writer = Callable[[BinaryIO], None]
+
+
+class OutputError(ValueError):
+    """An output file that could not be written, with the reason; nothing was written."""
+
+
+def check(outputs: Iterable[tuple[Path, Sequence[str]]], *, inputs: Iterable[Path] = ()) -> None:
+    """Raise unless every file can be written.
+
+    Parameters
+    ----------
+    outputs : iterable of (path, sequence of str)
+        The files, each with the endings it may have (none given: any).
+    inputs : iterable of path
+        Files that no output may take the place of.
+
+    Raises
+    ------
+    OutputError
+    """
+    taken = {path.resolve() for path in inputs}
+    for path, endings in outputs:
+        if endings and path.suffix.lower() not in endings:
+            raise OutputError(f"{path} must end in {' or '.join(endings)}")
+        if path.is_dir():
+            raise OutputError(f"{path} is a folder")
+        if path.resolve() in taken:
+            raise OutputError(f"{path} is named twice, or is an input")
+        taken.add(path.resolve())
+        check_folder(path.parent)
+        if path.suffix.lower() == ".parquet":
+            require("pyarrow", "parquet", f"writing {path}")
+
+
+def check_folder(folder: Path) -> None:
+    """Raise `OutputError` unless a file can be made in `folder`."""
+    if not folder.is_dir():
+        raise OutputError(f"the folder {folder} does not exist")
+    try:
+        # Trying is the only test that holds on every file system and for every user.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OutputError(f"the folder {folder} cannot be written: {error.strerror}") from error
+
+
+def write_all(outputs: Mapping[Path, Writer]) -> None:
+    """Write files, and move them into place when the last is complete.
+
+    Raises
+    ------
+    OSError
+        If one cannot be written; then none is.
+    """
+    with ExitStack() as whole:
+        for path, writer in outputs.items():
+            writer(whole.enter_context(atomic_file(path)))
+
+
+def _columns(
+    individuals: Individuals, index: np.ndarray | None, more: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    people = individuals.num_examples
+    columns: dict[str, Any] = {
+        "index": np.arange(people) if index is None else index,
+        "lower": individuals.epsilon.lower,
+        "estimate": individuals.epsilon.estimate,
+        "upper": individuals.epsilon.upper,
+        "status": np.broadcast_to(np.asarray(individuals.epsilon.status, dtype=np.uint8), people),
+        "rdp_epsilon": individuals.rdp_epsilon,
+    }
+    group = {} if individuals.labels is None else {"group": individuals.labels}
+    return {**columns, **group, **more}
+
+
+def table_writer(
+    individuals: Individuals,
+    ending: str,
+    facts: Mapping[str, Any],
+    *,
+    index: np.ndarray | None = None,
+    more: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> Writer:
+    """What writes a row per person: index, lower, estimate, upper, status, rdp_epsilon, and group if there
+    are groups.
+
+    Parameters
+    ----------
+    ending : str
+        One of `TABLE_ENDINGS`.
+    facts : mapping
+        What holds for the whole table (the summary, with the guarantee): kept in the metadata of Parquet
+        under ``pld_accountant`` and in the member ``summary`` of an ``.npz``, as JSON; CSV has no place for
+        it.
+    index : ndarray of int, optional
+        The people's numbers, by default from 0.
+    more : mapping of str to ndarray
+        Further columns.
+    """
+    columns = _columns(individuals, index, more)
+    about = json.dumps({**facts, "status": {str(int(s)): s.sentence for s in Status}}, allow_nan=False)
+    if ending == ".parquet":
+        return lambda file: _write_parquet(file, columns, about)
+    if ending == ".npz":
+        return lambda file: np.savez(file, summary=np.array(about), **columns)
+    return lambda file: _write_csv(file, columns)
+
+
+def _write_parquet(file: BinaryIO, columns: Mapping[str, np.ndarray], about: str) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.table({name: pyarrow.array(column) for name, column in columns.items()})
+    parquet.write_table(table.replace_schema_metadata({"pld_accountant": about}), file)
+
+
+def _write_csv(file: BinaryIO, columns: Mapping[str, np.ndarray]) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    # Python floats, whose shortest decimal form reads back as the same number.
+    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    text.flush()
+    text.detach()
+
+
+def json_writer(facts: Mapping[str, Any]) -> Writer:
+    """What writes `facts` as indented JSON."""
+    text = json.dumps(facts, indent=2, allow_nan=False) + "\n"
+    return lambda file: _write_bytes(file, text.encode())
+
+
+def _write_bytes(file: BinaryIO, data: bytes) -> None:
+    file.write(data)

@@ -1,0 +1,168 @@
+"""What to tell about many people: `Summary`, as a text for the terminal and as a mapping for JSON."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..results import Status
+from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
+from .individuals import Individuals
+from .rounding import quantile_name, rounded_up
+
+__all__ = ["Summary", "columns", "summarise", "wrapped"]
+
+_WIDTH = 108
+_GROUPS_SHOWN = 24
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Individuals, counted and ordered.
+
+    Attributes
+    ----------
+    individuals : Individuals
+    by_pld, by_renyi : Quantiles
+    under_half : Share or None
+        People with less than half the worst case; None if the worst case has no certified bound.
+    groups : tuple of Group
+    """
+
+    individuals: Individuals
+    by_pld: Quantiles
+    by_renyi: Quantiles
+    under_half: Share | None
+    groups: tuple[Group, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything for JSON; what is not finite (no certified bound) becomes None."""
+        people = self.individuals
+        return {
+            "delta": people.delta,
+            "num_examples": people.num_examples,
+            "steps": people.steps,
+            "parameters": dict(people.parameters),
+            "neighbours": "add or remove one record",
+            "guarantee": asdict(people.guarantee),
+            "worst_case": {
+                **{name: _finite(getattr(people.worst_case, name)) for name in ("lower", "estimate", "upper")},
+                "rdp_epsilon": _finite(people.worst_case_rdp),
+            },
+            "quantiles": [
+                {"probability": p, "epsilon": _finite(a), "rdp_epsilon": _finite(b)}
+                for p, a, b in zip(
+                    self.by_pld.probabilities.tolist(), self.by_pld.values, self.by_renyi.values, strict=True
+                )
+            ],
+            "under_half_the_worst_case": _share(self.under_half),
+            "groups": [
+                {
+                    "group": group.label,
+                    "people": group.people,
+                    "mean": _finite(group.mean),
+                    "quantiles": [
+                        {"probability": p, "epsilon": _finite(value)}
+                        for p, value in zip(group.quantiles.probabilities.tolist(), group.quantiles.values, strict=True)
+                    ],
+                    "under_half_the_worst_case": _share(group.under_half if self.under_half else None),
+                }
+                for group in self.groups
+            ],
+            "not_certified": people.not_certified,
+        }
+
+    def text(self) -> str:
+        """A page for the terminal.  Printed epsilons are upper bounds, rounded up."""
+        people = self.individuals
+        blocks = [self.heading(), self._quantile_table()]
+        if self.under_half is not None:
+            share = self.under_half
+            people_in = f"{share.count:,} of {share.total:,} people ({share.percent})"
+            blocks.append(f"{people_in} have less than half the worst case.")
+        if self.groups:
+            blocks.append(self._group_table())
+        if people.not_certified:
+            count = people.not_certified
+            blocks.append(wrapped(f"Not certified: {count:,}. {Status.NOT_CERTIFIED.sentence}"))
+        proven = people.guarantee
+        blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
+        return "\n\n".join(blocks)
+
+    def heading(self) -> str:
+        """Sizes and parameters."""
+        people = self.individuals
+        sizes = f"{people.num_examples:,} people, {people.steps:,} steps"
+        told = [
+            f"{name.replace('_', ' ')} {value if isinstance(value, str) else format(value, '.4g')}"
+            for name, value in people.parameters.items()
+        ]
+        return wrapped(f"{sizes}; {', '.join(told)}" if told else sizes)
+
+    def _quantile_table(self) -> str:
+        people = self.individuals
+        rows = [
+            (quantile_name(p), rounded_up(a), rounded_up(b))
+            for p, a, b in zip(self.by_pld.probabilities, self.by_pld.values, self.by_renyi.values, strict=True)
+        ]
+        worst = ("worst case: clipped at every step", people.worst_case.upper, people.worst_case_rdp)
+        rows.append((worst[0], rounded_up(worst[1]), rounded_up(worst[2])))
+        heading = (f"epsilon at delta = {people.delta:g}", "PLD", "Renyi")
+        return columns([heading, *rows])
+
+    def _group_table(self) -> str:
+        names = [quantile_name(p) for p in self.groups[0].quantiles.probabilities]
+        rows = [("group", "people", *names, "under half")]
+        for group in self.groups[:_GROUPS_SHOWN]:
+            values = [rounded_up(v) for v in group.quantiles.values]
+            half = group.under_half.percent if self.under_half else "-"
+            rows.append((str(group.label), f"{group.people:,}", *values, half))
+        more = len(self.groups) - _GROUPS_SHOWN
+        return columns(rows) + (f"\n({more} more groups are in the JSON summary)" if more > 0 else "")
+
+
+def summarise(
+    individuals: Individuals, probabilities: Sequence[float] = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+) -> Summary:
+    """Count and order individuals by the upper bound of their epsilon.
+
+    Parameters
+    ----------
+    probabilities : sequence of float in [0, 1]
+        Which quantiles to tell; 0 is the smallest, 1 the largest epsilon.
+    """
+    upper, worst = individuals.epsilon.upper, float(individuals.worst_case.upper)
+    return Summary(
+        individuals,
+        by_pld=quantiles(upper, probabilities),
+        by_renyi=quantiles(individuals.rdp_epsilon, probabilities),
+        under_half=share_under(upper, worst / 2) if math.isfinite(worst) else None,
+        groups=() if individuals.labels is None else groups(upper, individuals.labels, worst),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _share(share: Share | None) -> dict[str, Any] | None:
+    return None if share is None else {**asdict(share), "fraction": share.fraction}
+
+
+def wrapped(text: str) -> str:
+    """A paragraph for the terminal."""
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned: the first to the left, the others to the right; a rule under the heading."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "   ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    ]
+    lines.insert(1, "   ".join("-" * w for w in widths))
+    return "\n".join(line.rstrip() for line in lines)
