@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FIGURES = Path(__file__).parent.parent / "figures"
+FIGURES = Path(__file__).parent.parent.parent / "figures"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from scipy import special
 import pld_accountant as pa
 from pld_accountant.engine import schedule, solver
 from pld_accountant.engine.plancherel import solve
+from pld_accountant.engine.rare_losses import split as splitting
 from pld_accountant.engine.rare_losses.split import _Guess, solve_split
 from pld_accountant.engine.rare_losses.tables import LargeMaker, _log_phi, _of_lotteries
 from pld_accountant.engine.tilting import Limits
@@ -408,7 +409,7 @@ def test_places_before_the_best():
 def test_the_last_place_at_which_the_first_part_is_nothing():
     first = np.array([[-300.0, -50.0, -3.0], [-100.0, -44.0, -2.0], [-46.0, -9.0, -1.0], [-5.0, -1.0, 0.0]])
     guesses = [_Guess(*np.zeros((2, 3)), row, np.zeros((3, 2))) for row in first]
-    assert split._last_without_first(guesses).tolist() == [2, 0, -1]
+    assert splitting._last_without_first(guesses).tolist() == [2, 0, -1]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from oracle_plan import Plan, Steps
 
 pytestmark = pytest.mark.slow  # minutes, and some GiB: the oracle's own check, run when the oracle changes
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent.parent / "data"
 EXACT = json.loads((DATA / "exact.json").read_text())["cases"]
 SETTLED = [(c, d) for c in EXACT for d in ("remove", "add") if c["epsilon"][d] is not None]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 MODULES = {p.stem: p for p in (ROOT / "pld_accountant").glob("*.py")}
 KERNELS = {p.stem: p for p in (ROOT / "kernels").glob("*.py")}
 SCRIPTS = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "figures").glob("*.py")]

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import pld_accountant as pa
 from pld_accountant.cli.commands import main
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"^\$ pld-accountant (.+)\n(.+)$", README, re.M)
 NUMBERS = re.findall(r"^(pa\.calibrate_\w+\(.+\)) +# ([\d.]+)$", README, re.M)
 

@@ -19,7 +19,7 @@ import oracle
 import oracle_few
 from oracle import Value
 
-FILE = Path(__file__).parent / "data" / "exact.json"
+FILE = Path(__file__).parent.parent / "data" / "exact.json"
 DELTAS = (1e-2, 1e-3, 1e-5, 1e-8, 1e-10, 1e-15, 1e-20, 1e-30, 1e-60, 1e-100)
 ABOUT = (
     "epsilon(delta) of compositions of Poisson-sampled Gaussians, by removal and by addition of one record; 0 where "
