@@ -24,61 +24,22 @@ import math
 
 import numpy as np
 
+from ._columns import (
+    M_HIGH,
+    M_LEFT_OUT,
+    M_LOG_MOMENT,
+    M_LOW,
+    M_MEAN,
+    M_SPREAD,
+    M_UNITS,
+    M_WEIGHTED,
+)
 from ._jit import inline, jit, pjit, prange
+from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, log_ndtr, log_part, sampled_share
 
-_LOG_SQRT_2PI = 0.9189385332046727
-_SQRT_HALF = math.sqrt(0.5)
 _TINY = 1e-300
-_SUM = 128  # terms that are added up plainly
+_SUM = 128  # terms of a sum that are added up without blocks
 _RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
-
-
-@inline
-def log_g_at(x, sigma, q):
-    """log g(x), accurate where g is near 1 and where it overflows."""
-    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-    if q == 1.0:
-        return t
-    if t > 36.0:
-        return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
-    y = q * math.expm1(t)
-    # 1 + y would lose the digits of a small g
-    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
-
-
-@inline
-def _share(x, sigma, q):
-    """w(x), which grows from 0 to 1."""
-    if q == 1.0:
-        return 1.0
-    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
-    return 1.0 / (1.0 + math.exp(-t)) if t > 0.0 else math.exp(t) / (1.0 + math.exp(t))
-
-
-@inline
-def log_ndtr(y):
-    """log Phi(y), to some units of y^2."""
-    if y > 0.0:
-        return math.log1p(-0.5 * math.erfc(y * _SQRT_HALF))
-    if y > -36.0:
-        return math.log(0.5 * math.erfc(-y * _SQRT_HALF))
-    r = 1.0 / (y * y)
-    series = r * (1.0 - r * (3.0 - r * (15.0 - r * (105.0 - r * (945.0 - r * 10395.0)))))
-    return -0.5 * y * y - _LOG_SQRT_2PI - math.log(-y) + math.log1p(-series)
-
-
-@inline
-def log_part(x, low, high, s):
-    """log v(x), of an x within sharp ends; high - low is at least s."""
-    if s == 0.0:
-        return 0.0
-    if low == -np.inf:
-        return 0.0 if high == np.inf else log_ndtr((high - x) / s)
-    more, less = (x - low) / s, (x - high) / s
-    if less > 0.0:
-        more, less = -less, -more
-    inside = log_ndtr(more)
-    return inside + math.log1p(-math.exp(log_ndtr(less) - inside))
 
 
 @inline
@@ -95,7 +56,7 @@ def _part_interval(sigma, theta, part, blur, deviations, ends):
         ends[0], ends[1] = low / wide - reach, last + reach
     else:
         y = high / (blur * sigma)
-        ends[0] -= sigma / blur * math.exp(-0.5 * y * y - _LOG_SQRT_2PI - log_ndtr(y))
+        ends[0] -= sigma / blur * math.exp(-0.5 * y * y - LOG_SQRT_2PI - log_ndtr(y))
         ends[1] = min(ends[1], max(last, high) + reach)
 
 
@@ -111,10 +72,10 @@ def interval(sigma, q, sign, theta, part, blur, deviations, ends):
             if part[k, 0] > -np.inf or part[k, 1] < np.inf:
                 _part_interval(sigma[k], theta, part[k], blur, deviations, ends[k])
             continue
-        low, high = -theta * _share(0.0, sigma[k], q[k]) * (1.0 + 1e-12), 0.0
+        low, high = -theta * sampled_share(0.0, sigma[k], q[k]) * (1.0 + 1e-12), 0.0
         for _ in range(60):
             x = 0.5 * (low + high)
-            if x < -theta * _share(x, sigma[k], q[k]):
+            if x < -theta * sampled_share(x, sigma[k], q[k]):
                 low = x
             else:
                 high = x
@@ -214,7 +175,7 @@ def _outside(sigma, part, blur):
     """E[1 - v(x)], x ~ N(0, sigma^2), of a part that begins at -inf; else 1, which is of no use."""
     if part[0] > -np.inf:
         return 1.0
-    return 0.5 * math.erfc(part[1] / (sigma * math.sqrt(1.0 + blur * blur)) * _SQRT_HALF)
+    return 0.5 * math.erfc(part[1] / (sigma * math.sqrt(1.0 + blur * blur)) * SQRT_HALF)
 
 
 @inline
@@ -233,7 +194,7 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     ones = np.ones(n)
     additions = _additions(n)
     a = 1.0 + theta if sign > 0 else -theta
-    log_scale = _LOG_SQRT_2PI + math.log(sigma)
+    log_scale = LOG_SQRT_2PI + math.log(sigma)
     log_q = abs(math.log(q))
     top = -np.inf
     for j in range(n):
@@ -241,7 +202,7 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
         log_v = log_part(x[j], part[0], part[1], blur * sigma)
         weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j] + log_v
         of_g = 2.0 * abs(log_g[j])
-        of_g += _share(x[j], sigma, q) * (3.0 * abs(2.0 * x[j] - 1.0) / (2.0 * sigma * sigma) + log_q)
+        of_g += sampled_share(x[j], sigma, q) * (3.0 * abs(2.0 * x[j] - 1.0) / (2.0 * sigma * sigma) + log_q)
         carried[j] = abs(a) * of_g + (x[j] / sigma) ** 2 + 6.0 * abs(log_v) + additions + 40.0
         top = max(top, weight[j])
     # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)], less the mass outside: the exact mass 1 never enters,
@@ -343,12 +304,12 @@ def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, mom
     for k in prange(sigma.size):
         if q[k] == 1.0:
             variance = 1.0 / sigma[k] ** 2
-            moments[k, 0] = theta * (theta + 1.0) * variance / 2.0
-            moments[k, 1] = (theta + 0.5) * variance
-            moments[k, 2] = 8.0 * moments[k, 0]
-            moments[k, 3] = math.sqrt(variance)
-            moments[k, 4] = 8.0 * moments[k, 3]
-            moments[k, 5:] = 0.0
+            moments[k, M_LOG_MOMENT] = theta * (theta + 1.0) * variance / 2.0
+            moments[k, M_MEAN] = (theta + 0.5) * variance
+            moments[k, M_UNITS] = 8.0 * moments[k, M_LOG_MOMENT]
+            moments[k, M_SPREAD] = math.sqrt(variance)
+            moments[k, M_WEIGHTED] = 8.0 * moments[k, M_SPREAD]
+            moments[k, M_LEFT_OUT:] = 0.0
             for j in range(re.shape[1]):
                 re[k, j] = -0.5 * variance * ((j + 1) * spacing) ** 2
                 im[k, j] = 0.0
@@ -378,11 +339,11 @@ def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, mom
             if weight[j] > least:
                 inner = min(inner, j)
                 outer = j
-        moments[k, 0] = value
-        moments[k, 1] = mean
-        moments[k, 2] = units
-        moments[k, 3] = spread
-        moments[k, 4] = weighted
-        moments[k, 5] = max(weight[:first].sum() + weight[last + 1 :].sum(), _TINY)
-        moments[k, 6] = x[max(inner - 1, 0)]
-        moments[k, 7] = x[outer + 1] if outer + 1 < n else ends[k, 1]
+        moments[k, M_LOG_MOMENT] = value
+        moments[k, M_MEAN] = mean
+        moments[k, M_UNITS] = units
+        moments[k, M_SPREAD] = spread
+        moments[k, M_WEIGHTED] = weighted
+        moments[k, M_LEFT_OUT] = max(weight[:first].sum() + weight[last + 1 :].sum(), _TINY)
+        moments[k, M_LOW] = x[max(inner - 1, 0)]
+        moments[k, M_HIGH] = x[outer + 1] if outer + 1 < n else ends[k, 1]

@@ -5,7 +5,8 @@ Legend
     p, b        mass of the cell under P; the part of it that connect-the-dots moves to the right end
     H(gamma)    = integral of (P - gamma Q)+, convex in gamma = e^epsilon
     gap         distance between the chord of H over a cell and those tangents, where two of them meet
-    sign, x, g  as in `spectral`: the loss is sign * log g(x), P has the density N(x; 0, sigma^2) g(x)^(sign > 0)
+    sign, x, g  as in `_loss`: the loss is sign * log g(x), P has the density N(x; 0, sigma^2) g(x)^(sign > 0)
+    u           of a cell: p less e^(left end) times the mass under Q
 
 Up: connect the dots.  The chord of H over each cell is a hockey-stick curve above H whose kinks lie on the grid.
 Down: the knots are lowered so far that the chords through them lie below the tangents of H at both ends and in the
@@ -21,8 +22,8 @@ import math
 import numpy as np
 
 from ._jit import inline, jit, pjit, prange
+from ._loss import LOG_SQRT_2PI, x_of_log_g
 
-_LOG_SQRT_2PI = 0.9189385332046727
 # Gauss-Legendre rules on [-1, 1]: three points where a cell is tiny, else five.
 _NODE_3 = (-0.7745966692414834, 0.0, 0.7745966692414834)
 _WEIGHT_3 = (0.5555555555555556, 0.8888888888888888, 0.5555555555555556)
@@ -45,30 +46,15 @@ def _log_g(x, sigma, q):
 
 
 @inline
-def _x_of_log_g(s, sigma, q):
-    """Inverse of log g; -inf below its infimum log(1 - q)."""
-    if q == 1.0:
-        return sigma * sigma * s + 0.5
-    if s > 36.0:
-        t = s - math.log(q) + math.log1p(-(1.0 - q) * math.exp(-s))
-    else:
-        y = math.expm1(s) / q
-        rest = math.exp(s) - (1.0 - q) if y < -0.5 and q > 0.5 else 0.0
-        # `rest` is exact where 1 + y would lose its digits
-        t = math.log(rest / q) if rest > 0.0 else math.log1p(y) if y > -1.0 else -np.inf
-    return sigma * sigma * t + 0.5
-
-
-@inline
 def _cell(sigma, q, sign, left, start, stop):
     """Over losses from `start` to `stop`: mass p under P, and p minus e^left times the mass under Q.
 
     The losses are integrated in x, in pieces so short that the Gauss points are exact to 1e-15.
     """
     if sign > 0:
-        x0, x1 = _x_of_log_g(start, sigma, q), _x_of_log_g(stop, sigma, q)
+        x0, x1 = x_of_log_g(start, sigma, q), x_of_log_g(stop, sigma, q)
     else:
-        x0, x1 = _x_of_log_g(-stop, sigma, q), _x_of_log_g(-start, sigma, q)
+        x0, x1 = x_of_log_g(-stop, sigma, q), x_of_log_g(-start, sigma, q)
     x0, x1 = max(x0, -38.0 * sigma), min(x1, 38.0 * sigma + 1.0)
     p = 0.0
     up = 0.0
@@ -82,7 +68,7 @@ def _cell(sigma, q, sign, left, start, stop):
         for i in range(3 if short else 5):
             v = centre + half * (_NODE_3[i] if short else _NODE[i])
             lg = _log_g(v, sigma, q)
-            log_density = -0.5 * (v / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma)
+            log_density = -0.5 * (v / sigma) ** 2 - LOG_SQRT_2PI - math.log(sigma)
             if sign > 0:
                 log_density += lg
             mass = half * (_WEIGHT_3[i] if short else _WEIGHT[i]) * math.exp(log_density)
@@ -159,41 +145,34 @@ def _convex(mass, h):
         before[m + 1] = at
 
 
-@jit("f8(f8, f8, f8, f8)")
-def barycentre(sigma, q, sign, h):
-    """log of P mass over Q mass of the cell of width h around the loss at x = 0, where a spike would sit."""
-    centre = sign * _log_g(0.0, sigma, q)
-    p, up = _cell(sigma, q, sign, centre, centre - 0.5 * h, centre + 0.5 * h)
-    return centre + math.log(p / (p - up))
-
-
 @jit("void(f8, f8, f8, f8[::1], f8[::1])")
 def losses(sigma, q, sign, x, loss):
     for i in range(x.size):
         loss[i] = sign * _log_g(x[i], sigma, q)
 
 
-@jit("void(f8, f8, f8, f8[::1], f8[::1], f8[::1])")
+@pjit("void(f8, f8, f8, f8[::1], f8[::1], f8[::1])")
 def masses(sigma, q, sign, knots, p, u):
-    """Of the cells between ascending losses: p, and p less e^(left end) times the mass under Q."""
-    for k in range(p.size):
+    """p and u of the cells between ascending losses."""
+    for k in prange(p.size):
         p[k], up = _cell(sigma, q, sign, knots[k], knots[k], knots[k + 1])
         u[k] = min(max(up, 0.0), p[k])
 
 
-@pjit("void(f8, f8, f8, f8, f8, f8[::1], f8[::1], f8[:, ::1])")
-def cells(sigma, q, sign, start, h, p, b, gap):
-    """p and b of every cell and, if `gap` has as many rows, its gaps."""
-    lower = gap.shape[0] == p.size
-    for m in prange(p.size):
-        left, right = start + m * h, start + (m + 1) * h
-        middle = left + 0.5 * h if lower else right
-        p1, up1 = _cell(sigma, q, sign, left, left, middle)
-        p2, up2 = _cell(sigma, q, sign, left, middle, right) if lower else (0.0, 0.0)
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[::1], f8[:, ::1])")
+def join_halves(p_half, u_half, h, p, b, gap):
+    """p, b and the gaps of cells of width h from p and u of their halves, two for each cell.
+
+    u of the right half refers to the middle of the cell; only positive numbers are added.
+    """
+    fall = -math.expm1(-0.5 * h)
+    for m in range(p.size):
+        p1, p2 = p_half[2 * m], p_half[2 * m + 1]
+        u1 = u_half[2 * m]
+        u2 = p2 * fall + u_half[2 * m + 1] * (1.0 - fall)
         p[m] = p1 + p2
-        b[m] = min(max((up1 + up2) / -math.expm1(-h), 0.0), p[m])
-        if lower:
-            _gaps(p1, p1 - up1, p2, p2 - up2, h, b[m], gap[m])
+        b[m] = min(max((u1 + u2) / -math.expm1(-h), 0.0), p[m])
+        _gaps(p1, p1 - u1, p2, p2 - u2, h, b[m], gap[m])
 
 
 @jit("void(f8[::1], f8[::1], f8[::1])")

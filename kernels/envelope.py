@@ -23,9 +23,8 @@ import math
 import numpy as np
 
 from ._jit import inline, jit, pjit, prange
-from .characterise import log_g_at, log_part
+from ._loss import LOG_SQRT_2PI, log_g_at, log_part, sampled_share
 
-_LOG_SQRT_2PI = 0.9189385332046727
 _RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
 _ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.0])
@@ -48,7 +47,7 @@ def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r
         x = low + j * step
         lg = log_g_at(x, sigma, q)
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-        log_psi = -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI - math.log(sigma) + a * lg - k
+        log_psi = -0.5 * (x / sigma) ** 2 - LOG_SQRT_2PI - math.log(sigma) + a * lg - k
         loss[j] = lg
         log_v[j] = log_part(x, part[0], part[1], blur * sigma)
         # dL/dx = w / sigma^2, w = q e^t / g
@@ -141,7 +140,7 @@ def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
     """
     n = log_v.size - 1
     bulge = step * step / (8.0 * sigma * sigma) * (narrow + max(0.0, -a) / (4.0 * sigma * sigma))
-    log_scale = -_LOG_SQRT_2PI - math.log(sigma) - k
+    log_scale = -LOG_SQRT_2PI - math.log(sigma) - k
     mass = np.empty(n)
     argument = np.empty(n)
     falls = np.empty(n)
@@ -165,9 +164,10 @@ def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
         tilted = mass.copy()
         share = 0.0
         for j in range(n + 1):
-            t = (2.0 * (low + j * step) - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
-            w = 1.0 / (1.0 + math.exp(-t)) if t > 0.0 else math.exp(t) / (1.0 + math.exp(t))
+            x = low + j * step
+            w = sampled_share(x, sigma, q)
             if j < n:
+                t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
                 e = math.exp(min(-t, 700.0))
                 argument[j] = math.atan2(math.sin(phi), e + math.cos(phi)) * _KEEP
             if j > 0:
@@ -197,7 +197,7 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
         x = start + j * step
         lg = log_g_at(x, sigma, q)
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-        top = max(top, -0.5 * (x / sigma) ** 2 - _LOG_SQRT_2PI + math.log(sigma) + (1.0 + a) * lg - math.log(q) - t - k)
+        top = max(top, -0.5 * (x / sigma) ** 2 - LOG_SQRT_2PI + math.log(sigma) + (1.0 + a) * lg - math.log(q) - t - k)
     return top + dip * step * step / 8.0
 
 

@@ -1,41 +1,62 @@
-"""The Plancherel inner product, person by person, and the bisection for epsilon on top of it.
+"""The Plancherel inner product of each person, and the root search for epsilon on top of it.
 
 Legend
     i            person;  f = frequency index 0..m, omega_f = f * spacing
-    exponents    (people, 10 + 2 m or more): counts @ table.  Columns: K, mean, log envelope beyond the band, error of
-                 phi at every frequency, round-off of K, -log1p(-mass at +infinity), offset of the lattice, error of phi
-                 per unit of frequency, these two errors relative to phi; then Re log phi and Im log phi at f = 1..m,
-                 centred at the mean.  Where steps are lotteries m + 2 more: what these add to the exponent at f = 0,
-                 the logarithm of what they multiply |phi| by at most, and what they add at f = 1..m.  Of the part in
-                 which some loss is large (see `large_losses`) these and, at f = 0..m each, Re R, Im R and the error of
-                 R; last, R at most beyond the band
+    row          exponents of one person, counts @ table; the columns are named in `_columns`
+    setting      scalars of the table, named in `_columns`
+    helper       (people, 4): two tilts that bound the aliasing, and K + log c there; named in `_columns`
     weight       (m + 1,) complex: transform of the tilted hockey-stick weight at theta + i omega_f, over the period,
                  doubled for f > 0
     weights      sum_f |weight_f|, sum_f omega_f |weight_f|
-    sizes        sum_f |a_f|, sum_f f |a_f|, a_f = weight_f exp(log phi_f); and what lotteries add to sum_f a_f
-    half         (people, buckets): by how much the variance of each bucket's lotteries may be off; what that
-                 does at each frequency is second (buckets, m + 1) times it (see `joining`)
+    a_f          weight_f phi_f; for large losses weight_f phi_f (exp(R_f) - 1), phi that of the small losses
+    sizes        sum_f |a_f|, sum_f f |a_f|, and the error that interpolated steps add to sum_f a_f
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
-    setting      theta, spacing, period, remainder coefficient, lattice step (0: none), round-off of the matrix product
-    helper       (people, 4): theta and K of the tilts that bound the aliasing from above and from below
 
-Errors: `band` + `phi` + `sums` are absolute errors of Q, `alias` is what the period adds (only ever positive),
-`kappa` an error of the exponent K - theta epsilon.
+Errors: `band` + `phi` + `sums` are absolute errors of Q.  `alias` is what the period adds to Q; it is never negative.
+`kappa` is an error of the exponent K - theta epsilon.
 """
 
 import math
 
 import numpy as np
 
+from ._columns import (
+    ALIAS,
+    BAND,
+    CHERNOFF_ABOVE,
+    CHERNOFF_BELOW,
+    ENVELOPE,
+    ERROR,
+    ERROR_SLOPE,
+    ESTIMATE,
+    GRID_STEP,
+    INFINITE,
+    LOG_MOMENT,
+    LOG_MOMENT_ERROR,
+    LOWER,
+    MEAN,
+    OFFSET,
+    PERIOD,
+    PRODUCT_ROUNDING,
+    RELATIVE_ERROR,
+    RELATIVE_SLOPE,
+    REMAINDER,
+    SPACING,
+    THETA,
+    TILT_ABOVE,
+    TILT_BELOW,
+    UPPER,
+)
+from ._columns import blocks as _blocks
 from ._jit import inline, jit
 
 _U = 2.0**-52
-_HEAD = 10
+blocks = inline(_blocks)
 
 
 @inline
 def _inner_product(a_re, a_im, m, angle):
-    """Real part of sum_f a_f exp(i f angle), and of sum_f f a_f exp(i f angle) the imaginary part (Horner)."""
+    """Real part of sum_f a_f exp(i f angle), and imaginary part of sum_f f a_f exp(i f angle), by Horner's rule."""
     zr, zi = math.cos(angle), math.sin(angle)
     br, bi = a_re[m], a_im[m]
     cr, ci = m * a_re[m], m * a_im[m]
@@ -48,8 +69,10 @@ def _inner_product(a_re, a_im, m, angle):
 
 @inline
 def _inner_products(a_re, a_im, m, angle, work, out):
-    """out: `_inner_product`'s sum, without the other, at several angles.  The points are inside, so none waits for
-    its own last product.  work (3, points)."""
+    """out = the first sum of `_inner_product` at several angles; work (3, points).
+
+    The loop over the points is the inner one, so that consecutive operations are independent.
+    """
     points = angle.size
     zr, zi, bi = work[0], work[1], work[2]
     for j in range(points):
@@ -65,94 +88,66 @@ def _inner_products(a_re, a_im, m, angle, work, out):
 
 
 @inline
-def _added(exponent, most):
-    """|exp(E) - 1| at most, |E| <= exponent and |exp(E)| <= exp(most)."""
+def _exp_error(exponent, growth):
+    """An upper bound of |exp(E) - 1| if |E| <= exponent and |exp(E)| <= exp(growth)."""
     if exponent < 1e-3:
         return exponent * (1.0 + exponent)
-    if min(exponent, most) > 700.0:
+    if min(exponent, growth) > 700.0:
         return np.inf
-    return min(math.expm1(min(exponent, 701.0)), 1.0 + math.exp(min(most, 701.0)))
+    return min(math.expm1(min(exponent, 701.0)), 1.0 + math.exp(min(growth, 701.0)))
 
 
 @inline
 def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
-    """a_f = weight_f exp(log phi_f), and `sizes`."""
+    """Fill a_f = weight_f exp(log phi_f) and `sizes`."""
+    re, im, extra, _ = blocks(m)
+    interpolated = row.size > extra
     a_re[0] = weight_re[0]
     a_im[0] = 0.0
     total = abs(weight_re[0])
     turning = 0.0
-    extra = _HEAD + 2 * m
-    lotteries = row.size > extra
-    added = total * _added(row[extra], row[extra + 1]) if lotteries else 0.0
+    added = total * _exp_error(row[extra], row[extra + 1]) if interpolated else 0.0
     for f in range(1, m + 1):
-        size = math.exp(row[_HEAD - 1 + f])
-        phase = row[_HEAD - 1 + m + f]
+        size = math.exp(row[re - 1 + f])
+        phase = row[im - 1 + f]
         c, s = size * math.cos(phase), size * math.sin(phase)
         a_re[f] = weight_re[f] * c - weight_im[f] * s
         a_im[f] = weight_re[f] * s + weight_im[f] * c
         size = abs(a_re[f]) + abs(a_im[f])
         total += size
         turning += f * size
-        if lotteries and size > 0.0:
-            added += size * _added(row[extra + 1 + f], row[extra + 1])
+        if interpolated and size > 0.0:
+            added += size * _exp_error(row[extra + 1 + f], row[extra + 1])
     sizes[0], sizes[1], sizes[2] = total, turning, added
 
 
 @inline
-def _large_amplitudes(row, weight_re, weight_im, m, c_re, c_im, sizes):
-    """As `_amplitudes`, with a_f = weight_f exp(log phi_f) (exp(R_f) - 1) in the first m + 1 columns; then the same
-    without the -1.  What is added has room for R's error."""
-    lotteries = _HEAD + 2 * m
-    large = lotteries + m + 2
+def _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
+    """As `_amplitudes`, for large losses: a_f = weight_f exp(log phi_f) (exp(R_f) - 1).
+
+    With p the error of log phi and e that of R, exp(p) (exp(R + e) - 1) differs from exp(R) - 1 by at most
+    |exp(p) - 1| |exp(R) - 1| + |exp(p)| |exp(R)| |exp(e) - 1|.
+    """
+    re, im, extra, large = blocks(m)
     sizes[:] = 0.0
     for f in range(m + 1):
-        modulus = math.exp(row[_HEAD - 1 + f]) if f > 0 else 1.0
-        phase = row[_HEAD - 1 + m + f] if f > 0 else 0.0
+        modulus = math.exp(row[re - 1 + f]) if f > 0 else 1.0
+        phase = row[im - 1 + f] if f > 0 else 0.0
         c, s = modulus * math.cos(phase), modulus * math.sin(phase)
         p_re = weight_re[f] * c - weight_im[f] * s
         p_im = weight_re[f] * s + weight_im[f] * c
-        x, y, off = min(row[large + f], 700.0), row[large + m + 1 + f], row[large + 2 * (m + 1) + f]
+        x, y, error = min(row[large + f], 700.0), row[large + m + 1 + f], row[large + 2 * (m + 1) + f]
         half = math.sin(0.5 * y)
         r_re = math.expm1(x) * math.cos(y) - 2.0 * half * half
         r_im = math.exp(x) * math.sin(y)
-        c_re[f] = p_re * r_re - p_im * r_im
-        c_im[f] = p_re * r_im + p_im * r_re
-        c_re[m + 1 + f] = c_re[f] + p_re
-        c_im[m + 1 + f] = c_im[f] + p_im
-        size = abs(c_re[f]) + abs(c_im[f])
+        a_re[f] = p_re * r_re - p_im * r_im
+        a_im[f] = p_re * r_im + p_im * r_re
+        size = abs(a_re[f]) + abs(a_im[f])
         sizes[0] += size
         sizes[1] += f * size
-        more = _added(row[lotteries + (1 + f if f > 0 else 0)], row[lotteries + 1])
+        more = _exp_error(row[extra + (1 + f if f > 0 else 0)], row[extra + 1])
         whole = (abs(p_re) + abs(p_im)) * math.exp(x)
-        sizes[2] += size * more + (1.0 + more) * whole * math.expm1(min(off, 709.0))
-
-
-@inline
-def _drawn(m, angle, lotteries):
-    """What the variances of lotteries may do to Q: sum_k half_k |Re sum_f c_f exp(i f angle) second_kf|.
-
-    lotteries: None, or one person's half; second_re, second_im (buckets, columns); c_re, c_im (columns); and work
-    (2, columns).  The columns are the frequencies 0..m, once or twice.
-    """
-    if lotteries is None:
-        return 0.0
-    half, second_re, second_im, c_re, c_im, work = lotteries
-    zr, zi = math.cos(angle), math.sin(angle)
-    tr, ti = 1.0, 0.0
-    for f in range(c_re.size):
-        if f == m + 1:
-            tr, ti = 1.0, 0.0
-        work[0, f] = c_re[f] * tr - c_im[f] * ti
-        work[1, f] = c_re[f] * ti + c_im[f] * tr
-        tr, ti = tr * zr - ti * zi, tr * zi + ti * zr
-    total = 0.0
-    for k in range(half.size):
-        if half[k] > 0.0:
-            change = 0.0
-            for f in range(c_re.size):
-                change += work[0, f] * second_re[k, f] - work[1, f] * second_im[k, f]
-            total += half[k] * abs(change)
-    return total
+        sizes[2] += size * more + (1.0 + more) * whole * math.expm1(min(error, 709.0))
 
 
 @inline
@@ -169,10 +164,10 @@ def _alias(helper, theta, period, k, epsilon):
     """Bound of the aliasing over exp(K - theta epsilon): Chernoff at two other tilts, geometric in the period."""
     total = 0.0
     for side in range(2):
-        t, k_t = helper[2 * side], helper[2 * side + 1]
-        distance = abs(t - theta) * period
-        log_c = -math.log1p(t) - t * math.log1p(1.0 / t) if t > 0.0 else 0.0
-        log_ratio = k_t - t * epsilon - (k - theta * epsilon) + log_c - distance
+        tilt = helper[TILT_ABOVE] if side == 0 else helper[TILT_BELOW]
+        chernoff = helper[CHERNOFF_ABOVE] if side == 0 else helper[CHERNOFF_BELOW]
+        distance = abs(tilt - theta) * period
+        log_ratio = chernoff - tilt * epsilon - (k - theta * epsilon) - distance
         if log_ratio > 300.0 or not distance > 0.0:
             return np.inf
         total += math.exp(log_ratio) / -math.expm1(-distance)
@@ -180,12 +175,12 @@ def _alias(helper, theta, period, k, epsilon):
 
 
 @inline
-def _chord(a_re, a_im, m, setting, row, epsilon):
-    """Q at epsilon.  On a lattice delta is linear in e^epsilon between lattice points: the chord, scaled to epsilon."""
-    theta, spacing, step, mean = setting[0], setting[1], setting[4], row[1]
+def _q_at(a_re, a_im, m, setting, row, epsilon):
+    """Q at epsilon.  On a grid delta is linear in e^epsilon between grid points: the chord, scaled to epsilon."""
+    theta, spacing, step, mean = setting[THETA], setting[SPACING], setting[GRID_STEP], row[MEAN]
     if step == 0.0:
         return _inner_product(a_re, a_im, m, spacing * (mean - epsilon))[0]
-    left = row[6] + math.floor((epsilon - row[6]) / step) * step
+    left = row[OFFSET] + math.floor((epsilon - row[OFFSET]) / step) * step
     right = left + step
     q_left = _inner_product(a_re, a_im, m, spacing * (mean - left))[0]
     q_right = _inner_product(a_re, a_im, m, spacing * (mean - right))[0]
@@ -196,10 +191,10 @@ def _chord(a_re, a_im, m, setting, row, epsilon):
 @inline
 def _root(a_re, a_im, m, setting, k, mean, log_delta, start):
     """epsilon with K - theta epsilon + log Q = log delta, by Newton's method kept inside a bracket; NaN if lost."""
-    theta, spacing = setting[0], setting[1]
+    theta, spacing = setting[THETA], setting[SPACING]
     low, high = -np.inf, np.inf
     x = start
-    reach = 0.25 * setting[2]
+    reach = 0.25 * setting[PERIOD]
     for _ in range(100):
         q, dq = _inner_product(a_re, a_im, m, spacing * (mean - x))
         if q > 0.0:
@@ -225,184 +220,137 @@ def _root(a_re, a_im, m, setting, k, mean, log_delta, start):
 
 
 @inline
-def _budget(row, sizes, m, setting, weights, drawn, epsilon):
+def _error_budget(row, sizes, m, setting, weights, epsilon):
     """The error budget at one epsilon: absolute error of Q without aliasing, and kappa.
 
     phi: the product of the steps' phi, each at most 1 and known to (c + d omega), differs from the product of the known
     ones by at most expm1 of the sum of the errors, and expm1(x) <= x exp(largest x); or by the known product times
-    expm1 of the sum of the relative errors.  The smaller of both sums over the frequencies holds.  Lotteries multiply
-    the product once more.  `drawn`, what their variances may do, comes on top.
-    sums: the term f has been turned by f times an angle that is known to `gemm`, and multiplied f times (Horner).
+    expm1 of the sum of the relative errors.  Each bound holds for the sum over the frequencies; the smaller one counts.
+    Interpolated steps multiply the product once more.
+    sums: the term f has been turned by f times an angle that is known to `PRODUCT_ROUNDING`, and multiplied f times.
     """
-    theta, spacing, gemm = setting[0], setting[1], setting[5]
-    band = setting[3] * math.exp(row[2])
-    phi = (row[3] * weights[0] + row[7] * weights[1]) * math.exp(min(row[3] + row[7] * m * spacing, 700.0))
-    most = math.exp(min(row[8] + row[9] * m * spacing, 700.0))
-    phi = min(phi, (row[8] * sizes[0] + row[9] * spacing * sizes[1]) * most) + (sizes[2] + drawn) * most
-    turn = gemm * spacing * (abs(row[1]) + abs(epsilon) + abs(row[6])) + 16.0 * _U
+    theta, spacing, rounding = setting[THETA], setting[SPACING], setting[PRODUCT_ROUNDING]
+    band = setting[REMAINDER] * math.exp(row[ENVELOPE])
+    width = m * spacing
+    phi = row[ERROR] * weights[0] + row[ERROR_SLOPE] * weights[1]
+    phi *= math.exp(min(row[ERROR] + row[ERROR_SLOPE] * width, 700.0))
+    growth = math.exp(min(row[RELATIVE_ERROR] + row[RELATIVE_SLOPE] * width, 700.0))
+    relative = (row[RELATIVE_ERROR] * sizes[0] + row[RELATIVE_SLOPE] * spacing * sizes[1]) * growth
+    phi = min(phi, relative) + sizes[2] * growth
+    turn = rounding * spacing * (abs(row[MEAN]) + abs(epsilon) + abs(row[OFFSET])) + 16.0 * _U
     sums = (turn * sizes[1] + 80.0 * _U * sizes[0]) * math.exp(min(turn * m, 700.0))
-    if drawn > 0.0:
-        # known to the same digits
-        sums *= 2.0
-    kappa = row[4] + gemm * (abs(row[0]) + theta * abs(epsilon)) + 32.0 * _U
+    kappa = row[LOG_MOMENT_ERROR] + rounding * (abs(row[LOG_MOMENT]) + theta * abs(epsilon)) + 32.0 * _U
     return 1.001 * (band + phi + sums) + 1e-300, kappa
 
 
 @inline
-def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, log_delta, start, out):
-    """out = lower, estimate, upper, relative band error, relative alias; False if no root was found.
+def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_delta, start, out):
+    """Fill out for epsilon; False if no root was found.
 
-    The ends are first guessed from the slope and then verified with the budget at that very epsilon; a guess that
+    The ends are first guessed from the slope and then verified with the budget at that very epsilon.  A guess that
     does not verify is doubled.
     """
-    theta, spacing = setting[0], setting[1]
-    k, mean = row[0], row[1]
+    theta, spacing = setting[THETA], setting[SPACING]
+    k, mean = row[LOG_MOMENT], row[MEAN]
     x = _root(a_re, a_im, m, setting, k, mean, log_delta, start)
     q, dq = _inner_product(a_re, a_im, m, spacing * (mean - x))
     slope = theta - spacing * dq / q
     if not (q > 0.0 and slope > 0.0):
         return False
-    drawn = _drawn(m, spacing * (mean - x), lotteries)
-    error, kappa = _budget(row, sizes, m, setting, weights, drawn, x)
-    alias = _alias(helper, theta, setting[2], k, x)
-    out[3] = setting[3] * math.exp(row[2]) / q
-    out[4] = alias / q
-    if setting[4] > 0.0:
-        q = _chord(a_re, a_im, m, setting, row, x)
+    error, kappa = _error_budget(row, sizes, m, setting, weights, x)
+    alias = _alias(helper, theta, setting[PERIOD], k, x)
+    out[BAND] = setting[REMAINDER] * math.exp(row[ENVELOPE]) / q
+    out[ALIAS] = alias / q
+    if setting[GRID_STEP] > 0.0:
+        q = _q_at(a_re, a_im, m, setting, row, x)
         x += (k - theta * x + math.log(q) - log_delta) / slope if q > 0.0 else 0.0
-    out[1] = x
-    infinite = -math.expm1(-row[5])
+    out[ESTIMATE] = x
+    infinite = -math.expm1(-row[INFINITE])
     share = infinite * math.exp(-log_delta)
     if not share < 1.0:
         return False
     move = (math.log1p(error / q) + kappa - math.log1p(-share)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
-    out[2] = np.inf
+    out[UPPER] = np.inf
     for _ in range(40):
         e = x + move
-        drawn = _drawn(m, spacing * (mean - e), lotteries)
-        error, kappa = _budget(row, sizes, m, setting, weights, drawn, e)
-        value = _chord(a_re, a_im, m, setting, row, e) + error
+        error, kappa = _error_budget(row, sizes, m, setting, weights, e)
+        value = _q_at(a_re, a_im, m, setting, row, e) + error
         if value > 0.0 and k + kappa - theta * e + math.log(value) <= log_delta + math.log1p(-share):
-            out[2] = e
+            out[UPPER] = e
             break
         move *= 2.0
-    out[0] = -np.inf
+    out[LOWER] = -np.inf
     if error + alias < 0.9 * q:
         move = (kappa - math.log1p(-(error + alias) / q)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
         for _ in range(40):
             e = x - move
-            drawn = _drawn(m, spacing * (mean - e), lotteries)
-            error, kappa = _budget(row, sizes, m, setting, weights, drawn, e)
-            value = _chord(a_re, a_im, m, setting, row, e) - error - _alias(helper, theta, setting[2], k, e)
+            error, kappa = _error_budget(row, sizes, m, setting, weights, e)
+            value = _q_at(a_re, a_im, m, setting, row, e) - error - _alias(helper, theta, setting[PERIOD], k, e)
             if value > 0.0 and k - kappa - theta * e + math.log(value) >= log_delta:
-                out[0] = e
+                out[LOWER] = e
                 break
             move *= 2.0
     return True
 
 
 @inline
-def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, epsilon, out):
-    """out = log of lower, estimate and upper delta, relative band error, relative alias."""
-    theta = setting[0]
-    q = _chord(a_re, a_im, m, setting, row, epsilon)
-    drawn = _drawn(m, setting[1] * (row[1] - epsilon), lotteries)
-    error, kappa = _budget(row, sizes, m, setting, weights, drawn, epsilon)
-    alias = _alias(helper, theta, setting[2], row[0], epsilon)
-    scale = row[0] - theta * epsilon
-    if not q > 0.0:
-        return False
-    out[3] = setting[3] * math.exp(row[2]) / q
-    out[4] = alias / q
-    out[1] = scale + math.log(q)
-    top = scale + kappa + math.log(q + error)
-    out[2] = top
-    if row[5] > 0.0:
-        infinite = math.log(-math.expm1(-row[5]))
-        out[2] = max(top, infinite) + math.log1p(math.exp(-abs(top - infinite)))
-    out[0] = scale - kappa + math.log(q - error - alias) if q > error + alias else -np.inf
-    return True
+def _with_infinite(log_delta, row):
+    """log of delta plus the mass at +infinity."""
+    if not row[INFINITE] > 0.0:
+        return log_delta
+    infinite = math.log(-math.expm1(-row[INFINITE]))
+    return max(log_delta, infinite) + math.log1p(math.exp(-abs(log_delta - infinite)))
 
 
 @inline
-def _bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, asked, out):
-    """One person's five numbers; NaN where nothing came out.  asked: target, start, whether epsilon is wanted."""
-    target, start, solve_epsilon = asked
-    if solve_epsilon:
-        found = _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, target, start, out)
-    else:
-        found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, lotteries, target, out)
-    if not found:
-        out[:] = np.nan
+def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, out):
+    """Fill out for log delta; False if Q is not positive."""
+    theta = setting[THETA]
+    q = _q_at(a_re, a_im, m, setting, row, epsilon)
+    error, kappa = _error_budget(row, sizes, m, setting, weights, epsilon)
+    alias = _alias(helper, theta, setting[PERIOD], row[LOG_MOMENT], epsilon)
+    scale = row[LOG_MOMENT] - theta * epsilon
+    if not q > 0.0:
+        return False
+    out[BAND] = setting[REMAINDER] * math.exp(row[ENVELOPE]) / q
+    out[ALIAS] = alias / q
+    out[ESTIMATE] = scale + math.log(q)
+    out[UPPER] = _with_infinite(scale + kappa + math.log(q + error), row)
+    out[LOWER] = scale - kappa + math.log(q - error - alias) if q > error + alias else -np.inf
+    return True
 
 
-@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1])")
-def bound_people(exponents, weight, setting, helper, target, solve_epsilon, start, out):
-    """out (people, 5): lower, estimate, upper (epsilon, or log delta), relative band error, relative alias.
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, b1, f8[::1], f8[:, ::1])")
+def bound_people(exponents, weight, setting, helper, target, wants_epsilon, large, start, out):
+    """Fill out (people, 5) with the columns LOWER .. ALIAS of `_columns`; NaN if the solve failed.
 
-    target[i] = log delta (solve_epsilon) or epsilon.  NaN in all five where nothing came out.
+    target[i] = log delta (wants_epsilon) or epsilon; LOWER, ESTIMATE and UPPER are epsilon or log delta.  large: the
+    rows are of the part in which some step's loss is large; exponents is changed then.
     """
     m = weight.size - 1
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
-    weights = _weights(weight, setting[1])
+    weights = _weights(weight, setting[SPACING])
     a_re = np.empty(m + 1)
     a_im = np.empty(m + 1)
     sizes = np.empty(3)
     for i in range(exponents.shape[0]):
         row = exponents[i]
-        _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
-        asked = target[i], start[i], solve_epsilon
-        _bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, None, asked, out[i])
-
-
-@jit(
-    "void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, f8[::1], f8[:, ::1], c16[:, ::1], f8[:, ::1])"
-)
-def bound_drawn(exponents, weight, setting, helper, target, solve_epsilon, start, half, second, out):
-    """As `bound_people`, where the variances of lotteries are in doubt."""
-    m = weight.size - 1
-    weight_re = weight.real.copy()
-    weight_im = weight.imag.copy()
-    weights = _weights(weight, setting[1])
-    second_re = second.real.copy()
-    second_im = second.imag.copy()
-    a_re = np.empty(m + 1)
-    a_im = np.empty(m + 1)
-    sizes = np.empty(3)
-    work = np.empty((2, m + 1))
-    for i in range(exponents.shape[0]):
-        row = exponents[i]
-        _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
-        drawn = half[i], second_re, second_im, a_re, a_im, work
-        asked = target[i], start[i], solve_epsilon
-        _bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, asked, out[i])
-
-
-@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], f8[:, ::1], c16[:, ::1], f8[:, ::1])")
-def bound_large(exponents, weight, setting, helper, target, half, second, out):
-    """As `bound_drawn`, of log delta, for the part in which some step's loss is large.
-
-    second (buckets, 2 (m + 1)): what the variances do to log phi, and what they do to R.
-    """
-    m = weight.size - 1
-    weight_re = weight.real.copy()
-    weight_im = weight.imag.copy()
-    weights = _weights(weight, setting[1])
-    second_re = second.real.copy()
-    second_im = second.imag.copy()
-    c_re = np.empty(2 * (m + 1))
-    c_im = np.empty(2 * (m + 1))
-    sizes = np.empty(3)
-    work = np.empty((2, 2 * (m + 1)))
-    for i in range(exponents.shape[0]):
-        row = exponents[i]
-        _large_amplitudes(row, weight_re, weight_im, m, c_re, c_im, sizes)
-        rest = row[row.size - 1]
-        row[2] += rest if rest > 600.0 else math.log(math.expm1(rest) + 1e-300)
-        drawn = half[i], second_re, second_im, c_re, c_im, work
-        a_re, a_im = c_re[: m + 1], c_im[: m + 1]
-        _bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, drawn, (target[i], 0.0, False), out[i])
+        if large:
+            _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
+            # beyond the band |exp(R) - 1| <= exp(|R|) - 1
+            beyond = row[row.size - 1]
+            row[ENVELOPE] += beyond if beyond > 600.0 else math.log(math.expm1(beyond) + 1e-300)
+        else:
+            _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
+        if wants_epsilon:
+            found = _epsilon_bounds(
+                a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i]
+            )
+        else:
+            found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], out[i])
+        if not found:
+            out[i] = np.nan
 
 
 @jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], b1, f8[:, :, ::1])")
@@ -410,11 +358,11 @@ def bound_curves(exponents, weight, setting, helper, target, lower, out):
     """out (people, points, 2): log of lower and upper delta at the ascending epsilons target (people, points), all of
     them at least 0.  Without `lower` the lower ends are -inf.
 
-    The error budget grows with epsilon: that of the last point serves all.
+    The error budget grows with epsilon: the budget at the last point bounds the error at every point.
     """
     n, points = target.shape
     m = weight.size - 1
-    theta, spacing = setting[0], setting[1]
+    theta, spacing = setting[THETA], setting[SPACING]
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
     weights = _weights(weight, spacing)
@@ -426,26 +374,21 @@ def bound_curves(exponents, weight, setting, helper, target, lower, out):
     for i in range(n):
         row = exponents[i]
         _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
-        if setting[4] == 0.0:
-            _inner_products(a_re, a_im, m, spacing * (row[1] - target[i]), work, q)
+        if setting[GRID_STEP] == 0.0:
+            _inner_products(a_re, a_im, m, spacing * (row[MEAN] - target[i]), work, q)
         else:
             for j in range(points):
-                q[j] = _chord(a_re, a_im, m, setting, row, target[i, j])
-        error, kappa = _budget(row, sizes, m, setting, weights, 0.0, target[i, points - 1])
-        infinite = math.log(-math.expm1(-row[5])) if row[5] > 0.0 else -np.inf
+                q[j] = _q_at(a_re, a_im, m, setting, row, target[i, j])
+        error, kappa = _error_budget(row, sizes, m, setting, weights, target[i, points - 1])
         for j in range(points):
             epsilon = target[i, j]
-            scale = row[0] - theta * epsilon
+            scale = row[LOG_MOMENT] - theta * epsilon
             out[i, j, 0] = -np.inf
             out[i, j, 1] = 0.0
             if not q[j] > 0.0:
                 continue
-            top = scale + kappa + math.log(q[j] + error)
-            if row[5] > 0.0:
-                top = max(top, infinite) + math.log1p(math.exp(-abs(top - infinite)))
-            if top < 0.0:
-                out[i, j, 1] = top
+            out[i, j, 1] = min(_with_infinite(scale + kappa + math.log(q[j] + error), row), 0.0)
             if lower:
-                below = q[j] - error - _alias(helper[i], theta, setting[2], row[0], epsilon)
+                below = q[j] - error - _alias(helper[i], theta, setting[PERIOD], row[LOG_MOMENT], epsilon)
                 if below > 0.0:
                     out[i, j, 0] = scale - kappa + math.log(below)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .composition import Composition, compose
 from .ledger import Ledger
-from .mechanisms.base import Gaussian, SampledGaussian
+from .mechanisms.gaussian import Gaussian
+from .mechanisms.sampled_gaussian import SampledGaussian
 from .results import Bounds, Guarantee, Method, Status
 
 if TYPE_CHECKING:

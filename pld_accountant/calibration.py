@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from . import validate
 from .composition import compose
-from .mechanisms.base import SampledGaussian
+from .mechanisms.sampled_gaussian import SampledGaussian
 
 __all__ = ["calibrate_noise_multiplier", "calibrate_sample_rate", "calibrate_steps"]
 

@@ -11,15 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import validate
-from .composition import Composition, directions
+from .composition import Composition
 from .counting import counters
 from .counting.buckets import Buckets, choose_group
-from .counting.interpolation import UNITS, Shares, slope_and_offset
+from .counting.counts import InterpolatedCounts, WholeCounts, lower_edges
+from .counting.interpolation import UNITS, lower_weight_line
 from .engine import dominating_mu, renyi
-from .engine.solver import people_bounds
+from .engine.question import DeltaAt, EpsilonAt, Question
+from .engine.solver import bounds as solve_bounds
 from .files import store
+from .mechanisms.base import Direction, directions
+from .mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianSteps
 from .results import Bounds, Guarantee, Status
-from .tables.characteristic import SpectralMaker
+from .results import Method as Proof
+from .tables.makers import TableMakers
 
 __all__ = ["Ledger"]
 
@@ -27,14 +32,10 @@ _KIND, _VERSION = "pld-accountant ledger", 2
 _BLOCK_BYTES = 1 << 26
 _LOWER = 1.0 - 2.0**-36  # a norm is raised by 4 units before it is counted; the lower bound gives that back
 
-_ABOVE = 0.03  # where the truth mostly lies between the bounds, seen from the upper one
-_LARGE = -0.5  # log delta from which on the lower bound does without shares
+_ABOVE = 0.03  # the true value lies near the upper bound: share of the width by which the estimate is below it
+_LARGE = -0.5  # log delta from which on the lower bound counts whole steps
 
 Progress = Callable[[int, int], None]
-
-
-def _epsilon(value: Any) -> float:
-    return validate.nonnegative(value, "epsilon")
 
 
 _GUARANTEE = Guarantee(
@@ -52,18 +53,23 @@ _GUARANTEE = Guarantee(
 )
 
 
-def _joined(found: Sequence[Bounds], lower: bool) -> Bounds:
-    """The larger of the directions' upper bounds; the last of `found` is the lower bound's, if there is one."""
+def _joined(found: Sequence[Bounds], worst: Bounds, lower: bool) -> Bounds:
+    """The larger of the directions' upper bounds, capped by the worst case; the last of `found` is for the lower bound."""
     above = found[:-1] if lower else found
-    upper = np.maximum.reduce([b.upper for b in above])
-    status = np.maximum.reduce([b.status for b in above])
+    upper, status, method = above[0].upper, above[0].status, above[0].method
+    for other in above[1:]:
+        larger = other.upper > upper
+        upper, method = np.where(larger, other.upper, upper), np.where(larger, other.method, method)
+        status = np.maximum(status, other.status)
+    capped = upper > worst.upper
+    upper, method = np.minimum(upper, worst.upper), np.where(capped, np.uint8(worst.method), method)
+    status = np.where(capped & (status == Status.NOT_CERTIFIED), np.uint8(Status.RENYI_ONLY), status)
     if not lower:
         nothing = np.full(upper.shape, np.nan)
-        return Bounds(nothing, nothing, upper, status=status)
-    least = np.where(status == Status.CERTIFIED, found[-1].lower * _LOWER, 0.0)
-    # few of the people for whom the upper bound is not by far the closer one
+        return Bounds(nothing, nothing, upper, status, method)
+    least = np.where(status != Status.NOT_CERTIFIED, np.minimum(found[-1].lower * _LOWER, upper), 0.0)
     nearer = np.where(np.isfinite(upper), upper - _ABOVE * (upper - least), np.nan)
-    return Bounds(least, nearer, upper, status=status)
+    return Bounds(least, nearer, upper, status, method)
 
 
 def _reporter(total: int, progress: Progress | None) -> Callable[[int], None]:
@@ -140,9 +146,9 @@ class Ledger:
             raise ValueError(f"buckets must be at most 4096, got {buckets}")
         self._groups: list[Buckets] = []
         self._counts: NDArray = np.zeros((self.num_examples, 0), dtype=np.uint16)
-        self._short: NDArray = np.zeros((self.num_examples, 0), dtype=np.int32)
+        self._lower_weights: NDArray = np.zeros((self.num_examples, 0), dtype=np.int32)
         self._schedule: dict[tuple[float, float], int] = {}
-        self._makers: dict[str, SpectralMaker] = {}
+        self._makers: dict[Direction, TableMakers] = {}
 
     def __repr__(self) -> str:
         return (
@@ -218,8 +224,8 @@ class Ledger:
         group, offset = self._group(sigma, rate)
         scale = group.scale(sigma, self.max_grad_norm)
         count.count_down(
-            norms, self.max_grad_norm, scale, group.edges, slope_and_offset(group), group.first, np.uint32(repeat),
-            self._counts, self._short, offset,
+            norms, self.max_grad_norm, scale, group.edges, lower_weight_line(group), group.first, np.uint32(repeat),
+            self._counts, self._lower_weights, offset,
         )  # fmt: skip
         self._schedule[sigma, rate] = self._schedule.get((sigma, rate), 0) + steps
 
@@ -230,8 +236,8 @@ class Ledger:
             raise ValueError(f"a ledger holds at most {np.iinfo(np.uint32).max} steps, got {most}")
         if most > np.iinfo(np.uint16).max and self._counts.dtype == np.uint16:
             self._counts = self._counts.astype(np.uint32)
-        if most * UNITS > np.iinfo(self._short.dtype).max:
-            self._short = self._short.astype(np.int64)
+        if most * UNITS > np.iinfo(self._lower_weights.dtype).max:
+            self._lower_weights = self._lower_weights.astype(np.int64)
 
     def _group(self, sigma: float, rate: float) -> tuple[Buckets, int]:
         """The buckets that can count this noise multiplier at this rate, made if need be, and their first column."""
@@ -241,12 +247,14 @@ class Ledger:
             return self._groups[number], offset
         new = Buckets.make(lowest, rate, self.buckets)
         shape = (self.num_examples, new.size)
-        self._append(new, counters.zeros(shape, self._counts.dtype), counters.zeros(shape, self._short.dtype))
+        self._append(new, counters.zeros(shape, self._counts.dtype), counters.zeros(shape, self._lower_weights.dtype))
         return new, offset
 
-    def _append(self, group: Buckets, counts: NDArray, short: NDArray) -> None:
+    def _append(self, group: Buckets, counts: NDArray, lower_weights: NDArray) -> None:
         self._counts = np.concatenate([self._counts, counts], axis=1) if self._groups else counts
-        self._short = np.concatenate([self._short, short], axis=1) if self._groups else short
+        self._lower_weights = (
+            np.concatenate([self._lower_weights, lower_weights], axis=1) if self._groups else lower_weights
+        )
         self._groups.append(group)
         self._makers = {}
 
@@ -317,37 +325,34 @@ class Ledger:
         for group in other._groups:
             columns = slice(start, start + group.size)
             counts = other._counts[:, columns].astype(self._counts.dtype)
-            short = other._short[:, columns].astype(self._short.dtype)
+            lower_weights = other._lower_weights[:, columns].astype(self._lower_weights.dtype)
             start += group.size
             offset = 0
             for own in self._groups:
                 if own.sample_rate == group.sample_rate and np.array_equal(own.sigma, group.sigma):
                     self._counts[:, offset : offset + own.size] += counts
-                    self._short[:, offset : offset + own.size] += short
+                    self._lower_weights[:, offset : offset + own.size] += lower_weights
                     break
                 offset += own.size
             else:
-                self._append(group, counts, short)
+                self._append(group, counts, lower_weights)
         for key, steps in other._schedule.items():
             self._schedule[key] = self._schedule.get(key, 0) + steps
 
     # ------------------------------------------------------------------ privacy loss
 
-    def _maker(self, direction: str) -> SpectralMaker:
+    def _of(self, direction: Direction) -> TableMakers:
+        """The makers of tables for the steps at all upper edges."""
         if direction not in self._makers:
             sigma = np.concatenate([g.sigma for g in self._groups])
             rate = np.concatenate([np.full(g.size, g.sample_rate) for g in self._groups])
-            self._makers[direction] = SpectralMaker(sigma, rate, direction)
+            neighbours = InterpolatedCounts(self._counts, self._lower_weights, self._groups).neighbours()
+            self._makers[direction] = TableMakers(SampledGaussianSteps(sigma, rate, direction), neighbours)
         return self._makers[direction]
 
-    def _lower_rows(self) -> NDArray:
-        """For the lower bound each column stands for the bucket below it; the first of a group costs nothing."""
-        rows = np.arange(self._counts.shape[1]) - 1
-        start = 0
-        for group in self._groups:
-            rows[start] = -1
-            start += group.size
-        return rows
+    def _whole(self, *, lower: bool = False) -> WholeCounts:
+        """Steps counted whole, at the upper or the lower edges of their buckets."""
+        return WholeCounts(self._counts, lower_edges(self._groups) if lower else None)
 
     def epsilon(
         self, delta: Any, direction: str = "both", *, bounds: str = "all", progress: Progress | None = None
@@ -375,21 +380,22 @@ class Ledger:
         ValueError
             For a delta outside (0, 1), or an unknown direction or kind of bounds.
 
-        **Error**: with 256 buckets the upper bound is mostly within a ten-thousandth of the truth, and the bounds are
-        at most half a percent of the worst case's epsilon apart, mostly less than half of that (see `lotteries`).  They
-        may be further apart for a few people where delta is below 1e-40, or where few steps have little noise, whose
-        steps are counted at the edges of their buckets.  Whom nothing serves gets 0 and Renyi accounting's upper bound.
-        **Cost**: a few microseconds a person and pass; more for some ten steps or fewer, and where delta is tiny.
+        **Error**: with 256 buckets the upper bound is typically within a ten-thousandth of the truth, and the bounds
+        are at most half a percent of the worst case's epsilon apart for deltas down to 1e-15.  They may be further
+        apart for smaller deltas, and for a few steps of little noise, which are counted at the edges of their buckets.
+        If no method certifies a person's epsilon, the bounds are 0 and the Renyi bound, and the status says so.  No
+        upper bound exceeds the worst case's.
+        **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for tiny deltas.
         **Threads** change no bit of the result; the order of people changes it within its bounds.
         """
-        return self._several(delta, validate.delta, np.log, direction, bounds, progress, solve_epsilon=True)
+        return self._answers(delta, lambda v: EpsilonAt(validate.delta(v)), direction, bounds, progress)
 
     def delta(
         self, epsilon: Any, direction: str = "both", *, bounds: str = "all", progress: Progress | None = None
     ) -> Bounds:
         """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
 
-        But for a handful of people, a delta below 1e-70 is bounded by 0 and by Renyi accounting.
+        For many people at once, deltas below 1e-70 are reported as (0, Renyi bound).
 
         Examples
         --------
@@ -398,59 +404,59 @@ class Ledger:
         >>> print(f"{ledger.delta(1.0).upper[0]:.4e}")
         1.0630e-05
         """
-        return self._several(epsilon, _epsilon, float, direction, bounds, progress, solve_epsilon=False)
 
-    def _several(
+        def ask(value: Any) -> Question:
+            return DeltaAt(validate.nonnegative(value, "epsilon"))
+
+        return self._answers(epsilon, ask, direction, bounds, progress)
+
+    def _answers(
         self,
         values: Any,
-        check: Callable[[Any], float],
-        target: Callable[[float], float],
+        ask: Callable[[Any], Question],
         direction: str,
         bounds: str,
         progress: Progress | None,
-        *,
-        solve_epsilon: bool,
     ) -> Bounds:
         if bounds not in ("all", "upper"):
             raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
         wanted = directions(direction)
         if np.ndim(values) > 1 or np.size(values) == 0:
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
-        targets = [float(target(check(v))) for v in ([values] if np.ndim(values) == 0 else values)]
-        found = self._bounds(targets, wanted, bounds == "all", progress, solve_epsilon)
+        questions = [ask(v) for v in ([values] if np.ndim(values) == 0 else values)]
+        found = self._bounds(questions, wanted, bounds == "all", progress)
         if np.ndim(values) == 0:
             return found[0]
-        low, middle, high = (np.stack(p) for p in zip(*found, strict=True))
-        return Bounds(low, middle, high, status=np.stack([b.status for b in found]))
+        parts = ("lower", "estimate", "upper", "status", "method")
+        return Bounds(*(np.stack([getattr(b, name) for b in found]) for name in parts))
 
     def _bounds(
-        self,
-        targets: Sequence[float],
-        wanted: Sequence[str],
-        lower: bool,
-        progress: Progress | None,
-        solve_epsilon: bool,
+        self, questions: Sequence[Question], wanted: Sequence[Direction], lower: bool, progress: Progress | None
     ) -> list[Bounds]:
         people = self.num_examples
         if not self._groups:
-            zero = np.zeros(people)
-            return [Bounds(zero, zero, zero, status=np.zeros(people, dtype=np.uint8)) for _ in targets]
-        above = Shares(self._counts, self._short, self._groups)
-        below = None
-        if solve_epsilon and max(targets) < _LARGE:
-            below = Shares(self._counts, self._short, self._groups, min(targets))
-        passes: list[tuple[str, NDArray | None, Shares | None]] = [(d, None, above) for d in wanted]
+            zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
+            return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
+        report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
+        above = InterpolatedCounts(self._counts, self._lower_weights, self._groups)
+        sides = [solve_bounds(above, self._of(d), questions, whole=self._whole(), progress=report) for d in wanted]
         if lower:
-            passes.append((wanted[0], self._lower_rows(), below))
-        report = _reporter(people * len(passes) * len(targets), progress)
-        sides = [
-            people_bounds(
-                self._counts, self._maker(d), targets, d, solve_epsilon=solve_epsilon, rows=rows, shares=shares,
-                progress=report,
-            )
-            for d, rows, shares in passes
-        ]  # fmt: skip
-        return [_joined(found, lower) for found in zip(*sides, strict=True)]
+            whole, makers = self._whole(lower=True), self._of(wanted[0])
+            given = [float(np.asarray(q.given)) for q in questions]
+            if questions[0].wants_epsilon and max(given) < _LARGE:
+                below = InterpolatedCounts(self._counts, self._lower_weights, self._groups, min(given))
+                sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report))
+            else:
+                sides.append(solve_bounds(whole, makers, questions, progress=report))
+        worst = self.worst_case()
+        direction = "both" if len(wanted) > 1 else wanted[0]
+        caps = [
+            worst.epsilon(float(q.delta), direction)
+            if isinstance(q, EpsilonAt)
+            else worst.delta(float(np.asarray(q.given)), direction)
+            for q in questions
+        ]
+        return [_joined(found, cap, lower) for *found, cap in zip(*sides, caps, strict=True)]
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both", *, progress: Progress | None = None) -> Bounds:
         """The smallest mu whose Gaussian curve lies above each person's for every epsilon >= 0 with delta >= min_delta.
@@ -481,19 +487,21 @@ class Ledger:
             return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
         first, *others = wanted
         report = _reporter(self.num_examples * (len(wanted) + 1), progress)
-        upper, touch, end = dominating_mu.touching(self._counts, self._maker(first), first, min_delta, progress=report)
+        counts = self._whole()
+        upper, touch, end = dominating_mu.touching(counts, self._of(first), min_delta, progress=report)
         for d in others:
-            # addition's curve is nearly always the lower one: it is below min_delta at the same end
-            upper, _, _ = dominating_mu.touching(
-                self._counts, self._maker(d), d, min_delta, floor=upper, end=end, progress=report
-            )
+            # addition's curve usually is the lower one: it is below min_delta at the same end
+            upper, _, _ = dominating_mu.touching(counts, self._of(d), min_delta, floor=upper, end=end, progress=report)
         share = np.where(end > 0.0, touch / np.where(end > 0.0, end, 1.0), 1.0)
         below = dominating_mu.mu_lower(
-            self._counts, self._maker(first), first, min_delta, rows=self._lower_rows(), share=share, progress=report
+            self._whole(lower=True), self._of(first), min_delta, share=share, progress=report
         )
-        lower = np.where(np.isfinite(upper), below * _LOWER, 0.0)
-        middle = np.where(np.isfinite(upper), 0.5 * (lower + upper), np.nan)
-        return Bounds(lower, middle, upper, status=np.isinf(upper).astype(np.uint8))
+        finite = np.isfinite(upper)
+        lower = np.where(finite, below * _LOWER, 0.0)
+        middle = np.where(finite, 0.5 * (lower + upper), np.nan)
+        status = np.where(finite, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
+        method = np.where(finite, Proof.TRANSFORM, Proof.NONE).astype(np.uint8)
+        return Bounds(lower, middle, upper, status, method)
 
     def rdp_epsilon(self, delta: float) -> NDArray:
         """What Renyi accounting reports for each person, order optimised: an upper bound, looser than `epsilon`.
@@ -507,13 +515,13 @@ class Ledger:
         delta = validate.delta(delta)
         if not self._groups:
             return np.zeros(self.num_examples)
-        # nobody's divergence exceeds the worst case's at any order; everybody's orders are on a grid, its own is not
+        # Individuals are minimised over a grid of orders, the worst case over all orders; no individual exceeds it.
         worst = self.worst_case().rdp_epsilon(delta)
-        return np.minimum(renyi.best_epsilon(self._counts, self._maker("remove"), delta), worst)
+        return np.minimum(renyi.best_epsilon(self._whole(), self._of("remove").steps, delta), worst)
 
     def worst_case(self) -> Composition:
         """The hypothetical person whose every step is clipped: what accounting without individuals reports for all."""
-        return Composition(dict(self._schedule))
+        return Composition({SampledGaussian(s, q): n for (s, q), n in self._schedule.items()})
 
     # ------------------------------------------------------------------ files
 
@@ -529,7 +537,7 @@ class Ledger:
             "schedule": [list(part) for part in self.schedule],
         }
         arrays = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
-        store.save(path, _KIND, _VERSION, header, {**arrays, "counts": self._counts, "short": self._short})
+        store.save(path, _KIND, _VERSION, header, {**arrays, "counts": self._counts, "short": self._lower_weights})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ledger:

@@ -125,7 +125,7 @@ class Bounds:
         status = np.broadcast_to(self.status, np.shape(self.upper))[index]
         method = np.broadcast_to(self.method, np.shape(self.upper))[index]
         if np.ndim(status) == 0:
-            return Bounds(lower, estimate, upper, Status(int(status)), Method(int(method)))
+            return Bounds(float(lower), float(estimate), float(upper), Status(int(status)), Method(int(method)))
         return Bounds(lower, estimate, upper, status, method)
 
 

@@ -1,4 +1,4 @@
-"""Room for everybody's counters."""
+"""Memory for everybody's counters."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LARGE = 1 << 24  # bytes
 
 
 def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """As ``numpy.zeros``, in large pages where the system has them.
+    """As ``numpy.zeros``, in large pages if the system has them.
 
-    Counters of many people are met at random: with pages of four kilobytes, meeting them for the first time costs more
-    than all the counting.
+    Counters of many people are visited in random order.  With pages of 4 KiB, the first visits cost more time than all
+    the counting.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size < _LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):

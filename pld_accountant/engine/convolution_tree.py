@@ -1,4 +1,4 @@
-"""Partial sums of losses: which are formed, as what discrete laws, and on what grids."""
+"""Partial sums of losses: which sums are formed, their discrete distributions, and the grids."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Everybody's log-moments, and the tilt, period, band and helper tilts that they call for.
+"""The tilt of each person, and the period, band and helper tilts that go with it.
 
-Choosing is one matrix product, counts times log-moments, and a kernel person by person (`kernels.tilt`).
+The choice is one matrix product, counts times log-moments, and a kernel person by person (`kernels.tilt`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..counting.interpolation import Counts
-from ..tables.table import WORK, Maker
+from ..counting.counts import Counts
+from ..kernels import _columns as c
+from ..notions.rdp import log_c
+from ..tables.table import WORK, TableMaker
 from ..threads import blocks, few, in_order
+from .question import Question
 
-__all__ = ["Limits", "Plan", "make_plan", "renyi_bounds", "seen_by_columns"]
+__all__ = ["Limits", "Plan", "make_plan"]
 
 _OCTAVES = (-20, 36)  # tilts range over 2^-20 .. 2^36
 _BACK = 4  # octaves below the saddle point where tilts are candidates
@@ -29,17 +32,16 @@ class Limits:
     error : float
         Relative error of delta that the band and the period may each add.
     frequencies : int
-        A person who needs more stays unsolved.
+        People who need more stay unsolved.
     least_expectation : float
-        Tilts at which the inner product itself would be smaller than this are not used: round-off, relative to it,
-        grows by the reciprocal.
+        The least Q of a tilt: round-off, relative to Q, grows by its reciprocal.
     tilts : int
-        Candidate tilts per octave.  Two are enough but where the tilted law is about to split in two.
+        Candidate tilts per octave.  Two are enough unless the tilted distribution has two modes.
     least_log_delta : float
-        A delta that Renyi accounting proves to be smaller than exp of this is not looked at any closer: it is
-        bounded by 0 and by what Renyi accounting says.  The default is where double precision ends.
+        If the Renyi bound proves log delta <= this value, the bounds are (0, Renyi bound).  The default is where
+        double precision ends.
     work : float
-        What one table may cost, see `Maker.table`.
+        Limit of the cost of one table, see `tables.table.WORK`.
     """
 
     error: float = 1e-10
@@ -52,7 +54,18 @@ class Limits:
 
 @dataclass
 class Plan:
-    """What was chosen for every person."""
+    """What was chosen for every person.
+
+    Attributes
+    ----------
+    tilt : ndarray of int, shape (people,)
+        Index into `theta`; -1: no tilt serves.
+    period, width, start, renyi : ndarray, shape (people,)
+        Period, band, expected answer, and the Renyi bound of the answer.
+    helper : ndarray, shape (people, 4)
+        Named in `kernels._columns`.
+    theta : ndarray, shape (tilts,)
+    """
 
     tilt: NDArray
     period: NDArray
@@ -63,31 +76,15 @@ class Plan:
     theta: NDArray
 
 
-def _log_c(theta: NDArray) -> NDArray:
-    return -np.log1p(theta) - theta * np.log1p(1.0 / theta)
-
-
-def seen_by_columns(values: NDArray, rows: NDArray | None) -> NDArray:
-    """A table's rows as the counts' columns see them; row -1 is a bucket that costs nothing."""
-    if rows is None:
-        return values
-    return np.where(rows[:, None] >= 0, values[rows], 0.0)
-
-
-def _tilt_grid(
-    counts: Counts, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool, per_octave: int
-) -> NDArray:
+def _tilt_grid(counts: Counts, maker: TableMaker, question: Question, target: NDArray, per_octave: int) -> NDArray:
     """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
     octaves = np.arange(*_OCTAVES, 2)
     theta = 2.0**octaves
-    k = seen_by_columns(maker.log_moments(theta), rows)
-    log_c = _log_c(theta)
+    k = maker.log_moments(theta)
 
     def ends(block: slice) -> tuple[int, int]:
-        moments = maker.composed(counts[block].astype(np.float64, copy=False) @ k)
-        goal = target[block, None]
-        cost = (moments - goal + log_c) / theta if solve_epsilon else moments - theta * goal + log_c
-        best = np.argmin(cost, axis=1)
+        moments = maker.composed(counts.times(k, block))
+        best = np.argmin(question.chernoff(moments, theta, target[block, None]), axis=1)
         return int(octaves[best.min()]), int(octaves[best.max()])
 
     found = [result for _, result in in_order(ends, blocks(len(counts)), alone=few(len(counts)))]
@@ -99,51 +96,57 @@ def _tilt_grid(
     return 2.0 ** (exponents[~far | (exponents % max(per_octave // 2, 1) == 0)] / per_octave)
 
 
-def make_plan(
-    counts: Counts, maker: Maker, rows: NDArray | None, target: NDArray, hint: NDArray, solve_epsilon: bool,
-    limits: Limits,
-) -> Plan:  # fmt: skip
-    """The tilt, and what goes with it, for each person's target; hint as for `plancherel.solve`."""
+def make_plan(counts: Counts, maker: TableMaker, question: Question, hint: NDArray, limits: Limits) -> Plan:
+    """Choose each person's tilt and what goes with it.
+
+    hint (people,): the answer as far as it is known, NaN if it is not.
+    """
     from ..kernels import tilt
 
     people = len(counts)
-    theta = _tilt_grid(counts, maker, rows, target, solve_epsilon, limits.tilts)
-    k = seen_by_columns(maker.log_moments(theta), rows)
+    target = question.targets(people)
+    theta = _tilt_grid(counts, maker, question, target, limits.tilts)
+    k = maker.log_moments(theta)
     plan = Plan(
-        tilt=np.full(people, -1), period=np.zeros(people), width=np.zeros(people), helper=np.zeros((people, 4)),
-        start=np.zeros(people), renyi=np.zeros(people), theta=theta,
-    )  # fmt: skip
-    log_c = _log_c(theta)
+        tilt=np.full(people, -1),
+        period=np.zeros(people),
+        width=np.zeros(people),
+        helper=np.zeros((people, 4)),
+        start=np.zeros(people),
+        renyi=np.zeros(people),
+        theta=theta,
+    )
+    constant = log_c(theta)
 
     def choose(block: slice) -> None:
         # raised by the round-off of the product
-        sums = (counts[block].astype(np.float64, copy=False) @ k) * (1.0 + (maker.buckets + 8) * 2.0**-52)
-        moments = maker.composed(sums)
+        moments = maker.composed(counts.times(k, block) * (1.0 + (maker.size + 8) * 2.0**-52))
         choice = np.full((len(moments), 3), -1)
         need = np.zeros((len(moments), 4))
         tilt.choose_tilts(
-            moments, theta, log_c, target[block], hint[block], solve_epsilon, limits.error,
-            np.log(limits.least_expectation), _BACK * limits.tilts, choice, need,
-        )  # fmt: skip
+            moments,
+            theta,
+            constant,
+            target[block],
+            hint[block],
+            question.wants_epsilon,
+            limits.error,
+            np.log(limits.least_expectation),
+            _BACK * limits.tilts,
+            choice,
+            need,
+        )
         person = np.arange(len(moments))
-        above, below = choice[:, 1], choice[:, 2]
         plan.tilt[block] = choice[:, 0]
-        plan.period[block], plan.width[block] = need[:, 0], need[:, 1]
-        plan.helper[block] = np.stack(
-            [theta[above], moments[person, above], np.where(below < 0, 0.0, theta[below]),
-             np.where(below < 0, 0.0, moments[person, below])], axis=1,
-        )  # fmt: skip
-        plan.start[block] = need[:, 2]
-        plan.renyi[block] = need[:, 3]
+        plan.period[block], plan.width[block], plan.start[block], plan.renyi[block] = need.T
+        helper = plan.helper[block]
+        above, below = choice[:, 1], choice[:, 2]
+        # an index of -1 stands for the largest tilt above, and below for the tilt 0, where K and log c are 0
+        helper[:, c.TILT_ABOVE] = theta[above]
+        helper[:, c.CHERNOFF_ABOVE] = moments[person, above] + constant[above]
+        helper[:, c.TILT_BELOW] = np.where(below < 0, 0.0, theta[below])
+        helper[:, c.CHERNOFF_BELOW] = np.where(below < 0, 0.0, moments[person, below] + constant[below])
 
     for _ in in_order(choose, blocks(people), alone=few(people)):
         pass
     return plan
-
-
-def renyi_bounds(
-    counts: Counts, maker: Maker, rows: NDArray | None, target: NDArray, solve_epsilon: bool
-) -> NDArray:
-    """Upper bounds of everybody's epsilon, or log delta, from the log-moments of a maker of whole laws alone."""
-    plan = make_plan(counts, maker, rows, target, np.full(len(counts), np.nan), solve_epsilon, Limits())
-    return plan.renyi

@@ -1,4 +1,4 @@
-"""`Solution`: what is known of everybody's answer to one question, while it is being looked for."""
+"""`WorkingBounds`: the best bounds found so far for everybody's answer to one question; they only ever tighten."""
 
 from __future__ import annotations
 
@@ -7,16 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import Bounds, Status
+from ..results import Bounds, Method, Status
+from .question import Question
 
-__all__ = ["Solution"]
+__all__ = ["WorkingBounds"]
 
 
 @dataclass
-class Solution:
-    """Per person: lower, estimate, upper (epsilon, or log delta) and whether they came out.
+class WorkingBounds:
+    """Bounds of epsilon or log delta, one element a person.
 
-    Unsolved elements are (0 or -inf, a guess or nan, inf).  renyi: what Renyi accounting says, as a guess.
+    Attributes
+    ----------
+    lower, estimate, upper : ndarray of float64, shape (people,)
+        (floor, NaN or a guess, inf) if nothing is known.
+    solved : ndarray of bool, shape (people,)
+        Whether `upper` is proven.
+    renyi : ndarray of float64, shape (people,)
+        The Renyi bound of the answer; NaN if not computed.
+    method : ndarray of uint8, shape (people,)
+        The `Method` that proved `upper`.
     """
 
     lower: NDArray
@@ -24,56 +34,68 @@ class Solution:
     upper: NDArray
     solved: NDArray
     renyi: NDArray
+    method: NDArray
 
     @classmethod
-    def empty(cls, people: int, solve_epsilon: bool) -> Solution:
-        lowest = 0.0 if solve_epsilon else -np.inf
+    def unknown(cls, people: int, question: Question) -> WorkingBounds:
+        """Nothing is known."""
         return cls(
-            np.full(people, lowest), np.full(people, np.nan), np.full(people, np.inf), np.zeros(people, dtype=bool),
-            np.full(people, np.nan),
-        )  # fmt: skip
-
-    def of(self, who: NDArray) -> Solution:
-        """The same of some people."""
-        return Solution(self.lower[who], self.estimate[who], self.upper[who], self.solved[who], self.renyi[who])
+            lower=np.full(people, question.floor),
+            estimate=np.full(people, np.nan),
+            upper=np.full(people, np.inf),
+            solved=np.zeros(people, dtype=bool),
+            renyi=np.full(people, np.nan),
+            method=np.full(people, Method.NONE, dtype=np.uint8),
+        )
 
     def settle(
-        self, who: NDArray, lower: NDArray | float, estimate: NDArray | float, upper: NDArray | float
+        self,
+        who: NDArray,
+        lower: NDArray | float,
+        estimate: NDArray | float,
+        upper: NDArray | float,
+        method: Method | NDArray,
     ) -> None:
+        """Store proven bounds of some people who have none yet."""
         self.lower[who], self.estimate[who], self.upper[who] = lower, estimate, upper
-        self.solved[who] = True
+        self.solved[who], self.method[who] = True, method
 
-    def merge(self, who: NDArray, found: Solution) -> None:
-        """Take over what was found of these people; where both are certified the intersection is."""
+    def merge(self, who: NDArray, found: WorkingBounds) -> None:
+        """Intersect with bounds found for some people; the estimate is that of the narrower interval."""
+        self.renyi[who] = np.fmin(self.renyi[who], found.renyi)
         guess = ~found.solved & np.isfinite(found.estimate) & ~self.solved[who]
         self.estimate[who[guess]] = found.estimate[guess]
-        keep = who[found.solved]
-        lower, upper = found.lower[found.solved], found.upper[found.solved]
-        better = ~(upper - lower >= self.upper[keep] - self.lower[keep])
-        estimate = np.where(better, found.estimate[found.solved], self.estimate[keep])
-        self.settle(keep, np.maximum(lower, self.lower[keep]), estimate, np.minimum(upper, self.upper[keep]))
+        new = found.solved & ~np.isnan(found.upper)
+        keep, lower, upper = who[new], found.lower[new], found.upper[new]
+        with np.errstate(invalid="ignore"):
+            narrower = ~(upper - lower >= self.upper[keep] - self.lower[keep])
+        estimate = np.where(narrower, found.estimate[new], self.estimate[keep])
+        method = np.where(upper < self.upper[keep], found.method[new], self.method[keep])
+        both = np.maximum(lower, self.lower[keep]), estimate, np.minimum(upper, self.upper[keep])
+        self.settle(keep, *both, method)
 
-    def take_better(self, trial: Solution, who: NDArray, *, lower: bool) -> None:
-        """Take over from the trial, of these people, whose bound on the side that counts is the better one there."""
-        better = trial.lower[who] > self.lower[who] if lower else trial.upper[who] < self.upper[who]
-        take = who[trial.solved[who] & (better | ~self.solved[who])]
-        self.settle(take, trial.lower[take], trial.estimate[take], trial.upper[take])
+    def take_side(self, who: NDArray, found: WorkingBounds, *, lower: bool) -> None:
+        """Copy the bounds of people whose lower (or else upper) bound is tighter in `found`, of other counts."""
+        better = found.lower > self.lower[who] if lower else found.upper < self.upper[who]
+        take = found.solved & (better | ~self.solved[who])
+        some = (found.lower[take], found.estimate[take], found.upper[take], found.method[take])
+        self.settle(who[take], *some)
 
-    def as_bounds(self, solve_epsilon: bool) -> Bounds:
-        """Of epsilon, or of delta itself."""
-        self.solved &= ~np.isnan(self.upper)
-        lower, upper = np.where(
-            self.solved, [self.lower, self.upper], [[0.0 if solve_epsilon else -np.inf], [np.inf]]
-        )
-        estimate = np.where(self.solved, np.clip(self.estimate, lower, upper), np.nan)
+    def cap(self, who: NDArray, upper: NDArray, method: Method) -> None:
+        """Lower the upper bounds of some people where `upper` is below them."""
+        better = np.isfinite(upper) & (upper < self.upper[who])
+        at, most = who[better], upper[better]
+        self.settle(at, np.minimum(self.lower[at], most), most, most, method)
+
+    def answer(self, question: Question) -> Bounds:
+        """Bounds of epsilon, or of delta itself, with a status and a method for everybody."""
+        solved = self.solved & ~np.isnan(self.upper)
+        lower, upper = np.where(solved, self.lower, question.floor), np.where(solved, self.upper, np.inf)
+        estimate = np.where(solved, np.clip(self.estimate, lower, upper), np.nan)
         with np.errstate(invalid="ignore"):
             middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
-        estimate = np.where(self.solved & np.isnan(estimate), middle, estimate)
-        if not solve_epsilon:
-            # exp rounds to nearest, which matters where it underflows: one double down, one double up
-            lower = np.nextafter(np.exp(np.minimum(lower, 0.0)), 0.0)
-            estimate = np.exp(np.minimum(estimate, 0.0))
-            above = np.minimum(np.nextafter(np.exp(np.minimum(upper, 0.0)), 2.0), 1.0)
-            upper = np.where(self.solved, np.where(np.isneginf(upper), 0.0, above), np.inf)
-        status = np.where(self.solved, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
-        return Bounds(lower, estimate, upper, status=status)
+        estimate = np.where(solved & np.isnan(estimate), middle, estimate)
+        method = np.where(solved, self.method, Method.NONE).astype(np.uint8)
+        renyi_only = (method == Method.RENYI) & (lower < upper)
+        status = np.where(solved, np.where(renyi_only, Status.RENYI_ONLY, Status.CERTIFIED), Status.NOT_CERTIFIED)
+        return question.bounds(lower, estimate, upper, status.astype(np.uint8), method)

@@ -1,77 +1,229 @@
-"""Mechanisms: what one step does to one person, with its sensitivity scaled to 1."""
+"""What the engine needs of a mechanism: the protocols `Mechanism`, `StepFamily` and `CharacteristicSteps`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from .. import validate
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Gaussian", "Mechanism", "SampledGaussian"]
+__all__ = [
+    "CharacteristicSteps",
+    "Direction",
+    "Mechanism",
+    "Spectrum",
+    "SplittableSteps",
+    "StepFamily",
+    "directions",
+    "mixture_epsilon",
+    "mixture_log_delta",
+]
+
+Direction = Literal["remove", "add"]
+
+_HALVINGS = 40  # of the distance between the two outcomes' epsilons
 
 
-@dataclass(frozen=True)
-class SampledGaussian:
-    """The Gaussian mechanism on a Poisson sample: DP-SGD's step.
+def directions(direction: str) -> tuple[Direction, ...]:
+    """("remove", "add") for "both"; raises ValueError for any other word than the three."""
+    if direction == "both":
+        return ("remove", "add")
+    if direction == "remove":
+        return ("remove",)
+    if direction == "add":
+        return ("add",)
+    raise ValueError(f"direction must be 'remove', 'add' or 'both', got {direction!r}")
 
-    Parameters
+
+class Mechanism(Protocol):
+    """One step with fixed parameters; hashable, so that equal steps are counted together."""
+
+    @staticmethod
+    def steps(mechanisms: Sequence[Any], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms, all of this kind."""
+        ...
+
+
+@runtime_checkable
+class StepFamily(Protocol):
+    """The privacy losses of several steps, one in each row, all in one direction.
+
+    A loss L has the distribution of log(dP/dQ) under P, (P, Q) a dominating pair of the step.  Every bound of an
+    epsilon or a delta holds for the composition of any numbers of these steps.
+
+    Attributes
     ----------
-    noise_multiplier : float
-        Standard deviation of the noise divided by the person's largest contribution (the clipping norm); above 0.
-    sample_rate : float
-        Probability with which each person enters the step, independently, in (0, 1].
-
-    Raises
-    ------
-    ValueError
-        For a parameter out of range.
-
-    Notes
-    -----
-    Neighbours differ in one record, added or removed.  Removal is dominated by the pair
-    ((1 - q) N(0, s^2) + q N(1, s^2), N(0, s^2)), addition by the same pair in the other order.
-
-    References
-    ----------
-    Zhu, Dong and Wang (2022), Theorem 11; Koskela, Tobaben and Honkela (2023), Lemma 8.
-
-    Examples
-    --------
-    >>> SampledGaussian(2, 0.005)
-    SampledGaussian(noise_multiplier=2.0, sample_rate=0.005)
+    direction : {"remove", "add"}
+    size : int
+        Number of rows.
+    whole : bool
+        True if `log_moments` bound the losses of the mechanism itself; False if they bound a truncated distribution
+        whose rest is at +infinity.
     """
-
-    noise_multiplier: float
-    sample_rate: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "noise_multiplier", validate.noise_multiplier(self.noise_multiplier))
-        object.__setattr__(self, "sample_rate", validate.sample_rate(self.sample_rate))
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """The Gaussian mechanism on everybody: a full-batch step, (1 / noise_multiplier)-GDP.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Standard deviation of the noise divided by the person's largest contribution; above 0.
-
-    Examples
-    --------
-    >>> Gaussian(100)
-    Gaussian(noise_multiplier=100.0)
-    """
-
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "noise_multiplier", validate.noise_multiplier(self.noise_multiplier))
 
     @property
-    def sample_rate(self) -> float:
-        """1: everybody takes part."""
-        return 1.0
+    def direction(self) -> Direction: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+    def log_moments(self, theta: NDArray) -> NDArray:
+        """Upper bounds of K(theta) = log E[exp(theta L)], shape (size, tilts)."""
+        ...
+
+    def log_delta_of_step(
+        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """Lower and upper log delta(epsilon) of single steps.
+
+        With `lower_row` and `weight`, steps that are drawn openly: `row` with probability `weight`, else `lower_row`;
+        a lower row of -1 costs nothing.
+        """
+        ...
+
+    def epsilon_of_step(
+        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """Lower and upper epsilon(delta) of single steps, otherwise as `log_delta_of_step`."""
+        ...
+
+    def largest_loss(self) -> NDArray:
+        """Upper bounds of the largest losses, shape (size,); inf where they are unbounded."""
+        ...
+
+    def surely_lost(self, deviations: NDArray) -> NDArray:
+        """Losses l with P(L >= l) >= Phi(-deviations), shape (size, deviations); -inf where none is known."""
+        ...
+
+    def gaussian_mu(self) -> NDArray:
+        """mu of a Gaussian mechanism that dominates the step, shape (size,); inf where there is none."""
+        ...
+
+    def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
+        """P mass p of the cells between ascending losses, and p - exp(left end) times their Q mass, both at least 0."""
+        ...
+
+    def losses(self, row: int, reach: float, number: int) -> NDArray:
+        """Ascending losses that are even in the mechanism's own variable, `reach` standard deviations far."""
+        ...
+
+    def typical_loss(self, row: int) -> float:
+        """The loss around which most of P lies; a knot of the grid is placed there."""
+        ...
+
+    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+        """An interval of losses outside of which at most exp(-reach^2 / 2) of P lies, wide enough for this tilt."""
+        ...
+
+    def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
+        """Error of a sum of losses in a tree of this depth: the first times the sum, plus the second."""
+        ...
+
+    def truncated(self, reach: float) -> StepFamily:
+        """The steps whose losses end where Phi(-reach) of P is left; the rest is at +infinity."""
+        ...
 
 
-Mechanism = Gaussian | SampledGaussian
+@dataclass(frozen=True)
+class Spectrum:
+    """The tilted loss of one step in each of some rows.
+
+    Attributes
+    ----------
+    log_moment, mean, log_moment_error : ndarray, shape (rows,)
+        K(theta), the tilted mean, and the error of K.
+    error, error_slope : ndarray, shape (rows,)
+        |phi - computed phi| <= error + error_slope omega.
+    re, im : ndarray, shape (rows, m)
+        log phi at omega = spacing, 2 spacing, ..., centred at the mean.
+    span : ndarray, shape (rows, 2)
+        An interval of the mechanism's own variable that holds the tilted distribution up to 1e-11.
+    """
+
+    log_moment: NDArray
+    mean: NDArray
+    log_moment_error: NDArray
+    error: NDArray
+    error_slope: NDArray
+    re: NDArray
+    im: NDArray
+    span: NDArray
+
+
+@runtime_checkable
+class CharacteristicSteps(StepFamily, Protocol):
+    """A family that computes its characteristic functions itself, without a grid on the loss."""
+
+    def spectrum(
+        self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
+    ) -> Spectrum | None:
+        """The tilted losses of some rows; None if they would cost more than `work` products of nodes and frequencies.
+
+        columns: how many rows a matrix product adds up, which enters the round-off.
+        """
+        ...
+
+    def envelope_levels(self, theta: float) -> tuple[int, int]:
+        """j of the first and the last frequency 2^(j / 2) that `log_envelope` should serve."""
+        ...
+
+    def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
+        """log sup |phi(omega)| over omega >= level, shape (rows, levels)."""
+        ...
+
+    def infinite_mass(self) -> NDArray:
+        """Mass of one step at +infinity, rounded up, shape (size,)."""
+        ...
+
+
+@runtime_checkable
+class SplittableSteps(CharacteristicSteps, Protocol):
+    """A family whose losses can be split into small and large ones (`engine.rare_losses`); under removal only."""
+
+    def split(self, reach: float, far: float, blur: float) -> tuple[SplittableSteps, SplittableSteps]:
+        """The losses up to where Phi(-reach) of P is left, and those from there up to Phi(-far)."""
+        ...
+
+    def mass_beyond(self) -> NDArray:
+        """Mass of a step beyond the end of its part, rounded up, shape (size,)."""
+        ...
+
+    def has_large_losses(self) -> NDArray:
+        """Which rows have losses beyond a split, shape (size,) bool."""
+        ...
+
+
+def mixture_log_delta(
+    lower: tuple[NDArray, NDArray] | None, upper: tuple[NDArray, NDArray], weight: NDArray, costly: NDArray
+) -> tuple[NDArray, NDArray]:
+    """log of (1 - weight) delta_lower + weight delta_upper, both bounds; the lower outcome is free if not `costly`."""
+    if lower is None:
+        return upper
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_weight, log_rest = np.log(weight), np.where(costly, np.log1p(-weight), -np.inf)
+        low, high = (np.logaddexp(log_rest + a, log_weight + b) for a, b in zip(lower, upper, strict=True))
+    return low, high
+
+
+def mixture_epsilon(
+    log_delta: Callable[[NDArray], tuple[NDArray, NDArray]], log_goal: NDArray, low: NDArray, high: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Lower and upper epsilon at which bounds of log delta cross `log_goal`, by bisection of [low, high].
+
+    low and high are certified bounds of the result.  A lower bound of log delta above the goal proves that epsilon is
+    larger; an upper bound at most the goal proves that epsilon is at most that.
+    """
+    ends = []
+    for side in (0, 1):
+        a, b = low.copy(), high.copy()
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (a + b)
+            above = log_delta(middle)[side] > log_goal
+            a, b = np.where(above, middle, a), np.where(above, b, middle)
+        ends.append((a, b))
+    return ends[0][0], ends[1][1]

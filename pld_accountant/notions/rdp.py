@@ -258,3 +258,9 @@ def zcdp_rho(epsilon: Any, delta: Any, *, conversion: str = "best") -> Any:
             new = _budget_at(epsilon, x, log_delta, best) / (1 + x) * (1 - _ROUNDING)
             rho = np.where(epsilon > 0, np.maximum(new, rho), 0.0)
     return _plain(rho)
+
+
+def log_c(theta: Any) -> np.ndarray:
+    """log of theta^theta / (1 + theta)^(1 + theta)."""
+    theta = np.asarray(theta, dtype=np.float64)
+    return -np.log1p(theta) - theta * np.log1p(1.0 / theta)

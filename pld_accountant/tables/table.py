@@ -1,6 +1,6 @@
-"""`Table`: one form for what the inner product needs of a set of buckets, whichever way it was made.
+"""`Table`: what the inner product needs of a set of buckets, in one form for all makers.
 
-A table belongs to a direction, a tilt theta and a period P.  Per bucket (one step of it) it holds the log-moment K, the
+A table belongs to a direction, a tilt theta and a period P.  For one step in each bucket it holds the log-moment K, the
 tilted mean and the centred logarithm of the characteristic function at omega_f = 2 pi f / P, f = 1..m, with what the
 error budget needs.  ``counts @ table.columns`` then gives every person's exponents.
 """
@@ -15,15 +15,12 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "WORK", "Maker", "MemoryCache", "Table", "log_expm1"]
+from ..kernels import _columns as c
 
-COLUMNS = 10
-"""Columns before the frequencies: K, mean, log envelope beyond the band, error of phi at every frequency, round-off of
-K, infinity, the offset of the lattice, the error of phi per unit of frequency, and both errors of phi relative to phi
-(`error_budget.relative`)."""
+__all__ = ["WORK", "MemoryCache", "Table", "TableMaker", "log_expm1"]
 
 WORK = 4e8
-"""What a table may cost unless said otherwise, in the products of a matrix of nodes by frequencies: about a second."""
+"""Default limit of a table's cost, in products of nodes and frequencies: about a second."""
 
 
 @dataclass
@@ -33,33 +30,27 @@ class Table:
     Attributes
     ----------
     theta, period : float
-    columns : ndarray, shape (buckets, COLUMNS + 2 m), or m + 2 more where steps are lotteries
-        As `COLUMNS` says, then Re log phi and Im log phi at the m frequencies, and as `kernels.plancherel` says.
+    columns : ndarray, shape (buckets, columns)
+        The scalars and blocks that `kernels._columns` names.
     filled : ndarray of bool, shape (buckets,)
-        Which rows have been made; a maker fills further ones when they are asked for.
+        Which rows have been made; a maker fills further rows on demand.
     weight : ndarray of complex128, shape (m + 1,)
         Transform of the tilted hockey-stick weight over the period, doubled for positive frequencies.
     remainder : float
-        Multiplies exp(sum of the envelope column): what the dropped frequencies can add to Q.
-    lattice_step : float
-        0 where the loss is not confined to a lattice.
+        Multiplies exp(sum of the envelope column): the error of Q by the dropped frequencies.
+    grid_step : float
+        Step of the grid of losses; 0 if the loss is not confined to a grid.
     spread : float
         The grid adds at most t (t + 1) spread to a step's K(t): connecting dots h apart is a mechanism whose loss has a
         range of h, hence h^2/8-zCDP (Cesar and Rogers 2021, Lemma 3.2).
     ladder : (int, ndarray of shape (buckets, levels)), optional
         Envelopes of wider bands: log sup |phi| beyond the frequencies 2^(j / 2), j ascending from the first element.
-    ladder_large : ndarray, shape (buckets, levels), optional
-        Of the part in which some step's loss is large: how much of a step's characteristic function that of its large
-        losses is at most, beyond the same frequencies.
-    own : ndarray, shape (buckets, COLUMNS), optional
-        Where steps are lotteries between neighbouring buckets, the first columns without what that adds.
-    second, third : ndarray, shape (buckets, m + 1), optional
-        Of lotteries between a bucket and the one before it, where the second order of what they add is summed up and
-        not an error (`joining`).
+    large_ladder : ndarray, shape (buckets, levels), optional
+        For large losses: upper bounds of |M_large / M_small| of one step beyond the same frequencies.
+    plain : ndarray, shape (buckets, HEAD), optional
+        For interpolated steps: the scalars without the errors of interpolation.
     large : bool
-        Whether the table is of the part in which some step's loss is large (`large_losses`).
-    mixed, mixed_beyond : ndarray, shape (buckets, m + 1), optional
-        There, as `second` and `third`, what lotteries add to R.
+        Whether the table is of the part in which some step's loss is large (`engine.rare_losses`).
     """
 
     theta: float
@@ -68,45 +59,71 @@ class Table:
     filled: NDArray
     weight: NDArray
     remainder: float
-    lattice_step: float = 0.0
+    grid_step: float = 0.0
     spread: float = 0.0
     ladder: tuple[int, NDArray] | None = None
-    ladder_large: NDArray | None = None
-    own: NDArray | None = None
-    second: NDArray | None = None
-    third: NDArray | None = None
+    large_ladder: NDArray | None = None
+    plain: NDArray | None = None
     large: bool = False
-    mixed: NDArray | None = None
-    mixed_beyond: NDArray | None = None
 
     @property
     def frequencies(self) -> int:
+        """m, the number of positive frequencies."""
         return self.weight.size - 1
 
     @property
-    def bytes(self) -> int:
-        arrays = self.columns, self.second, self.third, self.mixed, self.mixed_beyond
-        return sum(a.nbytes for a in arrays if a is not None)
-
-    def setting(self, buckets: int) -> NDArray:
-        """The scalars of `kernels.plancherel`; the last is the round-off of a matrix product over the buckets."""
-        gemm = (buckets + 8) * 2.0**-52
-        return np.array([self.theta, 2.0 * np.pi / self.period, self.period, self.remainder, self.lattice_step, gemm])
-
-
-class Maker(Protocol):
-    """What makes tables: from the Gaussian's own variable (`spectral`) or from a grid on the loss (`lattice`)."""
+    def omega(self) -> NDArray:
+        """The frequencies 0, omega_1, ..., omega_m."""
+        return 2.0 * np.pi / self.period * np.arange(self.weight.size)
 
     @property
-    def buckets(self) -> int: ...
+    def re(self) -> NDArray:
+        """Re log phi at the m positive frequencies; a view, shape (buckets, m)."""
+        first, last, _, _ = c.blocks(self.frequencies)
+        return self.columns[:, first:last]
+
+    @property
+    def im(self) -> NDArray:
+        """Im log phi, centred; a view, shape (buckets, m)."""
+        _, first, last, _ = c.blocks(self.frequencies)
+        return self.columns[:, first:last]
+
+    @property
+    def interpolation(self) -> NDArray:
+        """Errors of interpolated steps; a view, shape (buckets, m + 2), or (buckets, 0) if there are none."""
+        _, _, first, last = c.blocks(self.frequencies)
+        return self.columns[:, first:last]
+
+    def log_phi(self) -> NDArray:
+        """The centred logarithm of each bucket's characteristic function at f = 0..m."""
+        out = np.zeros((len(self.columns), self.weight.size), dtype=complex)
+        out[:, 1:] = self.re + 1j * self.im
+        return out
+
+    def setting(self) -> NDArray:
+        """The scalars that `kernels._columns` names."""
+        out = np.empty(c.SETTINGS)
+        out[c.THETA], out[c.PERIOD], out[c.SPACING] = self.theta, self.period, 2.0 * np.pi / self.period
+        out[c.REMAINDER], out[c.GRID_STEP] = self.remainder, self.grid_step
+        out[c.PRODUCT_ROUNDING] = (len(self.columns) + 8) * 2.0**-52
+        return out
+
+
+class TableMaker(Protocol):
+    """Makes tables: from characteristic functions (`characteristic`) or from a grid on the loss (`grid`)."""
+
+    @property
+    def size(self) -> int:
+        """Number of buckets."""
+        ...
 
     @property
     def whole(self) -> bool:
-        """Whether `log_moments` bound those of the mechanisms, not only of what the tables hold."""
+        """Whether `log_moments` bound the mechanisms themselves, not only what the tables hold."""
         ...
 
     def log_moments(self, theta: NDArray) -> NDArray:
-        """K, shape (buckets, tilts), never below the truth; or whatever `composed` makes a composition's K of."""
+        """Upper bounds of K, shape (size, tilts); or columns of which `composed` makes a composition's K."""
         ...
 
     def composed(self, sums: NDArray) -> NDArray:
@@ -114,7 +131,7 @@ class Maker(Protocol):
         ...
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
-        """The table up to the frequency `width`; None where filling it would cost more than `work`.
+        """The table up to the frequency `width`; None if filling it would cost more than `work`.
 
         Only the rows of the buckets in `needed` (bool) are filled for certain; the others may be 0.
         """
@@ -137,6 +154,7 @@ class MemoryCache(Generic[V]):
         self._values: OrderedDict[Hashable, V] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        """The value of a key, made if it is absent."""
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key]

@@ -1,121 +1,138 @@
-"""Bounds where no tilt serves: the part with small losses and that with a large one, each with a tilt of its own.
+"""`RareLosses`: bounds from the part with small losses and the part with a large one, each with a tilt of its own.
 
-delta(epsilon) is the sum over both parts (`large_losses`).  Where the law is split is chosen person by person.  Either
-as that where Chernoff's bounds of the two parts prove most, or a little before: the second part alone is easier there,
-and the first still small.  Or so that the first part is nothing: after few large losses, which leave a gap between
-nothing and themselves, the second part, softly split off, is then all there is, and smooth.  epsilon is found by
+delta(epsilon) is the sum over both parts (`tables`).  The reach of the split is chosen person by person.  Either it is
+the reach at which the Chernoff bounds of the two parts prove most, or one a little nearer: there the second part alone
+is easier, and the first part still small.  Or it is a reach at which the first part is negligible: after few large
+losses, which leave a gap between 0 and themselves, the second part, softly split off, is smooth.  epsilon is found by
 evaluating both bounds of delta.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...counting.interpolation import Counts, Shares
-from ...tables.characteristic import SpectralMaker
+from ... import results
+from ...counting.counts import Counts
+from ...mechanisms.base import SplittableSteps
+from ...tables.characteristic import CharacteristicTables
+from ...tables.makers import TableMakers
 from ...tables.table import log_expm1
 from ...threads import blocks
+from ..method import Job, Method, levels
 from ..plancherel import solve
-from ..tilting import Limits, seen_by_columns
-from ..working import Solution
-from .tables import LargeMaker
+from ..question import DeltaAt, EpsilonAt, Question
+from ..tilting import Limits
+from ..working import WorkingBounds
+from .tables import LargeLossTables
 
-__all__ = ["solve_split"]
+__all__ = ["RareLosses"]
 
-_NEGLIGIBLE = 40.0  # a part that Chernoff's bound proves to be e^-40 of delta is bounded by that
-_NOTHING = 45.0  # that is so at epsilons a little lower than Chernoff's bound proves, too
+_NEGLIGIBLE = 40.0  # a part that the Chernoff bound proves to be e^-40 of delta is bounded by that
+_NOTHING = 45.0  # the same at epsilons a little below the proven one, too
 _PROBES = 10
-_CLOSE = 0.01  # a place is as good as another if its bounds are as close as this, relatively
-_OCTAVES = -6, 16  # that tilts may lie in
-_FINE = 1.0, 8  # octaves more, and tilts an octave, at which the places of the split are compared
-_COARSE = 6.0, 2  # the same where a part has to be nothing: many steep tilts tell that
+_CLOSE = 0.01  # relative distance of Chernoff bounds within which reaches are equally good
+_OCTAVES = -6, 16  # range of the tilts
+_FINE = 1.0, 8  # octaves more, and tilts an octave, at which reaches are compared
+_COARSE = 6.0, 2  # the same if a part has to be negligible, which many steep tilts show
+_APART = 0.5  # standard deviations between deltas that are told apart
+_LOOKS = 3  # times that a better known delta may move the split
 
 
-def solve_split(
-    counts: Counts,
-    maker: SpectralMaker,
-    target: float,
-    *,
-    solve_epsilon: bool,
-    rows: NDArray | None,
-    limits: Limits,
-    reaches: Sequence[float],
-    nearer: int = 0,
-    alone: bool = False,
-    blur: float = 0.0,
-    far: float,
-    width: float,
-) -> Solution:
-    """Bounds of epsilon or of log delta for every person under removal.
+@dataclass(frozen=True)
+class RareLosses(Method):
+    """Small losses and large ones, each with a tilt of its own, under removal.
 
-    Parameters
+    Attributes
     ----------
-    counts, rows, limits
-        As for `plancherel.solve`.
-    maker : SpectralMaker
-        Of the buckets under removal.
-    target : float
-        log delta if `solve_epsilon`, else epsilon; the same of everybody.
-    reaches : sequence of float
-        Where a step's law may be split: with Phi(-reach) of its mass beyond; ascending.  Those less than 1 before the
-        far end are left out; not all of them may be.
+    limits : Limits
+    places : tuple of float
+        Reaches at which a step may be split, in multiples of sqrt(-2 log delta).
     nearer : int
         How many places before the best one to split.
     alone : bool
-        Split where the first part is nothing, or not at all.
+        Split at the last place at which the small losses alone are negligible, or not at all.
     blur : float
-        How softly to split, in standard deviations of the noise.
-    far : float
-        Where laws end; what is beyond goes to infinity in the upper bounds.
-    width : float
-        Ends this close to the best ones, relative to epsilon, are good enough.
+        Softness of the split, in standard deviations of the noise; 0: sharp.
+    wanted : float
+        Ends this close to the best ones, relative to epsilon, are accepted.
     """
-    solution = Solution.empty(len(counts), solve_epsilon)
-    parts = [_Parts.of(maker, reach, far, blur) for reach in reaches if reach <= far - 1.0]
 
-    def guess(split: _Parts, theta: NDArray) -> _Guess:
-        if solve_epsilon:
-            return split.epsilon_chernoff(counts, rows, target, theta)
-        return split.log_delta_chernoff(counts, rows, target, theta)
+    limits: Limits = field(default_factory=Limits)
+    places: tuple[float, ...] = ()
+    nearer: int = 0
+    alone: bool = False
+    blur: float = 0.0
+    wanted: float = 2.5e-4
 
-    tilts = guess(parts[len(parts) // 2], 2.0 ** np.arange(*_OCTAVES)).tilts
-    more, each = _COARSE if alone else _FINE
-    theta = 2.0 ** np.arange(np.log2(tilts.min()) - 1.0, np.log2(tilts.max()) + more, 1.0 / each)
-    guesses = [guess(split, theta) for split in parts]
-    proven = np.array([g.proven for g in guesses])
-    solution.estimate[:] = proven.min(axis=0)
-    least = target if solve_epsilon else float(proven.min())
-    limits = replace(limits, least_log_delta=least - _NEGLIGIBLE)
-    place = _last_without_first(guesses) if alone else _best(proven, nearer)
-    for j in range(len(parts)):
-        who = np.flatnonzero((place == j) & np.isfinite(proven[j]))
-        if not who.size:
-            continue
-        some = counts.of(who) if isinstance(counts, Shares) else counts[who]
+    def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
+        """See `Method`; people of about the same delta together."""
+        if job.makers.steps.direction == "add" or not isinstance(job.makers.steps, SplittableSteps):
+            return
+        before = np.full(who.size, np.nan)
+        for _ in range(_LOOKS):
+            log_delta = job.log_delta(working, who, 4.0)
+            if not job.question.wants_epsilon:
+                log_delta = -0.5 * (_APART * np.round(np.sqrt(-2.0 * log_delta) / _APART)) ** 2
+            moved = np.flatnonzero((log_delta != before) & np.isin(who, self.left_open(job, working, who)))
+            for level, at in levels(log_delta[moved]):
+                some = who[moved[at]]
+                far = float(job.far_reach(working, some[:1])[0]) + 2.0
+                reaches = [place * float(np.sqrt(-2.0 * level)) for place in self.places]
+                counts, question = job.of(some)
+                parts = [
+                    _Parts.of(job.makers, reach, far, self.blur, job.interpolated)
+                    for reach in reaches
+                    if reach <= far - 1.0
+                ]
+                working.merge(some, self._solve(counts, question, parts))
+            before = log_delta
 
-        def at(part: NDArray, x: NDArray, split: _Parts = parts[j], some: Counts = some) -> tuple[NDArray, NDArray]:
-            one = some.of(part) if isinstance(some, Shares) else some[part]
-            return split.log_delta(one, rows, x, limits)
+    def _solve(self, counts: Counts, question: Question, parts: Sequence[_Parts]) -> WorkingBounds:
+        working = WorkingBounds.unknown(len(counts), question)
+        coarse = parts[len(parts) // 2].guess(counts, question, 2.0 ** np.arange(*_OCTAVES))
+        more, each = _COARSE if self.alone else _FINE
+        low, high = np.log2(coarse.tilts.min()) - 1.0, np.log2(coarse.tilts.max()) + more
+        theta = 2.0 ** np.arange(low, high, 1.0 / each)
+        guesses = [part.guess(counts, question, theta) for part in parts]
+        proven = np.array([g.proven for g in guesses])
+        working.estimate[:] = proven.min(axis=0)
+        least = np.min(question.targets(len(counts))) if question.wants_epsilon else float(proven.min())
+        limits = replace(self.limits, least_log_delta=float(least) - _NEGLIGIBLE)
+        place = _last_without_first(guesses) if self.alone else _best(proven, self.nearer)
+        for j, part in enumerate(parts):
+            who = np.flatnonzero((place == j) & np.isfinite(proven[j]))
+            if not who.size:
+                continue
+            slope = guesses[j].slope[who]
+            lower, upper = self._ends(part, counts.of(who), question.of(who), proven[j, who], slope, limits)
+            found = np.isfinite(upper)
+            with np.errstate(invalid="ignore"):
+                middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
+            working.settle(who[found], lower[found], middle[found], upper[found], results.Method.RARE_LOSSES)
+        return working
 
-        if solve_epsilon:
-            upper, x, steep = _seek(at, proven[j, who], guesses[j].slope[who], target, width, 1.0)
-            lower, _, _ = _seek(at, x, steep, target, width, -1.0)
-            lower = np.where(np.isnan(lower), 0.0, lower)
-        else:
-            lower, upper = at(np.arange(who.size), np.full(who.size, target))
-        found = np.isfinite(upper)
-        with np.errstate(invalid="ignore"):
-            middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
-        solution.settle(who[found], lower[found], middle[found], upper[found])
-    return solution
+    def _ends(
+        self, part: _Parts, counts: Counts, question: Question, proven: NDArray, slope: NDArray, limits: Limits
+    ) -> tuple[NDArray, NDArray]:
+        """Lower and upper ends from one split; NaN or inf if none was found."""
+        given = question.targets(len(counts))
+        if isinstance(question, DeltaAt):
+            return part.log_delta(counts, given, limits)
+
+        def at(some: NDArray, x: NDArray) -> tuple[NDArray, NDArray]:
+            return part.log_delta(counts.of(some), x, limits)
+
+        upper, x, slope = _seek(at, proven, slope, given, self.wanted, 1.0)
+        lower, _, _ = _seek(at, x, slope, given, self.wanted, -1.0)
+        return np.where(np.isnan(lower), 0.0, lower), upper
 
 
 def _best(proven: NDArray, nearer: int) -> NDArray:
-    """Where everybody is to be split by what is proven at each place, (places, people)."""
+    """Where to split each person by what is proven at each place, (places, people)."""
     # few places make few tables
     close = proven <= proven.min(axis=0) + _CLOSE * np.abs(proven.min(axis=0))
     common = np.argsort(-np.sum(close, axis=1), kind="stable")
@@ -123,23 +140,28 @@ def _best(proven: NDArray, nearer: int) -> NDArray:
 
 
 def _last_without_first(guesses: Sequence[_Guess]) -> NDArray:
-    """The last place at which everybody's first part is nothing; -1: there is none."""
+    """The last place at which each person's first part is negligible; -1: there is none."""
     nothing = np.array([g.first <= -_NOTHING for g in guesses])
     return np.where(nothing.any(axis=0), len(nothing) - 1 - np.argmax(nothing[::-1], axis=0), -1)
 
 
 def _seek(
-    at: Callable[[NDArray, NDArray], tuple[NDArray, NDArray]], x: NDArray, slope: NDArray, goal: float, width: float,
+    at: Callable[[NDArray, NDArray], tuple[NDArray, NDArray]],
+    x: NDArray,
+    slope: NDArray,
+    goal: NDArray,
+    width: float,
     side: float,
-) -> tuple[NDArray, NDArray, NDArray]:  # fmt: skip
-    """The least epsilon found whose upper bound of log delta is at most `goal` (side 1); or the largest whose lower
-    bound is at least that (side -1); NaN: none.  With it where the search ended, and the slopes there."""
+) -> tuple[NDArray, NDArray, NDArray]:
+    """The least epsilon found whose upper bound of log delta is at most `goal` (side 1), or the largest whose lower
+    bound is at least `goal` (side -1); NaN: none.  Also where the search ended, and the slopes there.
+    """
     x, slope, found = x.copy(), slope.copy(), np.full(x.size, np.nan)
     open_, before = np.arange(x.size), np.full((2, x.size), np.nan)
     for _ in range(_PROBES):
         if not open_.size:
             break
-        value = at(open_, x[open_])[side > 0.0] - goal
+        value = at(open_, x[open_])[side > 0.0] - goal[open_]
         good = side * value <= 0.0
         keep = open_[good]
         found[keep] = np.fmin(side * found[keep], side * x[keep]) * side
@@ -157,7 +179,7 @@ def _seek(
 
 @dataclass(frozen=True)
 class _Guess:
-    """What Chernoff's bounds of both parts prove of everybody.
+    """What the Chernoff bounds of both parts prove for each person.
 
     Attributes
     ----------
@@ -175,10 +197,11 @@ class _Guess:
 
     @classmethod
     def empty(cls, people: int) -> _Guess:
+        """Room for the guesses."""
         return cls(np.empty(people), np.empty(people), np.empty(people), np.empty((people, 2)))
 
-    def choose(self, block: slice, costs: NDArray, theta: NDArray, log_delta: NDArray | float) -> None:
-        """Each part's tilt is the one of least cost, (2, people, tilts)."""
+    def choose(self, block: slice, costs: NDArray, theta: NDArray, log_delta: NDArray) -> None:
+        """Each part's tilt is that of least cost; costs (2, people, tilts)."""
         share = np.minimum(costs.min(axis=2) - log_delta, 0.0)
         tilts = theta[costs.argmin(axis=2)].T
         self.first[block], self.tilts[block] = share[0], tilts
@@ -187,57 +210,61 @@ class _Guess:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Steps split at one place."""
+    """Steps split at one reach; infinite: -log1p(-mass of a step beyond the far end), which neither part has."""
 
-    small: SpectralMaker
-    large: LargeMaker
+    small: CharacteristicTables
+    large: LargeLossTables
+    infinite: NDArray
 
     @classmethod
-    def of(cls, maker: SpectralMaker, reach: float, far: float, blur: float) -> _Parts:
-        small = maker.variant(reach, blur=blur, lotteries=2 if maker.lotteries else 0, parted=True)
-        if far not in small.kept:
-            small.kept[far] = LargeMaker(small, far)
-        return cls(small, small.kept[far])
+    def of(cls, makers: TableMakers, reach: float, far: float, blur: float, interpolated: bool) -> _Parts:
+        """The parts of the makers' steps, made once."""
 
-    def epsilon_chernoff(self, counts: Counts, rows: NDArray | None, log_delta: float, theta: NDArray) -> _Guess:
-        guess = _Guess.empty(len(counts))
-        for block, both in self._exponents(counts, rows, theta):
-            low, high = np.zeros(both.shape[1]), np.min((both.max(axis=0) - log_delta + 1.0) / theta, axis=1)
-            for _ in range(40):
-                middle = 0.5 * (low + high)
-                parts = np.min(both - theta * middle[:, None], axis=2)
-                above = np.logaddexp(*parts) > log_delta
-                low, high = np.where(above, middle, low), np.where(above, high, middle)
-            guess.proven[block] = np.where(high > 1e-12, high, np.inf)
-            guess.choose(block, both - theta * high[:, None], theta, log_delta)
+        def make() -> _Parts:
+            steps = makers.steps
+            assert isinstance(steps, SplittableSteps)
+            small, large = steps.split(reach, far, blur)
+            first = makers.maker(small, interpolated=interpolated)
+            second = makers.maker(large, interpolated=False)
+            return cls(first, LargeLossTables(first, second, steps.has_large_losses()), -np.log1p(-large.mass_beyond()))
+
+        return makers.kept(("split", reach, far, blur, interpolated), make)
+
+    def guess(self, counts: Counts, question: Question, theta: NDArray) -> _Guess:
+        """What the Chernoff bounds prove."""
+        guess, given = _Guess.empty(len(counts)), question.targets(len(counts))
+        for block, both in self._exponents(counts, theta):
+            if isinstance(question, EpsilonAt):
+                goal = given[block]
+                low = np.zeros(both.shape[1])
+                high = np.min((both.max(axis=0) - goal[:, None] + 1.0) / theta, axis=1)
+                for _ in range(40):
+                    middle = 0.5 * (low + high)
+                    above = np.logaddexp(*np.min(both - theta * middle[:, None], axis=2)) > goal
+                    low, high = np.where(above, middle, low), np.where(above, high, middle)
+                guess.proven[block] = np.where(high > 1e-12, high, np.inf)
+                guess.choose(block, both - theta * high[:, None], theta, goal)
+            else:
+                costs = both - theta * given[block, None]
+                guess.proven[block] = np.logaddexp(*costs.min(axis=2))
+                guess.choose(block, costs, theta, guess.proven[block])
         return guess
 
-    def log_delta_chernoff(self, counts: Counts, rows: NDArray | None, epsilon: float, theta: NDArray) -> _Guess:
-        guess = _Guess.empty(len(counts))
-        for block, both in self._exponents(counts, rows, theta):
-            costs = both - theta * epsilon
-            guess.proven[block] = np.logaddexp(*costs.min(axis=2))
-            guess.choose(block, costs, theta, guess.proven[block])
-        return guess
-
-    def _exponents(self, counts: Counts, rows: NDArray | None, theta: NDArray) -> Iterator[tuple[slice, NDArray]]:
-        """Block by block, log delta <= that - theta epsilon of the two parts: (2, people, tilts)."""
-        step = seen_by_columns(self.large.log_moments(theta), rows)
-        log_c = -np.log1p(theta) - theta * np.log1p(1.0 / theta)
+    def _exponents(self, counts: Counts, theta: NDArray) -> Iterator[tuple[slice, NDArray]]:
+        """Block by block, values with log delta <= values - theta epsilon for the two parts: (2, people, tilts)."""
+        step = self.large.log_moments(theta)
         for block in blocks(len(counts)):
-            k, large = np.split(counts[block].astype(np.float64, copy=False) @ step, 2, axis=1)
-            yield block, np.stack([k, k + log_expm1(large)]) + log_c
+            k, ratio = np.split(counts.times(step, block), 2, axis=1)
+            yield block, DeltaAt(0.0).chernoff(np.stack([k, k + log_expm1(ratio)]), theta, 0.0)
 
-    def log_delta(
-        self, counts: Counts, rows: NDArray | None, epsilon: NDArray, limits: Limits
-    ) -> tuple[NDArray, NDArray]:
+    def log_delta(self, counts: Counts, epsilon: NDArray, limits: Limits) -> tuple[NDArray, NDArray]:
         """Bounds of log delta at everybody's epsilon."""
         ends = []
         for maker in (self.small, self.large):
-            found = solve(counts, maker, epsilon, solve_epsilon=False, rows=rows, limits=limits)
+            found = solve(counts, maker, DeltaAt(epsilon), limits=limits)
             ends.append((found.lower, np.fmin(found.upper, found.renyi)))
         (lower, upper), (more, most) = ends
-        beyond = seen_by_columns(self.large.beyond[:, None], rows)
-        infinite = np.concatenate([counts[block] @ beyond for block in blocks(len(counts))])[:, 0]
+        infinite = [counts.times(self.infinite[:, None], block)[:, 0] for block in blocks(len(counts))]
         with np.errstate(divide="ignore"):
-            return np.logaddexp(lower, more), np.logaddexp(np.logaddexp(upper, most), np.log(infinite)) + 1e-12
+            beyond = np.log(np.concatenate(infinite))
+            return np.logaddexp(lower, more), np.logaddexp(np.logaddexp(upper, most), beyond) + 1e-12

@@ -1,33 +1,30 @@
-"""Tables for the part of a composition in which some step's loss is large, apart from the part in which none is.
+"""Tables for the part of a composition in which some step's loss is large.
 
-Where single large losses begin to matter the tilted law of the sum falls in two, and between the two no tilt puts any
-weight: Q is 1e-15 where digits end.  Split each step's law at some place into s, below, and b, beyond, M_s and M_b
-their moment generating functions at one argument.  Where the split is soft both parts are smooth, and M_b decays like a
-Gaussian's, of however few losses it is; where it is sharp the parts overlap nowhere.  The composition is
+When one large loss can decide delta, the tilted distribution has two modes.  No tilt puts weight between them: Q falls
+to 1e-15, where double precision ends.  Each step's losses are split at some reach into small and large ones, with
+moment generating functions M_s and M_l at one argument.  The composition is
 
-    prod M_s  +  (prod (M_s + M_b) - prod M_s),
+    prod M_s  +  (prod (M_s + M_l) - prod M_s),
 
-two laws of their own, each with its own tilt.  The first is what a `SpectralMaker` with an end makes.  With
-rho = M_b / M_s the second is
+two parts, each with its own tilt.  `tables.characteristic` makes the first part's tables.  With rho = M_l / M_s the
+second part is
 
     prod M_s (exp(R) - 1),   R = sum of log(1 + rho),
 
-and R keeps its digits however small it is.  Removal only: under addition no loss is large.
+and R keeps its digits however small it is.  If the split is soft, both parts are smooth, and M_l decays like a
+Gaussian's characteristic function, however few losses are large; if it is sharp, the parts do not overlap.  Removal
+only: under addition no loss is large.
 
-**Lotteries.**  A lottery's law is (1 - w) that of a bucket + w that of the next.  Its rho is rho_1 + w' D,
-D = rho_2 - rho_1, w' = w M_s2 / ((1 - w) M_s1 + w M_s2).  With x = log(M_s2 / M_s1), u = exp(x) - 1, |u| <= d < 1,
+**Interpolated steps.**  The mixture of a bucket (1) and the next (2) with weight w has rho_1 + w' D, D = rho_2 - rho_1,
+w' = w M_s2 / ((1 - w) M_s1 + w M_s2).  With x = log(M_s2 / M_s1), u = exp(x) - 1, |u| <= d < 1:
 
-    w' - w = w (1 - w) u / (1 + w u) = w (1 - w) x + rest,   |rest| <= 1/4 (exp(|x|) - 1 - |x| + |x| d) / (1 - d),
+1. w' - w = w (1 - w) u / (1 + w u) = w (1 - w) x + rest, |rest| <= 1/4 (exp(|x|) - 1 - |x| + |x| d) / (1 - d).
+2. If |rho| <= r < 1, log(1 + rho) of the mixture differs from the mean of both buckets' with the weights 1 - w and w by
+   at most 1/4 |x| |D| + 1/4 |D| (d r / ((1 - d) (1 - r)) + |D| / (2 (1 - r)^2)) + |D rest|.
 
-and where |rho| <= r < 1, log(1 + rho) is that of both buckets, in the shares 1 - w and w, plus w (1 - w) x D but for
-
-    1/4 |D| (d r / ((1 - d) (1 - r)) + |D| / (2 (1 - r)^2)) + |D rest|.
-
-What w (1 - w) x D is summed up to is known as the second order of prod M_s is (`joining`).
-
-**Beyond the band, and at other tilts.**  The second part is a sum of products of M_s and M_b with plus signs, so it
-grows with |M_s| and |M_b|: these may be replaced by upper bounds of theirs, and R by the sum of |M_b| / |M_s| after
-that.  For a lottery this ratio is at most ((1 - w) |M_b1| + w |M_b2|) / min(|M_s1|, |M_s2|).
+**Beyond the band, and at other tilts.**  The second part is a sum of products of M_s and M_l with plus signs, so it
+grows with |M_s| and |M_l|.  Upper bounds may replace both, and the sum of |M_l| / |M_s| may replace R.  For a mixture
+this ratio is at most ((1 - w) |M_l1| + w |M_l2|) / min(|M_s1|, |M_s2|).
 """
 
 from __future__ import annotations
@@ -35,151 +32,171 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.characteristic import SpectralMaker
-from ...tables.table import COLUMNS, WORK, MemoryCache, Table, log_expm1
+from ...kernels import _columns as c
+from ...tables.characteristic import CharacteristicTables
+from ...tables.errors import USELESS
+from ...tables.interpolated import larger_of_pair
+from ...tables.table import WORK, MemoryCache, Table, log_expm1
 
-__all__ = ["LargeMaker"]
+__all__ = ["LargeLossTables"]
 
 _CACHE_BYTES = 1 << 27
-_PAST_USE = 1e4
+_LARGEST_LOG = 230.0  # of a ratio of moment generating functions
 
 
-class LargeMaker:
+class LargeLossTables:
     """Makes tables of the part in which some step's loss is large.
 
     Parameters
     ----------
-    small : SpectralMaker
-        Of the other part: parted, under removal.
-    reach : float
-        Where the large losses end: Phi(-reach) of a step's mass lies beyond.  Neither part has that.
+    small, large : CharacteristicTables
+        Of the steps' small losses (interpolated or not) and of their large ones.
+    rare : ndarray of bool, shape (size,)
+        Which buckets have large losses at all; full batches have none.
     """
 
     whole = True
 
-    def __init__(self, small: SpectralMaker, reach: float) -> None:
-        assert small.lotteries != 1, "what lotteries add to R is known to the second order"
-        self.small = small
-        self.big = small.variant(reach, beyond=small.reach, blur=small.blur, lotteries=0, parted=True)
-        self.large = small.q < 1.0
-        # of one step that goes beyond, in the upper bounds
-        self.beyond = -np.log1p(-small.mass_beyond(self.big.part[:, 1]))
-        self._tables: MemoryCache[list[Table]] = MemoryCache(_CACHE_BYTES, lambda held: held[0].bytes)
+    def __init__(self, small: CharacteristicTables, large: CharacteristicTables, rare: NDArray) -> None:
+        self.small, self.large, self.rare = small, large, rare
+        self._tables: MemoryCache[list[Table]] = MemoryCache(_CACHE_BYTES, lambda held: held[0].columns.nbytes)
 
     @property
-    def buckets(self) -> int:
-        return self.small.buckets
+    def size(self) -> int:
+        """Number of buckets."""
+        return self.small.size
+
+    @property
+    def _neighbours(self) -> NDArray:
+        none = np.zeros(self.size - 1, dtype=bool)
+        return none if self.small.neighbours is None else self.small.neighbours
 
     def log_moments(self, theta: NDArray) -> NDArray:
-        """K of the small losses, then what the large ones add to R; shape (buckets, 2 tilts), never below the truth."""
+        """K of the small losses, then what the large ones add to R; shape (size, 2 tilts), rounded up."""
         k = self.small.log_moments(theta)
-        large = np.where(self.large[:, None], self.big.log_moments(theta), -np.inf)
-        return np.hstack([k, np.exp(np.minimum(large - _least_of_neighbours(k, self.small.neighbours), 230.0))])
+        large = np.where(self.rare[:, None], self.large.log_moments(theta), -np.inf)
+        ratio = np.exp(np.minimum(large - _least_of_neighbours(k, self._neighbours), _LARGEST_LOG))
+        return np.hstack([k, ratio])
 
     def composed(self, sums: NDArray) -> NDArray:
         """Everybody's log-moments from the sums of their steps' `log_moments`."""
-        k, large = np.split(sums, 2, axis=1)
-        return k + log_expm1(large)
+        k, ratio = np.split(sums, 2, axis=1)
+        return k + log_expm1(ratio)
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
-        """As `Maker.table`: the columns of the small losses, what lotteries add to log M_s; then, as
-        `kernels.plancherel` says, Re, Im log(1 + rho) and the error of that, at m + 1 frequencies each, and rho at most
-        beyond the band."""
+        """See `tables.table.TableMaker`; the block `large` holds log(1 + rho), its error, and rho beyond the band."""
         small = self.small.table(theta, period, width, needed, work)
-        big = self.big.table(theta, period, width, needed & self.large, work)
-        if small is None or big is None:
+        large = self.large.table(theta, period, width, needed & self.rare, work)
+        if small is None or large is None:
             return None
         # either may have more rows by now
-        held = self._tables.get((theta, period, width), lambda: [self._combined(small, big)])
+        held = self._tables.get((theta, period, width), lambda: [self._combined(small, large)])
         if np.any(needed & ~held[0].filled):
-            held[0] = self._combined(small, big)
+            held[0] = self._combined(small, large)
         return held[0]
 
-    def _combined(self, small: Table, big: Table) -> Table:
-        """The table of the rows that both have."""
-        neighbours, m = self.small.neighbours, small.frequencies
-        filled = small.filled & (big.filled | ~self.large)
-        own = small.columns[:, :COLUMNS] if small.own is None else small.own
-        added = np.zeros((filled.size, m + 2)) if small.own is None else small.columns[:, COLUMNS + 2 * m :]
-        omega = 2.0 * np.pi / small.period * np.arange(m + 1)
-        log_small, log_big = _log_phi(small), _log_phi(big)
-        # relative to M_s; of phi of the large losses; of the angles
-        relative = own[:, 8:9] + own[:, 9:10] * omega + own[:, 4:5]
-        off_big = big.columns[:, 3:4] + big.columns[:, 7:8] * omega
-        angle = 2.0**-50 * (np.multiply.outer(np.abs(big.columns[:, 1]) + np.abs(own[:, 1]), omega) + 16.0)
+    def _combined(self, small: Table, large: Table) -> Table:
+        """The table of the rows that both parts have."""
+        m = small.frequencies
+        filled = small.filled & (large.filled | ~self.rare)
+        plain = small.columns[:, : c.HEAD] if small.plain is None else small.plain
+        block = np.zeros((filled.size, m + 2)) if small.plain is None else small.interpolation
+        log_large = np.where(self.rare, large.columns[:, c.LOG_MOMENT], -np.inf)
+        log_small, relative = small.log_phi(), _relative_error(plain, small.omega)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            log_k = np.where(self.large, big.columns[:, 0], -np.inf)
-            share = np.exp(np.minimum((log_k - own[:, 0])[:, None] - log_small.real, 230.0))
-            turn = np.multiply.outer(big.columns[:, 1] - own[:, 1], omega) + log_big.imag - log_small.imag
-            rho = share * np.exp(log_big.real + 1j * turn)
-            off = share * off_big + np.abs(rho) * (relative + big.columns[:, 4:5] + angle)
-            off /= 1.0 - np.minimum(relative, 0.5)
-            most = np.abs(rho) + off
-            # numpy's log1p of a complex number loses the digits of a small one
-            real, imag = 0.5 * np.log1p(2.0 * rho.real + np.abs(rho) ** 2), np.arctan2(rho.imag, 1.0 + rho.real)
-            error = off / (1.0 - np.minimum(most, 0.5)) + (len(filled) + 64.0) * 2.0**-50 * np.abs(rho)
-            past_use = ~((relative <= 0.5) & (most <= 0.5) & (error <= _PAST_USE))
-            real[past_use], imag[past_use], error[past_use] = 0.0, 0.0, _PAST_USE
-        mixed, mixed_beyond = None, None
-        if small.second is not None:
-            pairs = np.flatnonzero(neighbours & filled[:-1] & filled[1:])
-            log_small += own[:, :1] + 1j * own[:, 1:2] * omega
-            mixed, mixed_beyond = np.zeros(rho.shape, dtype=complex), np.zeros(rho.shape)
-            mixed[pairs + 1], mixed_beyond[pairs + 1] = _of_lotteries(log_small, relative, rho, off, pairs)
+            rho, error = self._ratio(small, large, plain, log_large, log_small, relative)
+            ends = self._log1p(rho, error, relative)
+        if self.small.neighbours is not None:
+            log_small += plain[:, [c.LOG_MOMENT]] + 1j * plain[:, [c.MEAN]] * small.omega
+            pairs = np.flatnonzero(self._neighbours & filled[:-1] & filled[1:])
+            mixture = _mixture_error(log_small, relative, rho, error, pairs)
+            ends[2] += larger_of_pair(mixture, pairs, filled.size)
 
-        def beyond(envelope: NDArray, envelope_big: NDArray) -> NDArray:
-            """rho at most beyond a frequency."""
-            least = _least_of_neighbours(own[:, 0] + envelope, neighbours)
-            return np.nan_to_num(np.exp(np.minimum(log_k + big.columns[:, 4] + envelope_big - least, 230.0)))
+        def beyond(envelope: NDArray, of_large: NDArray) -> NDArray:
+            """Upper bounds of |rho| beyond a frequency."""
+            least = _least_of_neighbours(plain[:, c.LOG_MOMENT] + envelope, self._neighbours)
+            log_ratio = log_large + large.columns[:, c.LOG_MOMENT_ERROR] + of_large - least
+            return np.nan_to_num(np.exp(np.minimum(log_ratio, _LARGEST_LOG)))
 
-        head = small.columns[:, : COLUMNS + 2 * m].copy()
-        # what is known of M_s absolutely says nothing of this part
-        head[:, [3, 7]] = 1e200
-        columns = np.hstack([head, added, real, imag, error, beyond(own[:, 2], big.columns[:, 2])[:, None]])
+        head = small.columns[:, : c.HEAD + 2 * m].copy()
+        # absolute errors of M_s say nothing of this part
+        head[:, [c.ERROR, c.ERROR_SLOPE]] = 1e200
+        last = beyond(plain[:, c.ENVELOPE], large.columns[:, c.ENVELOPE])
+        columns = np.hstack([head, block, *ends, last[:, None]])
         columns[~filled] = 0.0
-        ladders = [table.ladder for table in (small, big) if table.ladder is not None]
-        ladder_beyond = np.array([beyond(*envelopes) for envelopes in zip(*(e.T for _, e in ladders), strict=True)]).T
+        assert small.ladder is not None and large.ladder is not None
+        ladder = [beyond(*both) for both in zip(small.ladder[1].T, large.ladder[1].T, strict=True)]
         return Table(
-            small.theta, small.period, np.nan_to_num(columns, nan=0.0), filled, small.weight, small.remainder,
-            ladder=small.ladder, ladder_large=ladder_beyond, second=small.second, third=small.third, large=True,
-            mixed=mixed, mixed_beyond=mixed_beyond,
-        )  # fmt: skip
+            small.theta,
+            small.period,
+            np.nan_to_num(columns, nan=0.0),
+            filled,
+            small.weight,
+            small.remainder,
+            ladder=small.ladder,
+            large_ladder=np.array(ladder).T,
+            large=True,
+        )
+
+    def _ratio(
+        self,
+        small: Table,
+        large: Table,
+        plain: NDArray,
+        log_large: NDArray,
+        log_small: NDArray,
+        relative: NDArray,
+    ) -> tuple[NDArray, NDArray]:
+        """rho at f = 0..m, and a bound of its error: that of phi of the large losses, of M_s, and of the angles."""
+        omega, of_large = small.omega, large.columns
+        log_phi = large.log_phi()
+        share = np.exp(np.minimum((log_large - plain[:, c.LOG_MOMENT])[:, None] - log_small.real, _LARGEST_LOG))
+        turn = np.multiply.outer(of_large[:, c.MEAN] - plain[:, c.MEAN], omega) + log_phi.imag - log_small.imag
+        rho = share * np.exp(log_phi.real + 1j * turn)
+        of_phi = of_large[:, [c.ERROR]] + of_large[:, [c.ERROR_SLOPE]] * omega
+        means = np.abs(of_large[:, c.MEAN]) + np.abs(plain[:, c.MEAN])
+        angle = 2.0**-50 * (np.multiply.outer(means, omega) + 16.0)
+        error = share * of_phi + np.abs(rho) * (relative + of_large[:, [c.LOG_MOMENT_ERROR]] + angle)
+        return rho, error / (1.0 - np.minimum(relative, 0.5))
+
+    def _log1p(self, rho: NDArray, error: NDArray, relative: NDArray) -> list[NDArray]:
+        """Re and Im of log(1 + rho), and a bound of the error."""
+        most = np.abs(rho) + error
+        # numpy's log1p of a complex number loses the digits of a small one
+        real, imag = 0.5 * np.log1p(2.0 * rho.real + np.abs(rho) ** 2), np.arctan2(rho.imag, 1.0 + rho.real)
+        of_log = error / (1.0 - np.minimum(most, 0.5)) + (len(rho) + 64.0) * 2.0**-50 * np.abs(rho)
+        useless = ~((relative <= 0.5) & (most <= 0.5) & (of_log <= USELESS))
+        real[useless], imag[useless], of_log[useless] = 0.0, 0.0, USELESS
+        return [real, imag, of_log]
 
 
-def _log_phi(table: Table) -> NDArray:
-    """The centred logarithm of each bucket's characteristic function at f = 0..m."""
-    re, im = np.split(table.columns[:, COLUMNS : COLUMNS + 2 * table.frequencies], 2, axis=1)
-    out = np.zeros((len(re), table.frequencies + 1), dtype=complex)
-    out[:, 1:] = re + 1j * im
-    return out
+def _relative_error(plain: NDArray, omega: NDArray) -> NDArray:
+    """Error of M_s relative to M_s at f = 0..m."""
+    return plain[:, [c.RELATIVE_ERROR]] + plain[:, [c.RELATIVE_SLOPE]] * omega + plain[:, [c.LOG_MOMENT_ERROR]]
 
 
-def _of_lotteries(
-    log_small: NDArray, relative: NDArray, rho: NDArray, off: NDArray, pairs: NDArray
-) -> tuple[NDArray, NDArray]:
-    """x D, and the error of a lottery between a bucket in `pairs` and the next beyond that: (pairs, m + 1) each.
+def _mixture_error(log_small: NDArray, relative: NDArray, rho: NDArray, error: NDArray, pairs: NDArray) -> NDArray:
+    """Step 2 of the module's derivation for the pairs of a bucket and the next: (pairs, m + 1).
 
-    relative and off are the errors of log_small and of rho.
+    relative and error are the errors of log_small and of rho.
     """
 
-    def both(error: NDArray) -> NDArray:
-        return error[pairs] + error[pairs + 1]
+    def both(bound: NDArray) -> NDArray:
+        return bound[pairs] + bound[pairs + 1]
 
-    x, jump = np.diff(log_small, axis=0)[pairs], np.diff(rho, axis=0)[pairs]
-    size, most_jump = np.abs(x) + both(relative), np.abs(jump) + both(off)
-    d = np.expm1(np.minimum(size, 1.0))
-    most = np.maximum((np.abs(rho) + off)[pairs], (np.abs(rho) + off)[pairs + 1])
+    x = np.abs(np.diff(log_small, axis=0)[pairs]) + both(relative)
+    jump = np.abs(np.diff(rho, axis=0)[pairs]) + both(error)
+    d = np.expm1(np.minimum(x, 1.0))
+    most = np.maximum((np.abs(rho) + error)[pairs], (np.abs(rho) + error)[pairs + 1])
     within, rest = 1.0 - np.minimum(d, 0.5), 1.0 - np.minimum(most, 0.5)
     # exp(x) - 1 - x is at most x^2 exp(x) / 2
-    error = 0.5 * size**2 * (1.0 + d) + size * d + d * most / rest
-    error = most_jump * (error / within + 0.5 * most_jump / rest**2 + both(relative)) + size * both(off)
-    error = 0.25 * error + 2.0**-48 * np.abs(x) * np.abs(jump)
-    error[~((d <= 0.5) & (most <= 0.5))] = _PAST_USE
-    return x * jump, error
+    found = 0.25 * jump * (x + (0.5 * x**2 * (1.0 + d) + x * d + d * most / rest) / within + 0.5 * jump / rest**2)
+    found[~((d <= 0.5) & (most <= 0.5))] = USELESS
+    return found
 
 
 def _least_of_neighbours(values: NDArray, neighbours: NDArray) -> NDArray:
-    """The least of a bucket's value and those of the buckets with which it has lotteries; along the first axis."""
+    """The least of a bucket's value and those of the buckets with which it shares steps; along the first axis."""
     out = values.copy()
     first = np.flatnonzero(neighbours)
     out[first] = np.minimum(out[first], values[first + 1])

@@ -1,0 +1,82 @@
+"""The privacy loss of the sampled Gaussian in the Gaussian's own variable, and the normal tail.
+
+Legend
+    x       the Gaussian's own variable;  t = (2 x - 1) / (2 sigma^2)
+    g(x)    1 - q + q e^t;  the loss is log g under removal, -log g under addition
+    w(x)    q e^t / g, the share of the sampled part in g;  d log g / dx = w / sigma^2
+"""
+
+import math
+
+import numpy as np
+
+from ._jit import inline
+
+LOG_SQRT_2PI = 0.9189385332046727
+SQRT_HALF = math.sqrt(0.5)
+
+
+@inline
+def log_g_at(x, sigma, q):
+    """log g(x), accurate where g is near 1 and where g overflows."""
+    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
+    if q == 1.0:
+        return t
+    if t > 36.0:
+        return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
+    y = q * math.expm1(t)
+    # 1 + y would lose the digits of a small g
+    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
+
+
+@inline
+def x_of_log_g(s, sigma, q):
+    """Inverse of log g; -inf below the infimum log(1 - q)."""
+    if q == 1.0:
+        return sigma * sigma * s + 0.5
+    if s > 36.0:
+        t = s - math.log(q) + math.log1p(-(1.0 - q) * math.exp(-s))
+    else:
+        y = math.expm1(s) / q
+        rest = math.exp(s) - (1.0 - q) if y < -0.5 and q > 0.5 else 0.0
+        # `rest` is exact where 1 + y would lose its digits
+        t = math.log(rest / q) if rest > 0.0 else math.log1p(y) if y > -1.0 else -np.inf
+    return sigma * sigma * t + 0.5
+
+
+@inline
+def sampled_share(x, sigma, q):
+    """w(x), which grows from 0 to 1."""
+    if q == 1.0:
+        return 1.0
+    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
+    return 1.0 / (1.0 + math.exp(-t)) if t > 0.0 else math.exp(t) / (1.0 + math.exp(t))
+
+
+@inline
+def log_ndtr(y):
+    """log Phi(y); the relative error is some units of y^2."""
+    if y > 0.0:
+        return math.log1p(-0.5 * math.erfc(y * SQRT_HALF))
+    if y > -36.0:
+        return math.log(0.5 * math.erfc(-y * SQRT_HALF))
+    r = 1.0 / (y * y)
+    series = r * (1.0 - r * (3.0 - r * (15.0 - r * (105.0 - r * (945.0 - r * 10395.0)))))
+    return -0.5 * y * y - LOG_SQRT_2PI - math.log(-y) + math.log1p(-series)
+
+
+@inline
+def log_part(x, low, high, s):
+    """log v(x), v(x) = P(low < x + s Z < high) with Z standard normal, high - low at least s.
+
+    s = 0: sharp ends, and x lies between them.
+    """
+    if s == 0.0:
+        return 0.0
+    if low == -np.inf:
+        return 0.0 if high == np.inf else log_ndtr((high - x) / s)
+    more, less = (x - low) / s, (x - high) / s
+    if less > 0.0:
+        more, less = -less, -more
+    inside = log_ndtr(more)
+    return inside + math.log1p(-math.exp(log_ndtr(less) - inside))

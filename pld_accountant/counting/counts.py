@@ -1,0 +1,267 @@
+"""Everybody's counts of steps: the left factor of every matrix product of the engine.
+
+A column of the recorded counts is a bucket, the steps between two edges.  A row of a table is a step at an edge: row k
+at the upper edge of bucket k, and row -1 stands for a step that costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..threads import blocks
+from .buckets import Buckets
+from .interpolation import UNITS, upper_weight_bound, weight_rounding
+
+__all__ = ["JOINED", "Counts", "InterpolatedCounts", "WholeCounts", "lower_edges"]
+
+JOINED = 1e-3
+"""Share of delta that joined outcomes may cost the interpolated lower bound (claim 2), all steps together."""
+
+
+class Counts(Protocol):
+    """How often each person took the step of each row of a table."""
+
+    rows: int
+
+    def __len__(self) -> int:
+        """Number of people."""
+        ...
+
+    def of(self, who: NDArray) -> Counts:
+        """The counts of some people, without a copy."""
+        ...
+
+    def times(self, values: NDArray, who: slice | NDArray = ...) -> NDArray:
+        """counts @ values for some people; values (rows, columns)."""
+        ...
+
+    def used(self, who: slice | NDArray = ...) -> NDArray:
+        """Which rows any of these people took: (rows,) bool."""
+        ...
+
+    def steps(self) -> NDArray:
+        """Number of each person's steps that cost anything: (people,) int64."""
+        ...
+
+    def single_steps(self, who: NDArray) -> tuple[NDArray, NDArray | None, NDArray | None]:
+        """For people with one step: its row, and the row of the other outcome and the weight if it is interpolated."""
+        ...
+
+    @property
+    def log_loss(self) -> float:
+        """How much larger log delta of these counts may be than that of the steps, for a lower bound; else 0."""
+        ...
+
+
+def _places(people: NDArray | None, who: slice | NDArray) -> slice | NDArray:
+    """Rows of the recorded arrays for a selection of people."""
+    return who if people is None else people[who]
+
+
+def lower_edges(groups: Sequence[Buckets]) -> NDArray:
+    """The row at the lower edge of each bucket; -1 for the first bucket of a group."""
+    rows = np.arange(sum(g.size for g in groups)) - 1
+    start = 0
+    for group in groups:
+        rows[start] = -1
+        start += group.size
+    return rows
+
+
+@dataclass(frozen=True)
+class WholeCounts:
+    """Steps counted whole at one edge of their bucket.
+
+    Attributes
+    ----------
+    counts : ndarray of integers, shape (people, buckets)
+    at : ndarray of int, shape (buckets,), optional
+        The row at which each bucket's steps count; its own by default.
+    people : ndarray of int, optional
+        The selected rows of `counts`; all of them by default.
+    """
+
+    counts: NDArray
+    at: NDArray | None = None
+    people: NDArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.counts) if self.people is None else self.people.size
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return self.counts.shape[1]
+
+    @property
+    def log_loss(self) -> float:
+        """0: counting at an edge is monotone."""
+        return 0.0
+
+    def of(self, who: NDArray) -> WholeCounts:
+        """See `Counts`."""
+        return replace(self, people=np.asarray(_places(self.people, who)))
+
+    def _some(self, who: slice | NDArray) -> NDArray:
+        return self.counts[_places(self.people, who)]
+
+    @cached_property
+    def _costly(self) -> NDArray | None:
+        """Columns whose steps cost something; None: all."""
+        return None if self.at is None else self.at >= 0
+
+    def times(self, values: NDArray, who: slice | NDArray = np.s_[:]) -> NDArray:
+        """See `Counts`; the values are permuted, not the counts."""
+        if self.at is not None:
+            values = np.where(self.at[:, None] >= 0, values[self.at], 0.0)
+        return self._some(who).astype(np.float64, copy=False) @ values
+
+    def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
+        """See `Counts`."""
+        used = self._some(who).any(axis=0)
+        if self.at is None:
+            return used
+        rows = np.zeros(self.rows, dtype=bool)
+        rows[self.at[used & (self.at >= 0)]] = True
+        return rows
+
+    def steps(self) -> NDArray:
+        """See `Counts`."""
+        total = np.empty(len(self), dtype=np.int64)
+        for block in blocks(len(self)):
+            some = self._some(block)
+            total[block] = (some if self._costly is None else some[:, self._costly]).sum(axis=1, dtype=np.int64)
+        return total
+
+    def single_steps(self, who: NDArray) -> tuple[NDArray, NDArray | None, NDArray | None]:
+        """See `Counts`."""
+        taken = self._some(who) > 0
+        column = np.argmax(taken if self._costly is None else taken & self._costly, axis=1)
+        return (column if self.at is None else self.at[column]), None, None
+
+    def of_rows(self, person: int) -> NDArray:
+        """One person's steps at each row of the table: (rows,) int64."""
+        out = np.zeros(self.rows, dtype=np.int64)
+        row = self._some(np.array([person]))[0].astype(np.int64)
+        at = np.arange(self.rows) if self.at is None else self.at
+        np.add.at(out, at[at >= 0], row[at >= 0])
+        return out
+
+
+@dataclass(frozen=True)
+class InterpolatedCounts:
+    """Steps counted at both edges of their bucket, in fractions (see `interpolation`); rows are made on demand.
+
+    Attributes
+    ----------
+    counts : ndarray of integers, shape (people, buckets)
+        Steps in each bucket.
+    lower_weights : ndarray of integers, shape (people, buckets)
+        Sums of their lower weights 1 - w, in units.
+    groups : sequence of Buckets
+        One after another along the columns.
+    log_delta : float, optional
+        For the lower bound: the smallest log delta that will be asked for.  Without it the counts are the upper
+        bound's.
+    people : ndarray of int, optional
+        The selected rows; all of them by default.
+    """
+
+    counts: NDArray
+    lower_weights: NDArray
+    groups: Sequence[Buckets]
+    log_delta: float | None = None
+    people: NDArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.counts) if self.people is None else self.people.size
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return self.counts.shape[1]
+
+    @property
+    def log_loss(self) -> float:
+        """See `Counts` and claim 2 of `interpolation`."""
+        return 0.0 if self.log_delta is None else float(np.log1p(JOINED))
+
+    def of(self, who: NDArray) -> InterpolatedCounts:
+        """See `Counts`."""
+        some = replace(self, people=np.asarray(_places(self.people, who)))
+        if self.log_delta is not None:
+            some.__dict__["_down"] = self._down  # which depends on everybody's counts
+        return some
+
+    @cached_property
+    def free(self) -> NDArray:
+        """Whether a bucket's lower edge costs nothing: (buckets,)."""
+        return np.concatenate([np.arange(g.size) == 0 for g in self.groups])
+
+    @cached_property
+    def _down(self) -> tuple[NDArray, NDArray, NDArray]:
+        """rho and c of claim 2, and the rounding of the weights: (buckets,) each."""
+        assert self.log_delta is not None
+        most = max(int(self.counts[b].sum(axis=1, dtype=np.int64).max()) for b in blocks(len(self.counts)))
+        tail = self.log_delta + float(np.log(JOINED / (2.0 * max(most, 1))))
+        rho, scale = np.hstack([upper_weight_bound(g, tail) for g in self.groups])
+        return rho, scale, np.concatenate([weight_rounding(g) for g in self.groups])
+
+    def matrix(self, who: slice | NDArray = np.s_[:]) -> NDArray:
+        """The fractional counts of some people: (people, rows) float64."""
+        from ..kernels import interpolate
+
+        place = _places(self.people, who)
+        place = np.arange(*place.indices(len(self.counts))) if isinstance(place, slice) else place.astype(np.int64)
+        out = np.empty((place.size, self.rows))
+        if self.log_delta is None:
+            interpolate.counts_up(self.counts, self.lower_weights, place, 1.0 / UNITS, out)
+        else:
+            interpolate.counts_down(self.counts, self.lower_weights, place, 1.0 / UNITS, *self._down, self.free, out)
+        return out
+
+    def times(self, values: NDArray, who: slice | NDArray = np.s_[:]) -> NDArray:
+        """See `Counts`."""
+        return self.matrix(who) @ values
+
+    def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
+        """See `Counts`."""
+        used = self.counts[_places(self.people, who)].any(axis=0)
+        used[:-1] |= used[1:]
+        return used
+
+    def steps(self) -> NDArray:
+        """See `Counts`."""
+        at = None if self.log_delta is None else lower_edges(self.groups)
+        return WholeCounts(self.counts, at, self.people).steps()
+
+    def single_steps(self, who: NDArray) -> tuple[NDArray, NDArray | None, NDArray | None]:
+        """See `Counts`."""
+        place = _places(self.people, who)
+        taken = self.counts[place] > 0
+        if self.log_delta is not None:
+            taken &= ~self.free
+        bucket = np.argmax(taken, axis=1)
+        weight = 1.0 - self.lower_weights[place, bucket] / UNITS
+        if self.log_delta is not None:
+            rho, scale, rounding = self._down
+            at = np.maximum(weight - rounding[bucket], 0.0)
+            weight = scale[bucket] * np.expm1(rho[bucket] * at)
+        return bucket, np.where(self.free[bucket], -1, bucket - 1), weight
+
+    def whole(self) -> NDArray:
+        """Which people's interpolated counts equal their counts at the upper edges: (people,) bool."""
+        if self.log_delta is not None:
+            return np.zeros(len(self), dtype=bool)
+        return ~self.lower_weights[_places(self.people, np.s_[:])].any(axis=1)
+
+    def neighbours(self) -> NDArray:
+        """Whether steps are interpolated between a row and the next: (rows - 1,); full batches need no error term."""
+        sampled = np.concatenate([np.full(g.size, g.sample_rate < 1.0) for g in self.groups])
+        return sampled[1:] & ~self.free[1:]

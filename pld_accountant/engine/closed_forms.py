@@ -1,0 +1,101 @@
+"""Bounds that need no table: one step in closed form, and quick bounds from the steps' own distributions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from ..counting.counts import Counts
+from ..mechanisms.base import StepFamily
+from ..results import Method
+from ..threads import blocks, few, in_order
+from .question import DeltaAt, EpsilonAt, Question
+from .working import WorkingBounds
+
+__all__ = ["cap_delta", "cap_epsilon", "largest_loss", "least_epsilon", "single_steps", "surely_zero"]
+
+_ROUNDING = 1e-12  # relative, far above the round-off of these sums
+
+
+def single_steps(counts: Counts, steps: StepFamily, question: Question, working: WorkingBounds, who: NDArray) -> None:
+    """Settle people with a single step, in closed form; each distinct step is evaluated once."""
+    parts = [counts.single_steps(who[block]) for block in blocks(who.size)]
+    row = np.concatenate([p[0] for p in parts])
+    given = question.targets(len(counts))[who]
+    keys = [row.astype(np.float64), given]
+    if parts[0][1] is not None:
+        keys += [np.concatenate([p[i] for p in parts]).astype(np.float64) for i in (1, 2)]  # type: ignore[misc]
+    distinct, index = np.unique(np.stack(keys), axis=1, return_inverse=True)
+    at = distinct[0].astype(np.int64)
+    between = (distinct[2].astype(np.int64), distinct[3]) if len(distinct) > 2 else (None, None)
+    if isinstance(question, EpsilonAt):
+        delta = question.delta if np.ndim(question.delta) == 0 else np.exp(distinct[1])
+        lower, upper = steps.epsilon_of_step(np.full(at.size, delta), at, *between)
+    else:
+        lower, upper = steps.log_delta_of_step(distinct[1], at, *between)
+    with np.errstate(invalid="ignore"):
+        middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
+    index = index.reshape(-1)
+    working.settle(who, lower[index], middle[index], upper[index], Method.CLOSED_FORM)
+
+
+def surely_zero(counts: Counts, steps: StepFamily, question: EpsilonAt, who: NDArray) -> NDArray:
+    """Whether delta(0) is at most delta: total variation distances add up under composition."""
+    every = np.arange(steps.size)
+    once = np.exp(steps.log_delta_of_step(np.zeros(steps.size), every)[1])[:, None] * (1.0 + _ROUNDING)
+    log_delta = question.targets(len(counts))[who]
+
+    def total(block: slice) -> NDArray:
+        return counts.times(once, who[block])[:, 0]
+
+    found = [part for _, part in in_order(total, blocks(who.size), alone=few(who.size))]
+    return np.concatenate([*found, np.zeros(0)]) * (1.0 + _ROUNDING) <= np.exp(log_delta)
+
+
+def largest_loss(counts: Counts, steps: StepFamily) -> NDArray:
+    """Upper bounds of everybody's largest loss, (people,); inf if one of the steps has no largest loss."""
+    most = steps.largest_loss()
+    unbounded = np.isinf(most)
+    if unbounded.all():
+        return np.full(len(counts), np.inf)
+    both = np.stack([np.where(unbounded, 0.0, most), unbounded], axis=1)
+
+    def cap(block: slice) -> NDArray:
+        total, infinite = counts.times(both, block).T
+        return np.where(infinite > 0.0, np.inf, total * (1.0 + _ROUNDING))
+
+    caps = [found for _, found in in_order(cap, blocks(len(counts)), alone=few(len(counts)))]
+    return np.concatenate([*caps, np.zeros(0)])
+
+
+def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: NDArray) -> NDArray:
+    """Lower bounds of epsilon from the event that every step loses at least what it loses with chance Phi(-r).
+
+    With chance Phi(-r)^n all n steps together lose at least l, the sum of these losses; then
+    delta(epsilon) >= Phi(-r)^n (1 - exp(epsilon - l)).  The best r counts.
+    """
+    r = np.linspace(-8.0, 38.0, 737)
+    loss = steps.surely_lost(r)
+    if not who.size or not np.all(np.isfinite(loss)):
+        return np.zeros(who.size)
+    together, size = counts.times(loss, who), counts.times(np.abs(loss), who)
+    number = counts.times(np.ones((steps.size, 1)), who)
+    log_share = question.targets(len(counts))[who][:, None] - number * log_ndtr(-r) * (1.0 + _ROUNDING)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        epsilon = together - _ROUNDING * size + np.log1p(-np.exp(np.minimum(log_share, 0.0)))
+    return np.maximum(epsilon.max(axis=1), 0.0)
+
+
+def cap_delta(question: DeltaAt, working: WorkingBounds, cap: NDArray) -> None:
+    """delta is 0 beyond the largest loss."""
+    beyond = np.flatnonzero(cap <= question.targets(cap.size))
+    working.settle(beyond, -np.inf, -np.inf, -np.inf, Method.CLOSED_FORM)
+
+
+def cap_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, working: WorkingBounds, cap: NDArray) -> None:
+    """No epsilon exceeds the largest loss; used for people of whom little else is known."""
+    open_below = np.flatnonzero(np.isfinite(cap) & ~(working.solved & (working.lower > 0.0)))
+    capped = open_below[cap[open_below] < working.upper[open_below]]
+    least = least_epsilon(counts, steps, question, capped)
+    working.settle(capped, least, cap[capped], cap[capped], Method.CLOSED_FORM)

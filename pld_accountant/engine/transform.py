@@ -1,0 +1,95 @@
+"""`Transform`: the inner product with tables from characteristic functions; `GridTransform`: with tables on a grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import results
+from .method import Job, Method, levels
+from .plancherel import solve
+from .tilting import Limits
+from .working import WorkingBounds
+
+__all__ = ["GridTransform", "Transform"]
+
+_TILTS_FOR_DELTA = 4  # of many people, each of whom has a tilt of their own
+_TAIL = -25.0  # log delta below which the losses of many people are truncated from the first method on
+_GRID_REACH = 38.0
+
+
+@dataclass(frozen=True)
+class Transform(Method):
+    """The inner product with tables from characteristic functions, which serve the lower and the upper bound.
+
+    Attributes
+    ----------
+    limits : Limits
+    end : {"", "far", "near"}
+        Where the losses of removal are truncated: nowhere; beyond a millionth of a millionth of delta, shared by all
+        steps; beyond a millionth.  Far tails would keep larger tilts from being used.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    end: Literal["", "far", "near"] = ""
+
+    def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
+        """See `Method`."""
+        limits = self.limits_for(job)
+        for reach, at in levels(self.reach(job, working, who)):
+            maker = job.makers.characteristic(reach, interpolated=job.interpolated)
+            counts, question = job.of(who[at])
+            hint = working.estimate[who[at]]
+            found = solve(counts, maker, question, limits=limits, hint=hint, progress=job.progress)
+            if not maker.whole:
+                found.renyi[:] = np.nan
+            working.merge(who[at], found)
+
+    def limits_for(self, job: Job) -> Limits:
+        """Fewer tilts if delta is wanted of many people: each has a tilt of their own, and tilts cost tables."""
+        if job.few or job.question.wants_epsilon:
+            return self.limits
+        return replace(self.limits, tilts=min(self.limits.tilts, _TILTS_FOR_DELTA))
+
+    def reach(self, job: Job, working: WorkingBounds, who: NDArray) -> NDArray:
+        """Where the losses of each person end."""
+        wants_epsilon = job.question.wants_epsilon
+        tail = wants_epsilon and not job.few and float(np.max(np.asarray(job.question.given))) < _TAIL
+        if job.makers.steps.direction == "add" or not (self.end or tail):
+            return np.full(who.size, np.inf)
+        if self.end == "near" or tail:
+            return job.near_reach(working, who)
+        return job.far_reach(working, who) + 2.0
+
+
+@dataclass(frozen=True)
+class GridTransform(Method):
+    """The inner product with tables on a grid of the loss, for every family without characteristic functions.
+
+    Attributes
+    ----------
+    points : int
+        Points of the grid over one period.
+    limits : Limits
+    """
+
+    points: int = 1 << 17
+    limits: Limits = field(default_factory=Limits)
+
+    def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
+        """See `Method`; the upper and the lower bound have tables of their own."""
+        counts, question = job.of(who)
+        limits, hint = replace(self.limits, frequencies=self.points), working.estimate[who]
+        for reach, at in levels(np.minimum(job.far_reach(working, who), _GRID_REACH)):
+            assert at.size == who.size or not question.wants_epsilon
+            some, asked = (counts, question) if at.size == who.size else job.of(who[at])
+            upper, lower = (
+                solve(some, job.makers.grid(side, self.points, reach), asked, limits=limits, hint=hint[at])
+                for side in ("upper", "lower")
+            )
+            upper.lower, upper.solved = lower.lower, upper.solved & lower.solved
+            upper.method[upper.method == results.Method.TRANSFORM] = results.Method.GRID
+            working.merge(who[at], upper)

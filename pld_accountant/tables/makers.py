@@ -1,0 +1,69 @@
+"""`TableMakers`: all makers of tables for one family of steps, with one cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mechanisms.base import CharacteristicSteps, StepFamily
+from .characteristic import CharacteristicTables
+from .grid import GridTables
+from .table import MemoryCache, Table, TableMaker
+
+__all__ = ["TableMakers"]
+
+_CACHE_BYTES = 1 << 30
+
+
+class TableMakers:
+    """The makers of a family: whole or truncated, for whole or interpolated counts.
+
+    Parameters
+    ----------
+    steps : StepFamily
+    neighbours : ndarray of bool, shape (size - 1,), optional
+        Between which rows steps may be interpolated; none by default.
+    """
+
+    def __init__(self, steps: StepFamily, neighbours: NDArray | None = None) -> None:
+        self.steps = steps
+        self._neighbours = neighbours
+        self._cache: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
+        self._kept: dict[Hashable, Any] = {}
+
+    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The value of a key, made once."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    def truncated(self, reach: float) -> StepFamily:
+        """The steps whose losses end at a reach."""
+        if reach == np.inf:
+            return self.steps
+        return self.kept(("steps", reach), lambda: self.steps.truncated(reach))
+
+    def characteristic(self, reach: float = np.inf, *, interpolated: bool) -> CharacteristicTables:
+        """Tables from characteristic functions, of losses that end at a reach."""
+        steps = self.truncated(reach)
+        assert isinstance(steps, CharacteristicSteps)
+        return self.kept(("characteristic", reach, interpolated), lambda: self.maker(steps, interpolated=interpolated))
+
+    def any(self, *, interpolated: bool) -> TableMaker:
+        """A maker whose log-moments bound the whole losses."""
+        if isinstance(self.steps, CharacteristicSteps):
+            return self.characteristic(interpolated=interpolated)
+        return self.grid("upper", 2, 1.0)
+
+    def maker(self, steps: CharacteristicSteps, *, interpolated: bool) -> CharacteristicTables:
+        """A new maker for a part of the family's losses."""
+        return CharacteristicTables(steps, self._cache, self._neighbours if interpolated else None)
+
+    def grid(self, side: Literal["upper", "lower"], points: int, reach: float) -> GridTables:
+        """Tables on a grid that ends at a reach."""
+        return self.kept(
+            ("grid", side, points, reach), lambda: GridTables(self.steps, side, points, reach, self._cache)
+        )
