@@ -60,7 +60,7 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
     >>> round(c.epsilon(1e-5).upper, 6)
     1.004113
     """
-    counts: dict[Mechanism, int] = {}
+    counts: dict[SampledGaussian, int] = {}
     for entry in steps:
         try:
             mechanism, number = entry

@@ -555,6 +555,6 @@ class Ledger:
         ledger = cls(people, **dict(zip(names[1:], rest, strict=True)))
         for i, (sigma, rate) in enumerate(header["groups"]):
             ledger._groups.append(Buckets(rate, sigma, arrays[f"edges{i}"]))
-        ledger._counts, ledger._short = (np.ascontiguousarray(arrays[n]) for n in ("counts", "short"))
+        ledger._counts, ledger._lower_weights = (np.ascontiguousarray(arrays[n]) for n in ("counts", "short"))
         ledger._schedule = {(s, q): n for s, q, n in header["schedule"]}
         return ledger

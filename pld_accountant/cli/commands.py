@@ -297,7 +297,7 @@ def calibrate(
     """
     from .. import calibration
     from ..composition import compose
-    from ..mechanisms.base import SampledGaussian
+    from ..mechanisms.sampled_gaussian import SampledGaussian
     from ..report.rounding import rounded_down, rounded_up
 
     given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}

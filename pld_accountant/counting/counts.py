@@ -27,7 +27,10 @@ JOINED = 1e-3
 class Counts(Protocol):
     """How often each person took the step of each row of a table."""
 
-    rows: int
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        ...
 
     def __len__(self) -> int:
         """Number of people."""
@@ -124,7 +127,7 @@ class WholeCounts:
 
     def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
         """See `Counts`."""
-        used = self._some(who).any(axis=0)
+        used: NDArray = np.asarray(self._some(who).any(axis=0))
         if self.at is None:
             return used
         rows = np.zeros(self.rows, dtype=bool)
@@ -232,7 +235,7 @@ class InterpolatedCounts:
 
     def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
         """See `Counts`."""
-        used = self.counts[_places(self.people, who)].any(axis=0)
+        used: NDArray = np.asarray(self.counts[_places(self.people, who)].any(axis=0))
         used[:-1] |= used[1:]
         return used
 
@@ -259,7 +262,7 @@ class InterpolatedCounts:
         """Which people's interpolated counts equal their counts at the upper edges: (people,) bool."""
         if self.log_delta is not None:
             return np.zeros(len(self), dtype=bool)
-        return ~self.lower_weights[_places(self.people, np.s_[:])].any(axis=1)
+        return ~np.asarray(self.lower_weights[_places(self.people, np.s_[:])].any(axis=1))
 
     def neighbours(self) -> NDArray:
         """Whether steps are interpolated between a row and the next: (rows - 1,); full batches need no error term."""

@@ -25,7 +25,7 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
     given = question.targets(len(counts))[who]
     keys = [row.astype(np.float64), given]
     if parts[0][1] is not None:
-        keys += [np.concatenate([p[i] for p in parts]).astype(np.float64) for i in (1, 2)]  # type: ignore[misc]
+        keys += [np.concatenate([p[i] for p in parts]).astype(np.float64) for i in (1, 2)]
     distinct, index = np.unique(np.stack(keys), axis=1, return_inverse=True)
     at = distinct[0].astype(np.int64)
     between = (distinct[2].astype(np.int64), distinct[3]) if len(distinct) > 2 else (None, None)

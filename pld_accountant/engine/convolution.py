@@ -198,7 +198,7 @@ class ConvolvedLoss:
     # laws
 
     def _leaf(self, bucket: int, knots: NDArray) -> Law:
-        cells = self._family.masses(bucket, knots)
+        cells = np.stack(self._family.masses(bucket, knots))
         return law(knots, cells, cells, LEAF)
 
     def _sum(self, one: Law, two: Law, knots: NDArray) -> Law:

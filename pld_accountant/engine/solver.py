@@ -17,7 +17,7 @@ from . import schedule
 from .closed_forms import cap_delta, cap_epsilon, largest_loss, single_steps, surely_zero
 from .method import Job, Method
 from .plancherel import solve_several
-from .question import EpsilonAt, Question
+from .question import DeltaAt, EpsilonAt, Question
 from .renyi import renyi_bounds
 from .transform import Transform
 from .working import WorkingBounds
@@ -102,7 +102,7 @@ def _solve(
         if isinstance(question, EpsilonAt):
             zero = many[surely_zero(counts, makers.steps, question, many)]
             working.settle(zero, 0.0, 0.0, 0.0, Proof.CLOSED_FORM)
-        else:
+        elif isinstance(question, DeltaAt):
             cap_delta(question, working, cap)
         left = many[~working.solved[many]]
         _tell(progress, people - left.size)
