@@ -89,8 +89,15 @@ def draw_groups(name: str, data: datasets.Data, run: dict[str, np.ndarray]) -> t
     for row, (number, (key, kind)) in zip(rows, enumerate(kinds), strict=True):
         own = epsilon[data.groups[key] == kind]
         low, middle, high = np.quantile(own, (0.1, 0.5, 0.9))
-        left.plot([low, high], [row, row], color=COLOURS["Gaussian"], lw=5, alpha=0.35, solid_capstyle="butt",
-                  label="10 % to 90 % of people" if number == 0 else None)  # fmt: skip
+        left.plot(
+            [low, high],
+            [row, row],
+            color=COLOURS["Gaussian"],
+            lw=5,
+            alpha=0.35,
+            solid_capstyle="butt",
+            label="10 % to 90 % of people" if number == 0 else None,
+        )
         left.plot(middle, row, "|", color=COLOURS["text"], ms=9, mew=1.6, label="Median" if number == 0 else None)
         left.plot(own.mean(), row, "o", color=COLOURS["Gaussian"], ms=5, label="Mean" if number == 0 else None)
         facts[f"{key}: {kind}"] = {"people": len(own), "mean epsilon": own.mean(), "quantiles": [low, middle, high]}
@@ -148,8 +155,9 @@ def draw_clipping(found: dict[str, dict[float, dict[str, np.ndarray]]]) -> tuple
             counts = histogram(gdp.epsilon(DELTA, runs[multiple]["mu at the stop"]), edges).counts
             heights = counts if fill else np.where(counts > 0, counts, np.nan)
             word = "Best clipping norm" if fill else "Five times the best"
-            lower.stairs(heights, edges, fill=fill, color=colour, alpha=0.8 if fill else 1, lw=0 if fill else 1.7,
-                         label=word)  # fmt: skip
+            lower.stairs(
+                heights, edges, fill=fill, color=colour, alpha=0.8 if fill else 1, lw=0 if fill else 1.7, label=word
+            )
             facts[name][f"histogram at {multiple:g}"] = counts
         lower.set(yscale="log", ylim=(0.7, 3e5))
         lower.axvline(worst, color=COLOURS["worst case"], lw=1.2)
@@ -157,7 +165,7 @@ def draw_clipping(found: dict[str, dict[float, dict[str, np.ndarray]]]) -> tuple
         common.dress(lower, rf"Individual $\varepsilon$ after {BUDGET_STEPS} steps", "People")
         common.legend(lower, loc="upper center")
     title = "Clipping norm as a multiple of the best"
-    common.legend_above(figure, axes[0, 0], 5, title=title, title_fontsize=common.SMALL + 0.5)
+    common.legend_above(figure, axes[0, 0], 5, title=title, title_fontsize=common.MEDIUM)
     facts["edges"] = edges
     return figure, facts
 

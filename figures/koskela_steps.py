@@ -12,7 +12,7 @@ import numpy as np
 from common import COLOURS
 
 import pld_accountant as pa
-from pld_accountant.notions import rdp
+from pld_accountant.notions import zcdp
 
 NOISE, DELTA = 100.0, 1e-5
 
@@ -20,7 +20,7 @@ NOISE, DELTA = 100.0, 1e-5
 def curve(steps: int, epsilon: np.ndarray) -> dict[str, np.ndarray]:
     """log10 of delta at each epsilon, after so many steps, by both kinds of accounting."""
     done = pa.compose([(pa.Gaussian(NOISE), steps)])
-    renyi = [rdp.zcdp_delta(steps / (2 * NOISE**2), e) for e in epsilon]
+    renyi = [zcdp.zcdp_delta(steps / (2 * NOISE**2), e) for e in epsilon]
     return {
         "Gaussian": np.log10([done.delta(e).upper for e in epsilon]),
         "Renyi": np.log10(renyi),
@@ -127,8 +127,14 @@ def draw_figure_5() -> tuple[Any, dict[str, Any]]:
         for axes, x, y in ((left, count, shared), (right, shared, count)):
             axes.plot(x, y, "o", color=COLOURS[kind], ms=5)
         below = kind == "Renyi"
-        common.label(right, shared + (0.02 if below else -0.02), count, f"{count} steps",
-                     ha="left" if below else "right", va="top" if below else "bottom")  # fmt: skip
+        common.label(
+            right,
+            shared + (0.02 if below else -0.02),
+            count,
+            f"{count} steps",
+            ha="left" if below else "right",
+            va="top" if below else "bottom",
+        )
     left.axhline(shared, color=COLOURS["quiet"], lw=0.9, ls=":")
     left.set(xlim=(0, 600), ylim=(0, 1.02))
     right.set(xlim=(0.1, 1.0), ylim=(0, None))

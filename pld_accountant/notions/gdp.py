@@ -1,8 +1,8 @@
-"""Gaussian differential privacy in closed form: delta of (epsilon, mu), and its inverses with a stated side.
+"""Gaussian differential privacy in closed form: delta of (epsilon, mu), and its inverses with directed rounding.
 
-The pair is N(mu, 1) against N(0, 1).  With the Mills ratio R(t) = (1 - Phi(t)) / phi(t) and
-t1 = epsilon / mu - mu / 2 and t2 = t1 + mu the hockey-stick divergence is phi(t1) * (R(t1) - R(t2)): no large
-terms are left to cancel, so log delta keeps its accuracy far below the smallest double.
+The pair is N(mu, 1) against N(0, 1).  Let R(t) = (1 - Phi(t)) / phi(t) be the Mills ratio, t1 = epsilon / mu - mu / 2
+and t2 = t1 + mu.  The hockey-stick divergence is phi(t1) * (R(t1) - R(t2)).  No large terms cancel in this form, so
+log delta keeps its accuracy far below the smallest double.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["delta", "epsilon", "log_delta", "mu"]
 
 _LOG_SQRT_TWO_PI = 0.5 * np.log(2 * np.pi)
 _NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(6))
-_SHORT = 0.4  # below this mu, and far out, the difference of Mills ratios cancels and is integrated instead
+_SHORT = 0.4  # for a smaller mu, or a large t1 / mu, the difference of Mills ratios cancels; its integral is used
 _NEWTON_STEPS = 100
-_SQUARES = 1e150  # thresholds beyond cannot be squared
-_NEAR_ONE = 2.0**-41
-_FAR = 1e6  # from this mu on t2 is so large that Phi(-t1) alone bounds delta to a few units of mu's round-off
+_SQUARES = 1e150  # larger thresholds overflow when squared
+_NEAR_ONE = 2.0**-41  # a delta nearer to 1 cannot be proven to be reached
+_FAR = 1e6  # for larger mu, Phi(-t1) alone bounds delta to a few units of the round-off of mu
 
 
 def _mills(t: np.ndarray) -> np.ndarray:
@@ -31,7 +31,7 @@ def _mills(t: np.ndarray) -> np.ndarray:
 
 
 def _mills_slope(t: np.ndarray) -> np.ndarray:
-    """-R'(t) = 1 - t R(t), from the continued fraction where that difference would cancel."""
+    """-R'(t) = 1 - t R(t); by the continued fraction for t >= 4, as the difference would cancel."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = 1 - t * _mills(t)
     far = np.maximum(t, 4.0)
@@ -47,7 +47,7 @@ def _log_delta_above(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
     t2 = eps / mu + mu / 2
     out = np.empty(np.broadcast(t1, t2).shape)
     short = (mu < _SHORT) | (t1 > 1e8 * mu)
-    left = t1 < -1  # only for mu > 2: delta is close to 1 and an ordinary difference is accurate
+    left = t1 < -1  # implies mu > 2: delta is close to 1 and the plain difference is accurate
     middle = ~(short | left)
     if np.any(left):
         a, b = t1[left], t2[left]
@@ -65,7 +65,7 @@ def _log_delta_above(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
 
 
 def _log_delta_anywhere(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
-    """`_log_delta_above`, and its limits -inf and 0 where the threshold is too large to be squared."""
+    """`_log_delta_above`; its limits -inf and 0 if the threshold is too large to be squared."""
     with np.errstate(over="ignore"):
         t1 = eps / mu - mu / 2
     out = np.where(t1 > 0, -np.inf, 0.0)
@@ -75,7 +75,7 @@ def _log_delta_anywhere(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
 
 
 def _prepare(**values: Any) -> tuple[list[np.ndarray], tuple[int, ...]]:
-    """Broadcast to flat float64 arrays; NaN is refused by name."""
+    """Flat float64 arrays of the broadcast arguments; NaN raises `ValueError` with the name."""
     arrays = [validate.numbers(value, name) for name, value in values.items()]
     for name, a in zip(values, arrays, strict=True):
         if np.isnan(a).any():
@@ -94,7 +94,7 @@ def _require(condition: np.ndarray, what: str) -> None:
 
 
 def log_delta(epsilon: Any, mu: Any) -> Any:
-    """Natural logarithm of `delta`, which itself may be too small for a double.
+    """Natural logarithm of `delta`, also if `delta` is below the smallest double.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def delta(epsilon: Any, mu: Any) -> Any:
         For NaN, or a negative or infinite mu.
 
     **Error**: nearest, not directed; relative about 2**-52 * (4 + t**2 + mu * max(t, 0) + abs(log(mu))) with
-    t = epsilon / mu - mu / 2; all but the last is also what the rounding of the arguments themselves can do to delta.
+    t = epsilon / mu - mu / 2.  Rounding the arguments to doubles changes delta by all of these terms but the last.
 
     **Cost**: 0.2 microseconds an element, 0.5 for mu below 0.4.
 
@@ -155,10 +155,10 @@ def delta(epsilon: Any, mu: Any) -> Any:
 
 
 def _margin(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
-    """A bound on the error of the computed log delta and of its goal's, four times the worst seen against 60 digits.
+    """A bound on the error of the computed log delta and of log of the goal: four times the worst against 60 digits.
 
-    The last terms: t1 is known to 2**-54 mu, and log delta has a slope of at most 1 / R(t1) in it.  For a tiny mu,
-    delta is nearly mu / sqrt(2 pi): both log mu and the goal's own logarithm are rounded, and so are their sums.
+    The last term: t1 is known to 2**-54 mu, and the slope of log delta in t1 is at most 1 / R(t1).  The term in log mu:
+    for a tiny mu, delta is nearly mu / sqrt(2 pi), and log mu, the log of the goal and their sums are all rounded.
     """
     t1 = eps / mu - mu / 2
     t = np.abs(np.maximum(t1, -8.0))  # further left delta is 1 to the last digit
@@ -188,11 +188,11 @@ def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
     ValueError
         For a delta outside (0, 1), a negative or infinite mu, NaN, or an unknown rounding.
 
-    **Error**: directed as `rounding` says, by less than 1e-11 * (epsilon + mu) for delta up to 0.99.  Nearer to 1 the
-    curve is so flat that delta itself does not determine epsilon as well.
+    **Error**: directed as `rounding` says, by less than 1e-11 * (epsilon + mu) for delta up to 0.99.  For larger delta
+    the curve is so flat that the rounding of delta itself changes epsilon by more.
 
-    **Cost**: four to eight evaluations of `delta`.  log delta is concave in epsilon, so Newton's steps from
-    the right stay on the right: even an unfinished iteration is a safe answer.
+    **Cost**: four to eight evaluations of `delta`.  log delta is concave in epsilon, so Newton's steps from the right
+    stay on the right, and even an unfinished iteration is safe.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
         if not live.size:
             break
         x[live] += step
-    # Newton's last step may end on the left by its own rounding: push until the margin is kept.
+    # Rounding may put Newton's last step on the left: push it right until the margin holds.
     push = 2.0**-51
     while True:
         bad = _log_delta_above(x, m) + _margin(x, m) / 2 > goal
@@ -250,7 +250,7 @@ def _far_thresholds(dlt: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _far_epsilon(dlt: np.ndarray, mu: np.ndarray, rounding: str) -> np.ndarray:
-    """`epsilon` from `_FAR` on."""
+    """`epsilon` for mu of at least `_FAR`."""
     low, high = _far_thresholds(dlt, mu)
     with np.errstate(over="ignore"):
         if rounding == "up":
@@ -259,7 +259,7 @@ def _far_epsilon(dlt: np.ndarray, mu: np.ndarray, rounding: str) -> np.ndarray:
 
 
 def _far_mu(eps: np.ndarray, dlt: np.ndarray, rounding: str) -> np.ndarray:
-    """`mu` from `_FAR` on: the root of epsilon / mu - mu / 2 = t1."""
+    """`mu` for epsilon of at least `_FAR`**2 / 2: the root of epsilon / mu - mu / 2 = t1."""
     root = np.sqrt(2.0) * np.sqrt(eps)
     low, high = _far_thresholds(dlt, root)
     t, side = (low, 1.0) if rounding == "up" else (high, -1.0)
@@ -267,7 +267,7 @@ def _far_mu(eps: np.ndarray, dlt: np.ndarray, rounding: str) -> np.ndarray:
 
 
 def _below(x: np.ndarray, mu: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """The largest of some points to the left of x at which log delta is at least `goal` in spite of its error, or 0."""
+    """A point slightly left of x at which log delta is at least `goal` for every possible error, or 0."""
     x = x.copy()
     push = 2.0**-51
     while True:
@@ -295,7 +295,7 @@ def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:
     Returns
     -------
     float or ndarray
-        inf for "up" where delta is so near to 1 (2**-41) that no computed value proves that it is reached.
+        inf for "up" if delta is within 2**-41 of 1: no computed value then proves that delta is reached.
 
     Raises
     ------
@@ -325,7 +325,7 @@ def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:
 
 
 def _near_mu(eps: np.ndarray, goal: np.ndarray, side: float) -> np.ndarray:
-    """The root of log delta = goal in mu, on the side asked for."""
+    """The root in mu of log delta = goal, rounded up for side = 1, down for side = -1."""
     x = _root_in_mu(eps, goal, *_bracket(eps, goal, side), side)
     push = 2.0**-51
     while True:
@@ -337,7 +337,7 @@ def _near_mu(eps: np.ndarray, goal: np.ndarray, side: float) -> np.ndarray:
 
 
 def _bracket(eps: np.ndarray, goal: np.ndarray, side: float) -> tuple[np.ndarray, np.ndarray]:
-    """A mu below and one above the root: delta <= Phi(mu / 2 - eps / mu) below, doubling above."""
+    """A mu below the root, by delta <= Phi(mu / 2 - eps / mu), and a mu above it, by doubling."""
     dlt = np.exp(goal)
     z = -special.ndtri(dlt)
     root = np.hypot(z, np.sqrt(2 * eps))
@@ -353,7 +353,7 @@ def _bracket(eps: np.ndarray, goal: np.ndarray, side: float) -> tuple[np.ndarray
 
 
 def _root_in_mu(eps: np.ndarray, goal: np.ndarray, low: np.ndarray, high: np.ndarray, side: float) -> np.ndarray:
-    """Newton's method in log mu inside a shrinking bracket; bisection where a step leaves it."""
+    """Newton's method in log mu inside a shrinking bracket; bisection if a step leaves the bracket."""
     x = np.sqrt(low) * np.sqrt(high)  # the product itself may underflow
     live = np.arange(x.size)
     for _ in range(_NEWTON_STEPS):

@@ -48,9 +48,18 @@ def fails(*words):
 
 def test_epsilon_writes_what_the_ledger_says(folder):
     result = run(
-        "epsilon", "norms.npy", *OPTIONS, "--groups", "labels.npy",
-        "--out", "eps.parquet", "--figure", "hist.png", "--json", "summary.json",
-    )  # fmt: skip
+        "epsilon",
+        "norms.npy",
+        *OPTIONS,
+        "--groups",
+        "labels.npy",
+        "--out",
+        "eps.parquet",
+        "--figure",
+        "hist.png",
+        "--json",
+        "summary.json",
+    )
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     ledger = pa.Ledger.from_norms(NORMS, **SETTINGS)
@@ -178,9 +187,7 @@ def test_a_full_disk_leaves_nothing(folder, monkeypatch):
 
 
 def test_epsilon_of_is_one_line_that_holds_the_truth():
-    result = run(
-        "epsilon-of", "--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 10000, "--delta", 1e-5
-    )
+    result = run("epsilon-of", "--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 10000, "--delta", 1e-5)
     assert result.exit_code == 0 and result.stderr == ""
     (line,) = result.stdout.splitlines()
     upper, delta, lower, renyi = map(float, re.findall(r"\d[\d.e-]*\d", line))
@@ -211,9 +218,15 @@ def test_demo_writes_all_its_files(tmp_path):
     result = run("demo", "--out", tmp_path / "new" / "folder", "--steps", 60)
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir(tmp_path / "new" / "folder")) == [
-        "epsilon.parquet", "histogram.pdf", "histogram.png", "labels.npy", "ledger.npz", "norms.npy", "report.html",
+        "epsilon.parquet",
+        "histogram.pdf",
+        "histogram.png",
+        "labels.npy",
+        "ledger.npz",
+        "norms.npy",
+        "report.html",
         "summary.json",
-    ]  # fmt: skip
+    ]
 
 
 def test_demo_refuses_a_folder_that_is_a_file(tmp_path, monkeypatch):
@@ -233,14 +246,10 @@ def test_help_is_shown_without_arguments_and_names_the_commands():
 def test_the_program_itself(folder):
     """One real process: exit status, streams, and no traceback."""
     program = [sys.executable, "-m", "pld_accountant"]
-    good = subprocess.run(
-        [*program, "epsilon", "norms.npy", *OPTIONS], check=False, capture_output=True, text=True
-    )
+    good = subprocess.run([*program, "epsilon", "norms.npy", *OPTIONS], check=False, capture_output=True, text=True)
     assert (good.returncode, good.stderr) == (0, "")
     assert "What is proven" in good.stdout
-    bad = subprocess.run(
-        [*program, "epsilon", "absent.npy", *OPTIONS], check=False, capture_output=True, text=True
-    )
+    bad = subprocess.run([*program, "epsilon", "absent.npy", *OPTIONS], check=False, capture_output=True, text=True)
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "pld-accountant: absent.npy does not exist\n"
     version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)

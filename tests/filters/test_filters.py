@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pld_accountant.files import store
-from pld_accountant.filters.gaussian import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
 from pld_accountant.filters.integer_budget import TOLERANCE
+from pld_accountant.filters.pure_dp import ApproximateDPFilter
+from pld_accountant.filters.renyi import RenyiFilter
 from pld_accountant.kernels.charge import BUDGET, DUST, SLACK, admit_square
 
 PEOPLE = 5

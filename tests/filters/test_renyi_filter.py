@@ -4,7 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from pld_accountant.filters.gaussian import GaussianFilter, RenyiFilter
+from pld_accountant.filters.gaussian import GaussianFilter
+from pld_accountant.filters.renyi import RenyiFilter
 from pld_accountant.filters.renyi_charges import best_order
 
 
@@ -92,9 +93,7 @@ def test_headroom_spends_what_is_left_of_a_sampled_budget(orders):
         norms = np.minimum(rng.uniform(0, 4, 200), f.headroom())
         assert np.array_equal(f.admit(norms), f.active | (norms > 0))
     assert not f.active.any()
-    full = RenyiFilter(
-        f.budget, f.alpha, num_examples=1, noise_multiplier=1.1, max_grad_norm=2.5, sample_rate=0.02
-    )
+    full = RenyiFilter(f.budget, f.alpha, num_examples=1, noise_multiplier=1.1, max_grad_norm=2.5, sample_rate=0.02)
     assert (full.headroom()[0] == 2.5) == (count == 1), "order 20 cannot pay for a whole step"
 
 
