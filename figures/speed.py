@@ -1,7 +1,7 @@
 """People per second by size of the task, and seconds per person beside other accountants: no data needed.
 
-Run ``python figures/speed.py`` (a second).  It draws what ``python benchmarks/people.py`` measured and wrote to
-benchmarks/results/people.json: ``speed`` from its part "growth", ``speed-peers`` from its parts "speed" and "peers".
+Run ``python figures/speed.py`` (a second).  It draws benchmarks/results/people.json, which ``python
+benchmarks/people.py`` measured and wrote: ``speed`` from its part "growth", ``speed-peers`` from "speed" and "peers".
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def draw_compared(rows: Mapping[str, Mapping[str, float]], measured: Mapping[str
         figure,
         f"{speed['steps']:,} steps of 40 different norms, {delta_of(speed)}. This package: {speed['people']:,} people, "
         f"{speed['buckets']} buckets, {measured['machine']['cores']} cores, tables at hand. Others: the same norms "
-        f"of {peers['individuals']} people, one core. Errors are the largest relative ones; for this package, of the upper bounds.",
+        f"of {peers['individuals']} people, one core. Errors are the largest relative errors, of this package's upper "
+        "bounds.",
     )
     return figure
 

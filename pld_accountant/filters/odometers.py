@@ -7,8 +7,8 @@ The bound for a person is computed from that person's record.  It is sensitive: 
 publish a mean, a maximum or a histogram of such bounds without noise.
 
 The bound is proven at restarts only.  For every m, the releases up to the m-th restart of a person's budgets are
-bounded by the sum of m budgets.  It is not claimed that the bound given *now* covers the releases up to now, because now is not
-a restart.
+bounded by the sum of m budgets.  It is not claimed that the bound given *now* covers the releases up to now, because
+now is not a restart.
 
 References
 ----------

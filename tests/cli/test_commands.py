@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import pld_accountant as pa
 from pld_accountant.cli.commands import main
+from pld_accountant.results import Status
 
 STEPS, PEOPLE = 30, 12
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
@@ -194,6 +195,19 @@ def test_epsilon_of_is_one_line_that_holds_the_truth():
     assert (delta, lower <= 1.0041127 <= upper) == (1e-5, True)
     assert upper / lower - 1 < 1e-4
     assert 1.0986 < renyi < 1.0988
+
+
+@pytest.mark.parametrize("status", [Status.RENYI_ONLY, Status.NOT_CERTIFIED])
+def test_epsilon_of_adds_a_line_if_not_both_bounds_are_certified(monkeypatch, status):
+    upper = 1.5 if status == Status.RENYI_ONLY else np.inf
+    monkeypatch.setattr(pa.Composition, "epsilon", lambda *_, **__: pa.Bounds(0.0, np.nan, upper, status))
+    words = ("--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 100, "--delta", 1e-5)
+    result = run("epsilon-of", *words)
+    assert result.exit_code == 0, result.output
+    answer, sentence = result.stdout.splitlines()
+    assert sentence == status.sentence
+    bounded = status == Status.RENYI_ONLY
+    assert answer.startswith("epsilon <= 1.500000 at" if bounded else "epsilon at delta = 1e-05 has no upper bound")
 
 
 @pytest.mark.parametrize("steps", ["0", "-1", "1.5", "nan", "many"])

@@ -108,6 +108,33 @@ def test_bad_norms_book_nothing(make, bad, individual):
 
 
 @each_filter
+def test_only_renewed_budgets_start_again(make):
+    f = make()
+    f.admit(np.full(PEOPLE, 0.1))
+    spent, left = f.spent(), f.units_left
+    f.units_left[:] = 0  # a copy
+    np.testing.assert_array_equal(f.units_left, left)
+    who = np.arange(PEOPLE) % 2 == 0
+    f.renew(who)
+    assert np.all(f.units_left[who] == BUDGET) and np.all(f.spent()[who] == 0)
+    np.testing.assert_array_equal(f.spent()[~who], spent[~who])
+    f.take_units(left)
+    np.testing.assert_array_equal(f.spent(), spent)
+    f.renew()
+    assert np.all(f.units_left == BUDGET)
+
+
+@each_filter
+def test_units_that_cannot_be_left_are_refused(make):
+    f = make()
+    left = f.units_left
+    for bad in (left[1:], left - BUDGET - 1, left + 1):
+        with pytest.raises(store.StoreError, match="do not belong"):
+            f.take_units(bad)
+    np.testing.assert_array_equal(f.units_left, left)
+
+
+@each_filter
 def test_wrong_shapes_and_types_are_refused(make):
     f = make()
     for norms in (np.zeros(PEOPLE + 1), np.zeros((2, PEOPLE)), 0.5, np.zeros(PEOPLE, bool), ["a"] * PEOPLE):
@@ -337,7 +364,7 @@ def test_an_altered_file_is_refused(tmp_path):
     f.admit(np.ones(PEOPLE))
     f.save(path)
     whole = path.read_bytes()
-    place = whole.index(f._left.tobytes()) + 6
+    place = whole.index(f.units_left.tobytes()) + 6
     path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
     with pytest.raises(store.StoreError):
         GaussianFilter.load(path)
