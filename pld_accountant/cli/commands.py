@@ -77,8 +77,8 @@ def epsilon(
     wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()), (ledger_file, ()))
     _check_files(wanted, (norms, log["groups"]))
     ledger, labels, _, facts = _read(norms, **log)
-    with progress_bar("Accounting", "examples") as tell:
-        found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=tell)
+    with progress_bar("Accounting", "examples") as show:
+        found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=show)
     summary = summarise(found, quantiles)
     writers = _writers(summary, out, figure, json_file)
     if ledger_file is not None:
@@ -130,8 +130,8 @@ def _read(
             index = np.sort(np.random.default_rng(0).choice(everybody, people, replace=False))
             labels, source = None if labels is None else labels[index], PeopleSubset(log, index)
             facts["sample"] = f"{people} of {everybody} people"
-        with progress_bar("Reading", "steps") as tell:
-            return Ledger.from_norms(source, **parameters, progress=tell), labels, index, facts
+        with progress_bar("Reading", "steps") as show:
+            return Ledger.from_norms(source, **parameters, progress=show), labels, index, facts
 
 
 def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Path | None) -> dict[Path, Any]:
@@ -188,10 +188,10 @@ def report(
     with user_errors():
         ledger = Ledger.load(ledger_file)
         labels = None if groups is None else read_labels(groups, ledger.num_examples)
-    with progress_bar("Accounting", "examples") as tell:
-        found = assess(ledger, delta, direction=direction, labels=labels, progress=tell)
-    with progress_bar("Further deltas", "examples") as tell:
-        gathered = gather(ledger, found, deltas, progress=tell)
+    with progress_bar("Accounting", "examples") as show:
+        found = assess(ledger, delta, direction=direction, labels=labels, progress=show)
+    with progress_bar("Further deltas", "examples") as show:
+        gathered = gather(ledger, found, deltas, progress=show)
     with user_errors():
         outputs.write_all({out: page_writer(gathered, title)})
     _echo_written([out])
@@ -258,7 +258,7 @@ def compare(
     with user_errors():
         comparison.check_min_delta(min_delta, delta)
     ledger, labels, index, facts = _read(norms, **log)
-    with progress_bar("Comparing", "examples") as tell:
+    with progress_bar("Comparing", "examples") as show:
         found = comparison.compare(
             ledger,
             delta,
@@ -267,7 +267,7 @@ def compare(
             labels=labels,
             index=index,
             parameters=facts,
-            progress=tell,
+            progress=show,
         )
     writers: dict[Path, Any] = {}
     if out is not None:

@@ -153,18 +153,18 @@ def run(seed: int = 0, steps: int = _STEPS, progress: Progress = _quiet) -> Digi
     """
     ledger = Ledger(_TRAINING_EXAMPLES, **SETTINGS)
     norms = np.empty((steps, _TRAINING_EXAMPLES))
-    with progress("Training", "steps") as tell:
+    with progress("Training", "steps") as show:
 
         def on_step(step: int, found: np.ndarray) -> None:
             norms[step] = found
             ledger.record(found)
-            tell(step + 1, steps)
+            show(step + 1, steps)
 
         labels, train_accuracy, test_accuracy = train_digits(seed, steps, on_step)
-    with progress("Accounting", "people") as tell:
-        individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, progress=tell)
-    with progress("Further deltas", "people") as tell:
-        gathered = gather(ledger, individuals, progress=tell)
+    with progress("Accounting", "people") as show:
+        individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, progress=show)
+    with progress("Further deltas", "people") as show:
+        gathered = gather(ledger, individuals, progress=show)
     return DigitsRun(norms, labels, train_accuracy, test_accuracy, individuals, gathered, ledger)
 
 

@@ -148,7 +148,7 @@ def _list_rows(column: Any, width: int, compute: Any) -> np.ndarray:
     """The rows of an Arrow list column as an array (rows, width)."""
     lengths = compute.list_value_length(column)
     if column.null_count or compute.min(lengths).as_py() != width or compute.max(lengths).as_py() != width:
-        raise ReadError(f"the lists of a Parquet norm log must all have the length of the first one, {width}")
+        raise ReadError(f"the lists of a Parquet norm log must all have one length, {width} as in the first row")
     return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
 
 

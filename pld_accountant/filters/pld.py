@@ -35,8 +35,8 @@ class PLDFilter(Filter):
         Least delta at which the curves are compared, in (0, 1).
     num_examples : int
     noise_multiplier, sample_rate : float
-        Of the steps; `admit` can take others.  If sample_rate is 1, all steps must be full-batch, and the filter is a
-        `GaussianFilter` with norms rounded up to a bucket.  Use `GaussianFilter` then.
+        Parameters of the steps; `admit` can take others.  If sample_rate is 1, all steps must be full-batch, and the
+        filter is a `GaussianFilter` with norms rounded up to a bucket.  Use `GaussianFilter` then.
     max_grad_norm : float
         Clipping norm, between 1e-100 and 1e100.
     buckets : int

@@ -70,7 +70,7 @@ class PLDState:
     people : int
         Number of budgets.
     noise_multiplier, sample_rate : float
-        Of the first group of buckets.
+        Parameters of the first group of buckets.
     buckets : int
         Number of buckets of each group.
     """
@@ -100,7 +100,7 @@ class PLDState:
         return np.concatenate(parts)
 
     def admit(self, norms: NDArray, noise: float, clip: float, rate: float) -> NDArray:
-        """Book the step of every person for whom it is proven to fit: (people,) bool; or raise and book nothing."""
+        """Book each step that is proven to fit, and return the mask: (people,) bool; or raise and book nothing."""
         from ..kernels import count, credit
 
         if not count.all_norms(norms[None]):

@@ -55,7 +55,7 @@ def best_order(
     epsilon, delta : float
         The target.
     noise_multiplier, sample_rate : float
-        Of the coming steps.
+        Parameters of the coming steps.
     orders : array_like, optional
         Orders to choose from; None: all real numbers above 1.
 

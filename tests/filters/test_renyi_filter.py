@@ -119,12 +119,12 @@ def test_equal_sampled_steps_fill_a_budget_made_for_them():
     [(1.0986, 1e-5, 2.0, 0.005), (0.107, 1e-5, 16.0, 0.005), (8.0, 1e-5, 0.6, 0.01), (1.0, 1e-5, 50.0, 1.0)],
 )
 def test_the_order_chosen_admits_most_steps(epsilon, delta, sigma, rate):
-    from pld_accountant.engine.renyi import rdp
+    from pld_accountant.engine.renyi import rdp as divergence
 
     best = best_order(epsilon, delta, sigma, rate)
 
     def steps(alpha):
-        return rdp.rdp_budget(epsilon, alpha, delta) / rdp(alpha, sigma, rate)
+        return rdp.rdp_budget(epsilon, alpha, delta) / divergence(alpha, sigma, rate)
 
     grid = 1 + np.geomspace(0.05, 1000, 400)
     assert steps(best) >= steps(grid).max() * (1 - 1e-12)
