@@ -1,4 +1,4 @@
-"""What the figure scripts share: arguments, one style, stages that are kept, files that are whole."""
+"""Helpers of the figure scripts: arguments, panels in the package's style, kept stages, files."""
 
 from __future__ import annotations
 
@@ -15,23 +15,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pld_accountant.files import store
-from pld_accountant.report.figures import COLOURS, write_figure
+from pld_accountant.report.figures import COLOURS, MEDIUM, SMALL, TEXT, WIDTH, dress, power_of_ten, write_figure
 from pld_accountant.report.outputs import write_all
 
-__all__ = ["COLOURS", "arguments", "dress", "keep", "label", "legend", "legend_above", "panels", "stage"]
+__all__ = [
+    "COLOURS",
+    "MEDIUM",
+    "SMALL",
+    "TEXT",
+    "arguments",
+    "dress",
+    "keep",
+    "label",
+    "legend",
+    "legend_above",
+    "panels",
+    "power_of_ten",
+    "stage",
+]
 
 HERE = Path(__file__).parent
-WIDTH = 6.8  # inches, as of the README's picture
-TEXT, SMALL = 9.5, 8.0
 _BREAK = re.compile(r",\n\s*")
 
 
 def arguments(description: str | None, **extra: Any) -> argparse.Namespace:
-    """Parse ``--data``, ``--work`` and ``--out``, and what else is given as name=default."""
+    """Parse ``--data``, ``--work``, ``--out``, and one more option for each name=default."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder with mnist/, fashion-mnist/, adult/; else fetched")
-    parser.add_argument("--work", type=Path, default=HERE / "work", help="where finished stages are kept")
-    parser.add_argument("--out", type=Path, default=HERE, help="where the figures go")
+    parser.add_argument("--data", type=Path, help="folder with mnist/, fashion-mnist/, adult/; default: fetch images")
+    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder for finished stages")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder for the figures")
     for name, value in extra.items():
         parser.add_argument(f"--{name}", type=type(value), default=value, help=f"(default {value})")
     given = parser.parse_args()
@@ -41,34 +53,19 @@ def arguments(description: str | None, **extra: Any) -> argparse.Namespace:
 
 
 def panels(rows: int = 1, columns: int = 1, *, height: float = 3.2, **options: Any) -> tuple[Figure, Any]:
-    """A figure of the project's width and its axes."""
+    """A figure of the package's width, and its axes."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06, wspace=0.04, hspace=0.06)  # type: ignore[union-attr]
     return figure, figure.subplots(rows, columns, **options)
 
 
-def dress(axes: Axes, x: str = "", y: str = "", title: str = "") -> None:
-    """Words on the axes, and nothing drawn that carries no number."""
-    colour = COLOURS["text"]
-    axes.set_xlabel(x, fontsize=TEXT, color=colour)
-    axes.set_ylabel(y, fontsize=TEXT, color=colour)
-    if title:
-        axes.set_title(title, fontsize=TEXT, color=colour, loc="left")
-    axes.tick_params(labelsize=TEXT - 1, colors=colour, length=3)
-    axes.tick_params(which="minor", length=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(COLOURS["quiet"])
-
-
 def legend(axes: Axes, **options: Any) -> None:
     """A legend without a frame."""
-    made = axes.legend(frameon=False, fontsize=SMALL + 0.5, **options)
-    for text in made.get_texts():
-        text.set_color(COLOURS["text"])
+    axes.legend(frameon=False, fontsize=MEDIUM, labelcolor=COLOURS["text"], **options)
 
 
 def legend_above(figure: Figure, axes: Axes, columns: int, **options: Any) -> None:
-    """One legend for all panels, above them, of what one panel shows."""
+    """One legend above all panels, from the labels of one panel."""
     handles, names = axes.get_legend_handles_labels()
     figure.legend(
         handles,
@@ -76,24 +73,24 @@ def legend_above(figure: Figure, axes: Axes, columns: int, **options: Any) -> No
         loc="outside upper center",
         ncols=columns,
         frameon=False,
-        fontsize=SMALL + 0.5,
+        fontsize=MEDIUM,
         labelcolor=COLOURS["text"],
         **options,
     )
 
 
 def label(axes: Axes, x: float, y: float, text: str, **options: Any) -> None:
-    """Words beside a point, in the units of the axes."""
+    """Text beside a point, in the units of the axes."""
     axes.text(x, y, text, **{"fontsize": SMALL, "color": COLOURS["text"], **options})
 
 
 def caption(figure: Figure, text: str) -> None:
-    """What a reader has to know, under the picture."""
-    figure.supxlabel(textwrap.fill(text, 125), fontsize=SMALL - 0.5, color=COLOURS["quiet"], x=0.01, ha="left")
+    """A caption under the picture."""
+    figure.supxlabel(textwrap.fill(text, 125), fontsize=SMALL, color=COLOURS["quiet"], x=0.01, ha="left")
 
 
 def keep(folder: Path, name: str, figure: Figure, facts: Mapping[str, Any]) -> None:
-    """Write a figure as PNG and PDF and its numbers as JSON: all three, or none."""
+    """Write a figure as PNG and PDF, and its numbers as JSON: all three files, or none."""
     write_all(
         {
             folder / f"{name}.png": lambda file: write_figure(figure, file, ".png"),
@@ -104,13 +101,13 @@ def keep(folder: Path, name: str, figure: Figure, facts: Mapping[str, Any]) -> N
 
 
 def as_json(facts: Any) -> str:
-    """Indented JSON with each list of numbers on one line."""
+    """Indented JSON, each list of numbers on one line."""
     text = json.dumps(facts, indent=1, allow_nan=False)
     return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda found: f"[{re.sub(_BREAK, ', ', found[1])}]", text) + "\n"
 
 
 def plain(value: Any, digits: int = 8) -> Any:
-    """Numbers, lists and words only; numbers to eight digits, which is more than a picture shows."""
+    """Plain numbers, lists and strings; numbers in eight digits, more than a picture shows."""
     if isinstance(value, Mapping):
         return {str(k): plain(v, digits) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -123,9 +120,9 @@ def plain(value: Any, digits: int = 8) -> Any:
 
 
 def stage(path: Path, settings: Mapping[str, Any], make: Callable[[], Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """What `make` returns, from `path` if it was kept there for the same settings, else made and kept.
+    """The result of `make`: read from `path` if it was kept there for the same settings, else computed and kept.
 
-    An interrupted script so goes on where it was, and one whose settings changed begins anew.
+    An interrupted script thereby resumes at its last stage; a script whose settings changed starts again.
     """
     wanted = json.loads(json.dumps(plain(settings, 17)))
     try:

@@ -1,7 +1,7 @@
-"""How near the bounds of epsilon are to each other against the time they take: no data needed.
+"""The distance between the bounds of epsilon against their cost: no data needed.
 
-Run ``python figures/cost.py`` (a second).  It draws what ``python benchmarks/cost.py`` measured and wrote to
-benchmarks/results/cost.json.
+Run ``python figures/cost.py`` (a second).  It draws benchmarks/results/cost.json, which ``python
+benchmarks/cost.py`` measured and wrote.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PANELS = ("many steps", "few steps")
 
 
 def distances(answers: list[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Setting, seconds and the distance of the bounds over the upper one; answers without bounds are left out."""
+    """Setting, seconds, and the distance of the bounds over the upper bound; answers without bounds are omitted."""
     good = [one for one in answers if one.get("upper")]
     return {
         "setting": [one["setting"] for one in good],
@@ -53,7 +53,7 @@ def draw(found: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str]) -> A
 
 
 def main() -> None:
-    """One picture of both compositions."""
+    """Draw both compositions."""
     given = common.arguments(__doc__, results=RESULTS)
     measured = json.loads(given.results.read_text())
     found, titles = {}, {}

@@ -2,8 +2,8 @@
 
 The files are not part of this repository.  ``--data DIR`` names a folder with ``mnist/`` and
 ``fashion-mnist/`` (the four ``.gz`` files of each) and ``adult/`` (``adult.data``, ``adult.test`` of the UCI
-repository).  Without it the images are fetched through scikit-learn from OpenML, and are checked by the
-digests of their pixels and labels in the original order.
+repository).  Without ``--data`` the images are fetched through scikit-learn from OpenML.  In both cases the
+digests of pixels and labels are checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 __all__ = ["Data", "DataError", "load", "pooled"]
 
-# SHA-256 of each part after decompression and without the header: the pixels or labels alone.
+# SHA-256 of the pixels or labels of each part, after decompression and without the header.
 _PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 _IMAGES = {
     "mnist": (
@@ -52,7 +52,7 @@ _INCOME = 14
 
 
 class DataError(Exception):
-    """Data that are missing or are not the ones the figures were made with."""
+    """Data that are missing or differ from the data of the figures."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Data:
     x, x_test : ndarray of float32 of shape (examples, features)
     y, y_test : ndarray of int of shape (examples,)
     classes : tuple of str
-        What each label stands for.
+        The name of each label.
     groups, groups_test : dict of str to ndarray of str of shape (examples,)
-        Properties by which to divide the examples.
+        Properties that divide the examples into groups.
     """
 
     x: np.ndarray
@@ -100,7 +100,7 @@ def load(name: str, folder: str | Path | None) -> Data:
 
 
 def pooled(data: Data) -> Data:
-    """Images of 14 by 14: each pixel the mean of four.  A quarter of the work."""
+    """Images of 14 by 14 pixels, each the mean of four: a quarter of the work."""
     x, x_test = (a.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196) for a in (data.x, data.x_test))
     return replace(data, x=np.ascontiguousarray(x), x_test=np.ascontiguousarray(x_test))
 
@@ -134,7 +134,7 @@ def _from_files(name: str, folder: Path) -> list[bytes]:
 
 
 def _from_openml(name: str) -> list[bytes]:
-    """The same from OpenML, where the test images follow the training images."""
+    """Pixels and labels from OpenML, where the test images follow the training images."""
     from sklearn.datasets import fetch_openml
 
     pixels, labels = fetch_openml(_OPENML[name], version=1, return_X_y=True, as_frame=False)
@@ -146,9 +146,9 @@ def _from_openml(name: str) -> list[bytes]:
 def _adult(folder: str | Path | None) -> Data:
     """Census income: five numbers, standardised, and seven properties as one-hot columns.
 
-    The logarithm is taken of capital gain and loss; the sampling weight is left out, as is the education in
-    words, which says the same as the number.  "?" is a category of its own.  Means, deviations and categories
-    are those of the training rows, and are taken to be public.
+    Capital gain and loss enter as logarithms.  The sampling weight is omitted, and so is the education in words, which
+    repeats the number.  "?" is a separate category.  Means, deviations and categories are those of the training rows
+    and are treated as public.
     """
     if folder is None:
         raise DataError("Adult needs --data DIR with adult/adult.data and adult/adult.test of the UCI repository")
@@ -171,7 +171,7 @@ def _adult(folder: str | Path | None) -> Data:
 
 
 def _rows(path: Path, digest: str) -> np.ndarray:
-    """The table as words, shape (people, 15)."""
+    """The table as strings, shape (people, 15)."""
     content = _read(path)
     _check(content, digest, str(path))
     lines = [line.rstrip(".").split(", ") for line in content.decode().splitlines()]

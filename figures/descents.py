@@ -1,4 +1,4 @@
-"""Full-batch private gradient descent under a filter, looked at on the way."""
+"""Full-batch private gradient descent under a filter, with notes between steps."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["Descent"]
 
 
 class Descent:
-    """A descent in small pieces, between which something is noted.
+    """A descent in pieces, with a note after each piece.
 
     Parameters
     ----------
     keep : GaussianFilter or RenyiFilter
     look : callable
-        From parameters (single precision) and filter to what is noted: names and values.
+        From parameters (single precision) and filter to a note: names and values.
     step : int
-        Steps that were taken before.
+        Steps already taken.
     every : int
-        Steps between two looks.
+        Steps between two notes.
     """
 
     def __init__(
@@ -44,21 +44,21 @@ class Descent:
         self._notes: list[dict[str, Any]] = []
 
     def notes(self) -> dict[str, np.ndarray]:
-        """The step of each look and what was noted, an array a name."""
+        """The step and the values of all notes, an array for each name."""
         return {name: np.array([note[name] for note in self._notes]) for name in self._notes[0]}
 
     def look(self, theta: np.ndarray) -> None:
-        """Note something now."""
+        """Add a note."""
         self._notes.append({"steps": self._step, **self._look(theta.astype(np.float32), self._keep)})
 
     def run(self, theta: np.ndarray, last: int, rng: np.random.Generator, beside: Any = None) -> np.ndarray:
-        """Go on to step `last`; `beside`, a second filter, books the same steps, which must fit its budgets."""
+        """Run to step `last`; the second filter `beside` books the same steps, which must fit its budgets."""
 
         def gradient(at: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
             found = self._network.example_gradients(at.astype(np.float32), self._data.x, self._data.y)
             norms = found.norms
             if beside is not None and not beside.admit(norms).all():
-                raise RuntimeError("a step that everybody can afford was refused")
+                raise RuntimeError("the second filter refused a step")
             return norms, lambda weights: found.weighted_sum(weights.astype(np.float32))
 
         while self._step < last:

@@ -2,13 +2,13 @@
 
 Run ``python figures/feldman_zrnic.py --data DIR`` (twenty minutes on one core; each trial is kept in the work folder).
 
-Their noise, clipping norms, learning rates and steps; instead of their convolutional network, which takes
-hours a run, one with 32 hidden units on digits of 14 by 14 pixels.  Their epsilons 0.3, 0.5 and 1.0 are those
-of an older conversion from Renyi divergence; here all methods share the epsilon that the best conversion
-gives for their runs.
+Noise, clipping norms, learning rates and numbers of steps are those of the paper.  The network has 32 hidden units, on
+digits of 14 by 14 pixels; the paper's convolutional network takes hours a run.  The paper's epsilons 0.3, 0.5 and 1.0
+come from an older conversion from Renyi divergence.  Here all methods share the epsilon that the best conversion gives
+for these runs.
 
-Up to the last step that unfiltered accounting allows, nobody's budget can be spent, so that run and the
-filtered one are the same; one trial yields all four methods, with one start and the same noise.
+Nobody's budget is spent before the last step that unfiltered accounting allows.  Up to there, the unfiltered and the
+filtered run are the same.  One trial therefore gives all four methods, with one start and the same noise.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DELTA = 1e-5
 
 @dataclass(frozen=True)
 class Setting:
-    """One private gradient descent; `extra` steps follow the last one that unfiltered accounting allows."""
+    """One private gradient descent; `extra` steps follow the last step that unfiltered accounting allows."""
 
     data: str
     hidden: tuple[int, ...]
@@ -43,14 +43,14 @@ class Setting:
 
     @property
     def epsilon(self) -> float:
-        """What Renyi accounting says of `steps` steps; the budget of every method."""
+        """The epsilon of `steps` steps by Renyi accounting: the budget of every method."""
         return pa.compose([(pa.Gaussian(self.noise_multiplier), self.steps)]).rdp_epsilon(DELTA)
 
     def filters(self, people: int) -> tuple[pa.GaussianFilter, pa.RenyiFilter]:
         """Both filters within `epsilon`."""
         step = {"num_examples": people, "noise_multiplier": self.noise_multiplier, "max_grad_norm": self.max_grad_norm}
         gaussian = pa.GaussianFilter.for_epsilon(self.epsilon, DELTA, **step)
-        # Their budget: the divergence of `steps` full steps, at the order that is best for this epsilon.
+        # The paper's budget: the divergence of `steps` full steps, at the best order for this epsilon.
         return gaussian, pa.RenyiFilter.for_epsilon(self.epsilon, DELTA, **step)
 
     @property
@@ -59,20 +59,20 @@ class Setting:
         return int(self.filters(1)[0].mu ** 2 * self.noise_multiplier**2)
 
 
-# noise, clipping norm, learning rate, steps; the clipping norm is multiplied by the last number where it is too large
+# Noise, clipping norm, learning rate, steps, and the factor of the variant with too large a clipping norm.
 PAPER = ((170, 10, 0.2, 112, 1.5), (130, 15, 0.15, 180, 1.5), (100, 10, 0.2, 420, 2.0))
 PAPER_EPSILON = (0.3, 0.5, 1.0)
-ADULT = (4.0, 0.5)  # clipping norm, learning rate: ours, the best of eight by the accuracy without a filter
+ADULT = (4.0, 0.5)  # clipping norm, learning rate: the best of eight pairs by the accuracy without a filter
 VARIANTS = {
     "tuned": "Clipping norm as tuned",
     "clip": "Clipping norm too large",
     "noise": "Half the noise's variance",
 }
-LONG = "long"  # as tuned, four times as many steps: for the picture over the steps
+LONG = "long"  # as tuned, with four times as many steps, for the picture over the steps
 
 
 def setting(data: str, variant: str, row: int) -> Setting:
-    """The setting of one epsilon, as tuned or made worse on purpose."""
+    """The setting of one epsilon, as tuned or deliberately worse."""
     noise, clip, rate, steps, factor = PAPER[row]
     hidden: tuple[int, ...] = (32,)
     if data == "adult":
@@ -88,7 +88,7 @@ def setting(data: str, variant: str, row: int) -> Setting:
 
 
 def trial(chosen: Setting, data: datasets.Data, seed: int) -> dict[str, np.ndarray]:
-    """Accuracy and active people over the steps: the Gaussian filter's run, and the Renyi filter's branch of it."""
+    """Accuracy and share of active people over the steps: the run of the Gaussian filter, and its Renyi branch."""
     start, rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     network = Network((data.x.shape[1], *chosen.hidden, len(data.classes)))
 
@@ -114,10 +114,10 @@ METHODS = ("Renyi, no filter", "Renyi filter", "Gaussian, no filter", "Gaussian 
 
 
 def at_the_ends(chosen: Setting, runs: list[dict[str, np.ndarray]]) -> dict[str, Any]:
-    """Steps, mean and deviation of the accuracy at the last, and active people, of the four methods.
+    """For each of the four methods: steps, mean and deviation of the accuracy after them, share of active people.
 
-    The best look is the highest accuracy on the test set among the looks after unfiltered accounting stops, as
-    the paper picks it; it is not private, and by its making not below the accuracy without a filter.
+    The best look is the highest test accuracy after unfiltered accounting stops, as selected in the paper.  It is not
+    private, and by construction it is at least the accuracy without a filter.
     """
     ends = {
         "Renyi, no filter": ("Gaussian", chosen.steps, 0),
@@ -142,7 +142,7 @@ def at_the_ends(chosen: Setting, runs: list[dict[str, np.ndarray]]) -> dict[str,
 
 
 def all_trials(given: Any, name: str, trials: int) -> dict[str, dict[int, tuple[Setting, list]]]:
-    """Every trial of a data set, from the work folder where it is there."""
+    """Every trial of a data set, read from the work folder if it was kept."""
     data = datasets.load(name, given.data)
     data = datasets.pooled(data) if name == "mnist" else data
     out: dict[str, dict[int, tuple[Setting, list]]] = {}
@@ -205,7 +205,7 @@ def draw_accuracy(found: dict[str, dict[int, tuple[Setting, list]]], note: str) 
 
 
 def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[Any, dict[str, Any]]:
-    """Their Figure 1, who still takes part, and the accuracy below it, far beyond where unfiltered accounting stops."""
+    """The paper's Figure 1: share of active people and accuracy, for many steps after unfiltered accounting stops."""
     figure, axes = common.panels(2, 3, height=4.8, sharex="col", sharey="row")
     facts = {}
     for (upper, lower), (chosen, (run, *_)) in zip(axes.T, found[LONG].values(), strict=True):
@@ -216,7 +216,7 @@ def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[
             upper.plot(np.append(first, steps[steps > first]), 100 * np.append(1, active[steps > first]), **style)
             lower.plot(steps, 100 * accuracy, **{**style, "zorder": 3 if kind == "Renyi" else 2})
             upper.axvline(first, color=COLOURS[kind], lw=0.9, ls=":")
-            stop = f"Where {kind} accounting stops without a filter"
+            stop = f"Last step of {kind} accounting without a filter"
             lower.axvline(first, color=COLOURS[kind], lw=0.9, ls=":", label=stop)
             best = int(np.argmax(np.where(steps >= first, accuracy, 0)))
             about[kind] = {
@@ -234,19 +234,19 @@ def draw_over_steps(found: dict[str, dict[int, tuple[Setting, list]]]) -> tuple[
         common.dress(lower, "Steps")
         facts[f"epsilon {chosen.epsilon:.4f}"] = about
     axes[1, 0].set_ylim(80, 92.5)
-    for row, words in enumerate(("Digits that take part (%)", "Test accuracy (%)")):
+    for row, words in enumerate(("Active digits (%)", "Test accuracy (%)")):
         axes[row, 0].set_ylabel(words, fontsize=common.TEXT, color=COLOURS["text"])
     common.legend_above(figure, axes[1, 0], 2)
     return figure, facts
 
 
 def main() -> None:
-    """Run what is not yet there, then draw."""
+    """Run the missing trials, then draw."""
     given = common.arguments(__doc__, trials=3, adult_trials=5)
     note = (
-        "Mean and standard deviation over {} trials, after a number of steps fixed beforehand: where unfiltered "
-        "accounting stops, and with filters {} steps later; a dash beside a filter is the best look at the test "
-        "accuracy on the way, which is not private."
+        "Mean and standard deviation over {} trials after a fixed number of steps: the last step of unfiltered "
+        "accounting, and with filters {} steps later. A dash beside a filter is the best test accuracy after "
+        "unfiltered accounting stops, which is not private."
     )
     more = "35 (left) or as many again (others)"
     for name, trials in (("adult", given.adult_trials), ("mnist", given.trials)):

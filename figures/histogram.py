@@ -1,4 +1,4 @@
-"""The picture of the README: individual epsilons of the demonstration's run on handwritten digits.
+"""The picture of the README: individual epsilons of the demonstration on handwritten digits.
 
 Run ``python figures/histogram.py`` (seconds; needs no data but scikit-learn's).
 """
@@ -10,7 +10,7 @@ from pld_accountant.report.figures import draw_histogram
 
 
 def main() -> None:
-    """Run the demonstration with its own settings and keep its picture."""
+    """Run the demonstration with its default settings and keep the picture."""
     given = common.arguments(__doc__)
     done = digits.run()
     common.keep(given.out, "histogram", draw_histogram(done.individuals), digits.facts(done))

@@ -1,9 +1,9 @@
-"""How much smaller individual losses are than the worst case, on three data sets.
+"""Individual losses beside the worst case, on three data sets.
 
 Run ``python figures/individuals_by_data.py --data DIR`` (three minutes; each run is kept in the work folder).
 
-DP-SGD with noise multiplier 2, rate 0.005 and 10,000 steps, whose worst case is epsilon = 1.004 at delta = 1e-5,
-trained as well as that allows.  Norms of 1,000 examples drawn at random, at every step.
+DP-SGD with noise multiplier 2, rate 0.005 and 10,000 steps: the worst case is epsilon = 1.004 at delta = 1e-5.  The
+norms of 1,000 examples drawn at random are recorded at every step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STYLES = {"mnist": ("#0072B2", "-"), "fashion-mnist": ("#CC79A7", "--"), "adult"
 
 
 def main() -> None:
-    """One line a data set: the part of the examples below each epsilon."""
+    """One line for each data set: the share of examples below each epsilon."""
     given = common.arguments(__doc__)
     figure, axes = common.panels(height=3.2)
     facts: dict[str, Any] = {"delta": DELTA}

@@ -1,11 +1,11 @@
-"""Koskela, Tobaben and Honkela (2023), Section 6 and Appendix E: who loses how much, and what filtering does to them.
+"""Koskela, Tobaben and Honkela (2023), Section 6 and Appendix E: losses of groups, and the effect of filtering.
 
 Run ``python figures/koskela_groups.py --data DIR`` (some minutes on one core; each run is kept in the work folder).
 
-Their hospital records need an agreement; here it is Adult, by sex, race and income, and MNIST (14 by 14 pixels),
-by digit.  Their noise and steps: full batch, noise multiplier 10.61, a budget of 50 full steps, which is mu = 0.666 and
-epsilon = 2.751 at delta = 1e-5; plain gradient descent instead of Adam.  A Gaussian filter goes on to step 100,
-twice as far as worst-case accounting; clipping norms from half the best to five times it.
+The paper's hospital records need an agreement.  The data here are Adult, by sex, race and income, and MNIST (14 by 14
+pixels), by digit.  Noise and steps are those of the paper: full batch, noise multiplier 10.61, a budget of 50 full
+steps, that is mu = 0.666 and epsilon = 2.751 at delta = 1e-5.  Plain gradient descent replaces Adam.  The Gaussian
+filter runs to step 100, twice as far as worst-case accounting.  Clipping norms go from half to five times the best.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from pld_accountant.report.histogram import bin_edges, histogram
 
 DELTA, NOISE, BUDGET_STEPS, STEPS = 1e-5, 10.614652581338738, 50, 100
 MULTIPLES = (0.5, 1.0, 1.5, 3.0, 5.0)
-# hidden units; best clipping norm, the smallest of 1, 2, 4, ... 32 whose test loss after 50 steps is within 3 % of the
-# least (Adult's hardly changes from 4 to 40); learning rate
+# Hidden units; best clipping norm; learning rate.  The best clipping norm is the smallest of 1, 2, 4, ... 32 whose test
+# loss after 50 steps is within 3 % of the least; the test loss of Adult changes little from 4 to 40.
 BEST = {"adult": ((16,), 4.0, 1.0), "mnist": ((32,), 8.0, 1.0)}
 TITLES = {"adult": "Adult", "mnist": "MNIST"}
 MU = float(np.sqrt(BUDGET_STEPS)) / NOISE
 
 
 def descent(name: str, data: datasets.Data, clip: float, rate: float, seed: int = 0) -> dict[str, np.ndarray]:
-    """Losses of every group, and each person's mu at the worst-case stop and at the end."""
+    """Losses of every group, and each person's mu at the last step of worst-case accounting and at the end."""
     hidden = BEST[name][0]
     start, rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     network = Network((data.x.shape[1], *hidden, len(data.classes)))
@@ -73,13 +73,13 @@ def runs_of(given: Any, name: str, data: datasets.Data) -> dict[float, dict[str,
         settings = {"name": name, "clip": multiple * best, "rate": rate, "hidden": BEST[name][0], "seed": 0}
         path = given.work / f"groups-{name}-{multiple}.npz"
         out[multiple] = common.stage(path, settings, lambda c=multiple * best: descent(name, data, c, rate))
-        told = {k: round(float(out[multiple][k][BUDGET_STEPS // 2 - 1]), 4) for k in ("test loss", "test accuracy")}
-        print(name, multiple, told, flush=True)
+        losses = {k: round(float(out[multiple][k][BUDGET_STEPS // 2 - 1]), 4) for k in ("test loss", "test accuracy")}
+        print(name, multiple, losses, flush=True)
     return out
 
 
 def draw_groups(name: str, data: datasets.Data, run: dict[str, np.ndarray]) -> tuple[Any, dict[str, Any]]:
-    """Epsilon of every group at the worst-case stop; losses there and at the end."""
+    """Epsilon of every group at the last step of worst-case accounting; losses there and at the end."""
     kinds = group_names(data)
     epsilon = gdp.epsilon(DELTA, run["mu at the stop"])
     stop, end = BUDGET_STEPS // 2 - 1, -1
@@ -89,8 +89,15 @@ def draw_groups(name: str, data: datasets.Data, run: dict[str, np.ndarray]) -> t
     for row, (number, (key, kind)) in zip(rows, enumerate(kinds), strict=True):
         own = epsilon[data.groups[key] == kind]
         low, middle, high = np.quantile(own, (0.1, 0.5, 0.9))
-        left.plot([low, high], [row, row], color=COLOURS["Gaussian"], lw=5, alpha=0.35, solid_capstyle="butt",
-                  label="10 % to 90 % of people" if number == 0 else None)  # fmt: skip
+        left.plot(
+            [low, high],
+            [row, row],
+            color=COLOURS["Gaussian"],
+            lw=5,
+            alpha=0.35,
+            solid_capstyle="butt",
+            label="10 % to 90 % of people" if number == 0 else None,
+        )
         left.plot(middle, row, "|", color=COLOURS["text"], ms=9, mew=1.6, label="Median" if number == 0 else None)
         left.plot(own.mean(), row, "o", color=COLOURS["Gaussian"], ms=5, label="Mean" if number == 0 else None)
         facts[f"{key}: {kind}"] = {"people": len(own), "mean epsilon": own.mean(), "quantiles": [low, middle, high]}
@@ -143,13 +150,14 @@ def draw_clipping(found: dict[str, dict[float, dict[str, np.ndarray]]]) -> tuple
         upper.set_xlim(0, STEPS)
         top = max(run["test loss"][4:].max() for run in runs.values())
         upper.set_ylim(None, top)
-        common.dress(upper, "Steps (dotted: worst-case stop)", "Mean test loss", TITLES[name])
+        common.dress(upper, "Steps (dotted: last step of the worst case)", "Mean test loss", TITLES[name])
         for multiple, colour, fill in ((1.0, COLOURS["PLD"], True), (5.0, COLOURS["Renyi"], False)):
             counts = histogram(gdp.epsilon(DELTA, runs[multiple]["mu at the stop"]), edges).counts
             heights = counts if fill else np.where(counts > 0, counts, np.nan)
             word = "Best clipping norm" if fill else "Five times the best"
-            lower.stairs(heights, edges, fill=fill, color=colour, alpha=0.8 if fill else 1, lw=0 if fill else 1.7,
-                         label=word)  # fmt: skip
+            lower.stairs(
+                heights, edges, fill=fill, color=colour, alpha=0.8 if fill else 1, lw=0 if fill else 1.7, label=word
+            )
             facts[name][f"histogram at {multiple:g}"] = counts
         lower.set(yscale="log", ylim=(0.7, 3e5))
         lower.axvline(worst, color=COLOURS["worst case"], lw=1.2)
@@ -157,13 +165,13 @@ def draw_clipping(found: dict[str, dict[float, dict[str, np.ndarray]]]) -> tuple
         common.dress(lower, rf"Individual $\varepsilon$ after {BUDGET_STEPS} steps", "People")
         common.legend(lower, loc="upper center")
     title = "Clipping norm as a multiple of the best"
-    common.legend_above(figure, axes[0, 0], 5, title=title, title_fontsize=common.SMALL + 0.5)
+    common.legend_above(figure, axes[0, 0], 5, title=title, title_fontsize=common.MEDIUM)
     facts["edges"] = edges
     return figure, facts
 
 
 def main() -> None:
-    """Run what is not yet there, then draw."""
+    """Run the missing descents, then draw."""
     given = common.arguments(__doc__)
     found = {}
     for name in ("adult", "mnist"):

@@ -3,9 +3,9 @@
 Run ``python figures/koskela_individuals.py --data DIR`` (half an hour on one core for the training, which is kept in
 the work folder and resumed; then two minutes).
 
-Their parameters: 10,000 steps at rate 0.005, noise multiplier 2, clipping norm 5.  The gradient norm of every one of
-the 60,000 digits is computed at every step, so the bounds are bounds for the norms that occurred; the log of 1,000
-digits drawn at random gives the pictures that need one norm after another.
+The parameters are those of the paper: 10,000 steps at rate 0.005, noise multiplier 2, clipping norm 5.  The gradient
+norm of every digit is computed at every step, so the bounds hold for the norms of this run.  Pictures that need the
+sequence of norms use the log of 1,000 digits drawn at random.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def draw_curve(log: np.ndarray, mu: pa.Bounds) -> tuple[Any, dict[str, Any]]:
         axes.plot(ends[1], np.log10(MIN_DELTA), "o", ms=5, color=COLOURS["text"])
         axes.set_xlim(0, last)
         axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
-        common.dress(axes, r"Privacy loss $\varepsilon$", r"$\delta$ that goes with this $\varepsilon$")
+        common.dress(axes, r"Privacy loss $\varepsilon$", r"$\delta$ at this $\varepsilon$")
     left.set_ylim(-10.4, 0)
     right.set_ylim(-20.8, 0)
     common.legend(left, loc="upper right")
-    left.set_title("Where the Gaussian curve lies above", fontsize=common.TEXT, loc="left", color=COLOURS["text"])
-    right.set_title("Beyond, it does not", fontsize=common.TEXT, loc="left", color=COLOURS["text"])
+    left.set_title("The Gaussian curve lies above", fontsize=common.TEXT, loc="left", color=COLOURS["text"])
+    right.set_title("At smaller deltas it does not", fontsize=common.TEXT, loc="left", color=COLOURS["text"])
     text = rf"$\delta = 10^{{-10}}$ at $\varepsilon$ = {ends[1]:.3f}"
     common.label(right, ends[1] * 0.93, -10.6, text, ha="right", va="top")
     return figure, {
@@ -68,7 +68,7 @@ def draw_curve(log: np.ndarray, mu: pa.Bounds) -> tuple[Any, dict[str, Any]]:
 
 
 def integer_orders(log: np.ndarray, levels: int = 400) -> np.ndarray:
-    """Renyi accounting with the orders 2 to 32 only, as in the paper's own code; norms are rounded up a level."""
+    """Epsilon by Renyi accounting with orders 2 to 32 only, as in the paper's code; norms are rounded up to levels."""
     setting = sampled.MNIST
     level = np.ceil(np.minimum(log / setting.max_grad_norm, 1) * levels).astype(np.int64)
     orders = np.arange(2, 33)
@@ -108,7 +108,7 @@ def draw_thousand(ledger: pa.Ledger, log: np.ndarray) -> tuple[Any, dict[str, An
 
 
 def draw_everybody(individuals: Individuals, accuracy: float) -> tuple[Any, dict[str, Any]]:
-    """The same for all 60,000 digits, as the command line draws it."""
+    """Figure 1b for all 60,000 digits, drawn as by the command line."""
     upper, renyi = individuals.epsilon.upper, individuals.rdp_epsilon
     some = (0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1)
     facts = {
@@ -128,9 +128,9 @@ def draw_everybody(individuals: Individuals, accuracy: float) -> tuple[Any, dict
 
 
 def draw_refreshed(log: np.ndarray) -> tuple[Any, dict[str, Any]]:
-    """What becomes of the epsilons when norms are computed at every r-th step only, and kept until the next.
+    """The change of the epsilons if norms are computed at every r-th step only and reused in between.
 
-    Such epsilons are estimates: a bound needs the norms of every step.
+    These epsilons are estimates: a bound needs the norms of every step.
     """
     exact = ledger_of(log).epsilon(DELTA, bounds="upper").upper
     some = (0, 0.05, 0.5, 0.95, 1)
@@ -154,7 +154,7 @@ def draw_refreshed(log: np.ndarray) -> tuple[Any, dict[str, Any]]:
     axes.set_xticks(x, [f"{r:,}" for r in x])
     common.dress(axes, "Steps between two computations of the norms", r"Change of the individual $\varepsilon$")
     common.legend(axes, loc="upper left")
-    common.label(axes, 980, -30, "below 0: a person is told less than they lose", ha="right", va="center")
+    common.label(axes, 980, -30, "below 0: understated loss", ha="right", va="center")
     return figure, {
         "steps between": x,
         "quantiles": some,
@@ -164,16 +164,16 @@ def draw_refreshed(log: np.ndarray) -> tuple[Any, dict[str, Any]]:
 
 
 def draw_scatter(ledger: pa.Ledger, mu: pa.Bounds) -> tuple[Any, dict[str, Any]]:
-    """Each person's PLD epsilon beside what Renyi accounting and the Gaussian curve above say."""
+    """Each person's epsilon by Renyi accounting and by the Gaussian curve above, against the epsilon by PLD."""
     upper, renyi = ledger.epsilon(DELTA).upper, ledger.rdp_epsilon(DELTA)
-    # mu describes deltas down to MIN_DELTA; what follows from it holds at delta + MIN_DELTA.
+    # mu describes deltas down to MIN_DELTA; its (epsilon, delta) guarantee holds at delta + MIN_DELTA.
     curve = gdp.epsilon(DELTA - MIN_DELTA, mu.upper)
     figure, (left, right) = common.panels(1, 2, height=3.2)
     style = {"ls": "none", "marker": ".", "ms": 3.5, "alpha": 0.6, "mew": 0}
     for values, kind, name in ((renyi, "Renyi", "Renyi accounting"), (curve, "Gaussian", r"Gaussian curve of $\mu$")):
         left.plot(upper, 100 * (values / upper - 1), color=COLOURS[kind], label=name, **style)
     left.set_ylim(0, None)
-    common.dress(left, r"Individual $\varepsilon$ by PLD", r"More $\varepsilon$ than by PLD (%)")
+    common.dress(left, r"Individual $\varepsilon$ by PLD", r"Excess of $\varepsilon$ over PLD (%)")
     common.legend(left, loc="upper right", markerscale=3)
     right.plot(upper, mu.upper, color=COLOURS["Gaussian"], **style)
     right.set_yscale("log")
@@ -195,12 +195,12 @@ def draw_scatter(ledger: pa.Ledger, mu: pa.Bounds) -> tuple[Any, dict[str, Any]]
 
 
 def plain_column(values: np.ndarray) -> list[float]:
-    """Five digits of each."""
+    """The values in five digits."""
     return [float(f"{v:.5g}") for v in values]
 
 
 def main() -> None:
-    """Train or read the run, then draw."""
+    """Train, or read the kept run, then draw."""
     given = common.arguments(__doc__)
     run = sampled.run(sampled.MNIST, datasets.load("mnist", given.data), given.work)
     ledger = ledger_of(run.log)

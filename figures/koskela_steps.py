@@ -12,15 +12,15 @@ import numpy as np
 from common import COLOURS
 
 import pld_accountant as pa
-from pld_accountant.notions import rdp
+from pld_accountant.notions import zcdp
 
 NOISE, DELTA = 100.0, 1e-5
 
 
 def curve(steps: int, epsilon: np.ndarray) -> dict[str, np.ndarray]:
-    """log10 of delta at each epsilon, after so many steps, by both kinds of accounting."""
+    """log10 of delta at each epsilon after `steps` steps, by both accountings."""
     done = pa.compose([(pa.Gaussian(NOISE), steps)])
-    renyi = [rdp.zcdp_delta(steps / (2 * NOISE**2), e) for e in epsilon]
+    renyi = [zcdp.zcdp_delta(steps / (2 * NOISE**2), e) for e in epsilon]
     return {
         "Gaussian": np.log10([done.delta(e).upper for e in epsilon]),
         "Renyi": np.log10(renyi),
@@ -37,7 +37,7 @@ def growth(steps: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def admitted(epsilon: float) -> dict[str, int]:
-    """How many full-norm steps each filter admits within (epsilon, DELTA)."""
+    """Number of full-norm steps that each filter admits within (epsilon, DELTA)."""
     kinds = {"Gaussian": pa.GaussianFilter, "Renyi": pa.RenyiFilter}
     return {
         kind: _count(make.for_epsilon(epsilon, DELTA, num_examples=1, noise_multiplier=NOISE, max_grad_norm=1.0))
@@ -53,7 +53,7 @@ def _count(keep: Any) -> int:
 
 
 def numbers() -> dict[str, Any]:
-    """What the three figures show, at the points by which they are checked."""
+    """Numbers of the three figures at the points at which tests check them."""
     run = pa.compose([(pa.Gaussian(NOISE), 420)])
     shared = run.rdp_epsilon(DELTA)
     return {
@@ -73,7 +73,7 @@ def numbers() -> dict[str, Any]:
 
 
 def draw_figure_3() -> tuple[Any, dict[str, Any]]:
-    """Delta against epsilon after 420 steps, and what Gaussian accounting gains at one delta."""
+    """Delta against epsilon after 420 steps, with both epsilons at one delta."""
     epsilon = np.linspace(0.05, 1.0, 96)
     found = curve(420, epsilon)
     figure, axes = common.panels(height=3.1)
@@ -92,7 +92,7 @@ def draw_figure_3() -> tuple[Any, dict[str, Any]]:
         common.label(axes, at + shift, vertical, text, ha=side, va="bottom" if shift > 0 else "top")
     common.label(axes, 0.055, DELTA * 1.25, r"$\delta = 10^{-5}$")
     axes.set(xlim=(0.05, 1.0), ylim=(1e-8, 1))
-    common.dress(axes, r"Privacy loss $\varepsilon$", r"$\delta$ that goes with this $\varepsilon$")
+    common.dress(axes, r"Privacy loss $\varepsilon$", r"$\delta$ at this $\varepsilon$")
     common.legend(axes, loc="upper right")
     return figure, {"epsilon": epsilon, "log10 delta": found}
 
@@ -108,7 +108,7 @@ def draw_figure_4() -> tuple[Any, dict[str, Any]]:
             name = f"{kind}, {steps} steps"
             axes.semilogy(epsilon, 10 ** found[kind], style, color=COLOURS[kind], lw=1.9, label=name)
     axes.set(xlim=(0.1, 1.1), ylim=(1e-9, 1))
-    common.dress(axes, r"Privacy loss $\varepsilon$", r"$\delta$ that goes with this $\varepsilon$")
+    common.dress(axes, r"Privacy loss $\varepsilon$", r"$\delta$ at this $\varepsilon$")
     common.legend(axes, loc="lower left", ncols=1)
     return figure, {"epsilon": epsilon, "log10 delta": facts}
 
@@ -127,15 +127,21 @@ def draw_figure_5() -> tuple[Any, dict[str, Any]]:
         for axes, x, y in ((left, count, shared), (right, shared, count)):
             axes.plot(x, y, "o", color=COLOURS[kind], ms=5)
         below = kind == "Renyi"
-        common.label(right, shared + (0.02 if below else -0.02), count, f"{count} steps",
-                     ha="left" if below else "right", va="top" if below else "bottom")  # fmt: skip
+        common.label(
+            right,
+            shared + (0.02 if below else -0.02),
+            count,
+            f"{count} steps",
+            ha="left" if below else "right",
+            va="top" if below else "bottom",
+        )
     left.axhline(shared, color=COLOURS["quiet"], lw=0.9, ls=":")
     left.set(xlim=(0, 600), ylim=(0, 1.02))
     right.set(xlim=(0.1, 1.0), ylim=(0, None))
     right.axvline(shared, color=COLOURS["quiet"], lw=0.9, ls=":")
     common.label(left, 8, shared + 0.012, rf"$\varepsilon$ = {shared:.4f}")
     common.dress(left, "Steps", r"Privacy loss $\varepsilon$ at $\delta = 10^{-5}$")
-    common.dress(right, r"Budget $\varepsilon$ at $\delta = 10^{-5}$", "Steps that the filter admits")
+    common.dress(right, r"Budget $\varepsilon$ at $\delta = 10^{-5}$", "Admitted steps")
     common.legend(left, loc="lower right")
     common.legend(right, loc="upper left")
     return figure, {
@@ -148,7 +154,7 @@ def draw_figure_5() -> tuple[Any, dict[str, Any]]:
 
 
 def main() -> None:
-    """Draw all three; the points by which they are checked go into the first one's numbers."""
+    """Draw all three; the JSON of the first also holds the numbers that tests check."""
     given = common.arguments(__doc__)
     for number, draw in ((3, draw_figure_3), (4, draw_figure_4), (5, draw_figure_5)):
         figure, facts = draw()

@@ -1,8 +1,9 @@
-"""DP-SGD runs whose gradient norms the figures account for; kept in the work folder, resumed where they stopped."""
+"""DP-SGD runs whose gradient norms the figures account for.  The work folder keeps them; `run` resumes them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,18 @@ import numpy as np
 from datasets import Data
 
 import pld_accountant as pa
-from pld_accountant.demo.dp_sgd import train, train_watched
+from pld_accountant.demo.dp_sgd import Gradients, clipping_factors, train
 from pld_accountant.demo.network import Network
 from pld_accountant.files import store
 
-__all__ = ["ADULT", "FASHION", "MNIST", "Run", "Settings", "run", "watch"]
+__all__ = ["ADULT", "FASHION", "MNIST", "Run", "Settings", "run", "train_watched", "watch"]
 
 _CHUNK = 250  # steps between two checkpoints
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A run of DP-SGD: 50 epochs of batches of 300 where nothing else is said."""
+    """The settings of a DP-SGD run; by default 50 epochs of batches of 300."""
 
     data: str
     hidden: tuple[int, ...]
@@ -37,7 +38,7 @@ class Settings:
 
     @property
     def accounting(self) -> dict[str, float]:
-        """The part of the settings that privacy depends on, besides the number of steps."""
+        """The settings that privacy depends on, without the number of steps."""
         return {
             "noise_multiplier": self.noise_multiplier,
             "sample_rate": self.sample_rate,
@@ -53,14 +54,14 @@ ADULT = Settings("adult", (16,), learning_rate=0.05, max_grad_norm=2.0)
 
 @dataclass(frozen=True)
 class Run:
-    """What is left of a run.
+    """The results of a run.
 
     Attributes
     ----------
     ledger : Ledger
         All training examples' norms at every step.
     watched : ndarray of int, shape (watched,)
-        Examples drawn at random whose norms were kept one by one.
+        Examples drawn at random, whose norms the log keeps.
     log : ndarray of float32, shape (steps, watched)
     accuracy : float
         On the test examples.
@@ -73,10 +74,10 @@ class Run:
 
 
 def run(settings: Settings, data: Data, work: Path) -> Run:
-    """Train, or go on training, or read what was trained.
+    """Train, resume a training, or read a finished one.
 
-    Each step computes the gradient norm of *every* training example.  They are of single precision, with an
-    error of about 1e-6 relative that the bounds do not cover.
+    Each step computes the gradient norm of *every* training example in single precision.  The bounds do not cover the
+    rounding error of the norms, about 1e-6 relative.
     """
     network, start, watched, rng = _begin(settings, data)
     state = _State(
@@ -110,8 +111,10 @@ def run(settings: Settings, data: Data, work: Path) -> Run:
 
 
 def watch(settings: Settings, data: Data, work: Path) -> tuple[np.ndarray, np.ndarray, float]:
-    """The watched examples, their log of norms and the accuracy, of a run that computes no other norms but those
-    of the sampled: a minute instead of half an hour, and the same training but for the rounding of sums."""
+    """The watched examples, their log of norms and the accuracy, of a run by `train_watched`.
+
+    The training is that of `run` up to the rounding of sums.  It takes a minute instead of half an hour.
+    """
     network, start, watched, rng = _begin(settings, data)
 
     def make() -> dict[str, Any]:
@@ -134,16 +137,67 @@ def watch(settings: Settings, data: Data, work: Path) -> tuple[np.ndarray, np.nd
 
 
 def _begin(settings: Settings, data: Data) -> tuple[Network, np.ndarray, np.ndarray, np.random.Generator]:
-    """Network, parameters, watched examples and the generator of the training."""
+    """The network, its parameters, the watched examples and the random generator of the training."""
     network = Network((data.x.shape[1], *settings.hidden, len(data.classes)))
     start, choice, rng = (np.random.default_rng(s) for s in np.random.SeedSequence(settings.seed).spawn(3))
     watched = np.sort(choice.choice(len(data.y), settings.watched, replace=False))
     return network, network.initial(start).astype(np.float32), watched, rng
 
 
+def train_watched(
+    gradients: Callable[[np.ndarray, np.ndarray], Gradients],
+    parameters: np.ndarray,
+    watched: np.ndarray,
+    *,
+    num_examples: int,
+    steps: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    max_grad_norm: float,
+    learning_rate: float,
+    rng: np.random.Generator,
+    on_step: Callable[[int, np.ndarray], None],
+) -> np.ndarray:
+    """Run DP-SGD as `train`, but compute gradients of the watched and of the sampled examples only.
+
+    Parameters
+    ----------
+    gradients : callable
+        From parameters and ascending row numbers to the gradients of these examples.
+    watched : ndarray of int
+        Ascending row numbers without repeats, chosen without regard to the data.
+    num_examples : int
+        Number of examples; public.
+    on_step : callable
+        As in `train`, with the norms of the watched examples only, shape (len(watched),).
+
+    Returns
+    -------
+    ndarray
+        The parameters that `train` returns with the same `rng`, up to the rounding of sums.
+
+    Notes
+    -----
+    The recorded norms bound the losses of the watched examples, and of no others.
+    """
+    deviation = noise_multiplier * max_grad_norm
+    theta = np.asarray(parameters)
+    for step in range(steps):
+        sampled = np.flatnonzero(rng.random(num_examples) < sample_rate)
+        rows = np.union1d(sampled, watched)
+        found = gradients(theta, rows)
+        norms = found.norms
+        on_step(step, norms[np.searchsorted(rows, watched)])
+        taken = np.isin(rows, sampled, assume_unique=True)
+        total = found.weighted_sum(taken * clipping_factors(norms, max_grad_norm))
+        noisy = total + rng.normal(0.0, deviation, theta.shape)
+        theta = theta - (learning_rate / (sample_rate * num_examples) * noisy).astype(theta.dtype)
+    return theta
+
+
 @dataclass
 class _State:
-    """Everything that a run needs to go on."""
+    """The state from which a run is resumed."""
 
     theta: np.ndarray
     ledger: pa.Ledger
@@ -151,7 +205,7 @@ class _State:
     step: int = 0
 
     def keep(self, folder: Path, settings: Settings, rng: np.random.Generator) -> None:
-        """The ledger goes first, under the step's name: a checkpoint always finds the ledger that belongs to it."""
+        """Save the ledger first, under the step's number, so that every checkpoint finds its own ledger."""
         old = sorted(folder.glob("ledger-*.npz"))
         self.ledger.save(folder / f"ledger-{self.step}.npz")
         header = {"settings": _as_json(settings), "step": self.step, "rng": rng.bit_generator.state}

@@ -1,7 +1,7 @@
-"""People per second as things grow, and seconds per person beside other accountants: no data needed.
+"""People per second by size of the task, and seconds per person beside other accountants: no data needed.
 
-Run ``python figures/speed.py`` (a second).  It draws what ``python benchmarks/people.py`` measured and wrote to
-benchmarks/results/people.json: ``speed`` from its part "growth", ``speed-peers`` from its parts "speed" and "peers".
+Run ``python figures/speed.py`` (a second).  It draws benchmarks/results/people.json, which ``python
+benchmarks/people.py`` measured and wrote: ``speed`` from its part "growth", ``speed-peers`` from "speed" and "peers".
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import common
-import numpy as np
 from common import COLOURS
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "people.json"
@@ -33,12 +32,12 @@ ACCOUNTANTS = {
 
 
 def delta_of(setting: Mapping[str, Any]) -> str:
-    """delta, a power of ten, in words."""
-    return rf"$\delta = 10^{{{round(np.log10(setting['delta']))}}}$"
+    """delta of a setting, as mathematical text."""
+    return r"$\delta$ = " + common.power_of_ten(setting["delta"])
 
 
 def rates(measured: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
-    """People per second for everything that was changed and asked; the million from the part "speed" with it."""
+    """People per second for each varied size and each kind of bound, with the million people of the part "speed"."""
     grown, base = measured["growth"], measured["growth"]["base"]
     found = {}
     for key in PANELS:
@@ -56,7 +55,7 @@ def rates(measured: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
 
 
 def draw_growth(found: Mapping[str, Any], base: Mapping[str, Any]) -> Any:
-    """One panel for each thing that was changed."""
+    """One panel for each varied size."""
     figure, grid = common.panels(2, 2, height=4.6, sharey=True)
     for axes, (key, words) in zip(grid.flat, PANELS.items(), strict=True):
         for ask, (name, style, colour, inside) in ASKED.items():
@@ -68,8 +67,8 @@ def draw_growth(found: Mapping[str, Any], base: Mapping[str, Any]) -> Any:
         common.dress(axes, words, "People a second" if key in ("people", "buckets") else "")
     grid.flat[0].set_ylim(0.5 * min(min(f[a]) for f in found.values() for a in ASKED), None)
     common.legend_above(figure, grid.flat[0], 3)
-    common.caption(figure, f"But for what is changed: {base['people']:,} people, {base['steps']:,} steps, "
-                           f"{base['buckets']} buckets, {delta_of(base)}.")  # fmt: skip
+    sizes = f"{base['people']:,} people, {base['steps']:,} steps, {base['buckets']} buckets, {delta_of(base)}"
+    common.caption(figure, f"Unless varied: {sizes}.")
     return figure
 
 
@@ -90,7 +89,7 @@ def compared(measured: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def draw_compared(rows: Mapping[str, Mapping[str, float]], measured: Mapping[str, Any]) -> Any:
-    """Bars on a logarithmic scale, a quick accountant's short."""
+    """Bars on a logarithmic scale; a short bar is a fast accountant."""
     figure, axes = common.panels(height=2.9)
     names, seconds = list(rows), [row["seconds"] for row in rows.values()]
     colours = [COLOURS["PLD"] if name.startswith("This") else COLOURS["quiet"] for name in names]
@@ -108,14 +107,15 @@ def draw_compared(rows: Mapping[str, Mapping[str, float]], measured: Mapping[str
     common.caption(
         figure,
         f"{speed['steps']:,} steps of 40 different norms, {delta_of(speed)}. This package: {speed['people']:,} people, "
-        f"{speed['buckets']} buckets, {measured['machine']['cores']} cores, tables at hand; the others: the same norms "
-        f"of {peers['individuals']} people, one core. Largest relative errors; this package's of its upper bounds.",
+        f"{speed['buckets']} buckets, {measured['machine']['cores']} cores, tables at hand. Others: the same norms "
+        f"of {peers['individuals']} people, one core. Errors are the largest relative errors, of this package's upper "
+        "bounds.",
     )
     return figure
 
 
 def main() -> None:
-    """Both pictures, or the one whose measurements are there."""
+    """Draw both pictures, or the second only if the part "growth" is missing."""
     given = common.arguments(__doc__, results=RESULTS)
     measured = json.loads(given.results.read_text())
     if "growth" in measured:

@@ -1,7 +1,8 @@
-"""epsilon of the worst case down to delta = 1e-100, beside other accountants: no data needed.
+"""Epsilon of the worst case down to delta = 1e-100, beside other accountants: no data needed.
 
-Run ``python figures/tails.py`` (seconds).  The other accountants' answers are those that ``python
-benchmarks/accuracy.py`` wrote to benchmarks/results/accuracy.json; without that file this package's stand alone.
+Run ``python figures/tails.py`` (seconds).  The answers of the other accountants come from
+benchmarks/results/accuracy.json, written by ``python benchmarks/accuracy.py``.  Without this file, the picture shows
+this package only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ENDS = {"inf": "inf", "raises ValueError": "an error"}
 
 
 def others(path: Path) -> dict[str, Any]:
-    """Deltas of the benchmark and each accountant's epsilon, None where it gives none, and what it gives instead."""
+    """The benchmark's deltas; for each accountant its epsilons (None: no answer) and the status of the first None."""
     if not path.exists():
         return {"exponents": list(EXPONENTS), "peers": {}}
     rows = [row for row in json.loads(path.read_text())["tail"] if row["steps"] == [list(PART)]]
@@ -50,14 +51,14 @@ def others(path: Path) -> dict[str, Any]:
 
 
 def ours(exponents: list[int]) -> dict[str, np.ndarray]:
-    """Bounds at these powers of ten."""
+    """This package's bounds at these negative powers of ten."""
     run = pa.compose([(pa.SampledGaussian(*PART[:2]), PART[2])])
     found = [run.epsilon(10.0**-k) for k in exponents]
     return {side: np.array([getattr(one, side) for one in found]) for side in ("lower", "estimate", "upper")}
 
 
 def draw(k: np.ndarray, bounds: dict[str, np.ndarray], peers: dict[str, Any]) -> Any:
-    """Epsilon on the left, relative errors on the right; a cross where an accountant gives up."""
+    """Epsilon on the left, relative errors on the right; a cross at the last answer of an accountant."""
     figure, (left, right) = common.panels(1, 2, height=3.9)
     left.plot(k, bounds["upper"], color=COLOURS["PLD"], lw=3.2, label="This package, certified", zorder=1)
     width = (bounds["upper"] - bounds["lower"]) / bounds["estimate"]
@@ -94,13 +95,13 @@ def draw(k: np.ndarray, bounds: dict[str, np.ndarray], peers: dict[str, Any]) ->
     common.dress(left, r"$\delta$", r"$\varepsilon$ of the worst case")
     common.dress(right, r"$\delta$", r"Error of $\varepsilon$, relative")
     common.legend_above(figure, left, 3)
-    note = "Cross: the last answer. Hollow: below the true value. " if peers else ""
+    note = "Cross: last answer. Hollow: below the true value. " if peers else ""
     common.caption(figure, note + "Noise multiplier 2, sample rate 0.005, 10,000 steps.")
     return figure
 
 
 def main() -> None:
-    """Read the others' answers, compute this package's, draw both."""
+    """Read the answers of the others, compute those of this package, draw both."""
     given = common.arguments(__doc__, results=RESULTS)
     found = others(given.results)
     bounds = ours(found["exponents"])

@@ -1,6 +1,6 @@
-"""How near the certified bounds of individuals are, by the number of buckets: no data needed.
+"""The distance between the certified bounds of individuals by the number of buckets: no data needed.
 
-Run ``python figures/widths.py`` (seconds): 200 made-up people, whose norms shrink as in a training run.
+Run ``python figures/widths.py`` (seconds): 200 synthetic people, whose norms shrink as in a training run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LINES = {
 
 
 def norms(people: int = 200, rows: int = 100, seed: int = 0) -> np.ndarray:
-    """Log-normal scales over people and steps, shrinking with the steps; each row stands for many steps."""
+    """Log-normal norms over people and steps, shrinking with the steps; each row stands for many steps."""
     rng = np.random.default_rng(seed)
     scale = rng.lognormal(-1.0, 0.8, people)
     shrinking = 0.3 + 0.7 * np.exp(-3 * np.arange(rows)[:, None] / rows)
@@ -29,7 +29,7 @@ def norms(people: int = 200, rows: int = 100, seed: int = 0) -> np.ndarray:
 
 
 def widths(buckets: tuple[int, ...] = BUCKETS) -> dict[str, list[float]]:
-    """Median and largest distance of the bounds over the person's own upper bound, and over the worst case's."""
+    """Median and largest distance of the bounds over the person's upper bound, and over the worst case's epsilon."""
     rows = norms()
     out: dict[str, list[float]] = {"buckets": list(buckets), "median": [], "largest": [], "over the worst case": []}
     for number in buckets:
@@ -45,7 +45,7 @@ def widths(buckets: tuple[int, ...] = BUCKETS) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """One panel."""
+    """Draw one panel."""
     given = common.arguments(__doc__)
     near = widths()
     figure, axes = common.panels(height=3.2)

@@ -1,9 +1,9 @@
 """Check, charge and book one step against integer budgets, in one call that books all people or nobody.
 
-A budget is 2**62 units.  Every charge is a whole number of units, rounded up, so a person's sum is exact
-whatever the number of steps, and never below the truth; rounding costs at most one unit and 2**-49 of the
-charge a step. The last charge may exceed what is left by SLACK units (2**-40 of the budget, see
-`unit_filter`); whoever has at most DUST units left (2**-34) has spent the whole budget.
+A budget is 2**62 units.  Every charge is a whole number of units, rounded up.  A person's sum is therefore exact for
+any number of steps and never below the true sum.  Rounding costs at most one unit plus 2**-49 of the charge a step.
+The last charge may exceed the units left by SLACK units (2**-40 of the budget, see `filters.integer_budget`).  A person
+with at most DUST units left (2**-34 of the budget) has spent the whole budget.
 
 Legend: n = people, m = orders, g = grid cells of the squared ratio norm / clip.
 """
@@ -16,7 +16,7 @@ BUDGET = 1 << 62
 SLACK = 1 << 22
 DUST = 1 << 28
 
-_NEVER = float(BUDGET + 2 * SLACK)  # a charge that no budget can hold
+_NEVER = float(BUDGET + 2 * SLACK)  # more than every budget, with slack
 _UP = 1.0 + 2.0**-50  # covers four roundings
 
 
@@ -24,7 +24,7 @@ _UP = 1.0 + 2.0**-50  # covers four roundings
 def _first_bad(norms):
     """Index of the first norm that is NaN, negative or infinite, or -1."""
     good = True
-    for i in range(norms.size):  # no early exit, so that the loop is vectorised
+    for i in range(norms.size):  # no early exit: the loop is vectorised
         good &= (norms[i] >= 0) & (norms[i] < np.inf)
     if not good:
         for i in range(norms.size):
@@ -38,10 +38,10 @@ def _first_bad(norms):
     "int64(float32[::1], float64, float64, float64, int64[::1], boolean[::1])",
 )
 def admit_square(norms, clip, inverse, scale, left, mask):
-    """Admit and book where the charge is scale * (min(norm, clip) * inverse)**2 units.
+    """Admit and book charges of scale * (min(norm, clip) * inverse)**2 units.
 
-    norms (n,), left (n,) units, changed in place; mask (n,), written.  Returns -1, or the index of the
-    first bad norm, when nothing was changed.  Error: charges are rounded up.
+    norms (n,), left (n,) units, changed in place; mask (n,), written.  Returns -1, or the index of the first bad norm;
+    then nothing was changed.  Error: charges are rounded up.
     """
     bad = _first_bad(norms)
     if bad >= 0:
@@ -64,12 +64,12 @@ def admit_square(norms, clip, inverse, scale, left, mask):
     "int64(float32[::1], float64, float64, float64[:, ::1], int64[:, ::1], boolean[::1])",
 )
 def admit_table(norms, clip, inverse, tables, left, mask):
-    """Admit and book where the charge is read from tables on a uniform grid of the squared ratio norm / clip.
+    """Admit and book charges from tables on a uniform grid of the squared ratio norm / clip.
 
-    norms (n,), tables (g + 1, m) units, left (n, m) units, changed in place; mask (n,), written.  Between the
-    grid's points the chord is taken, beyond the last one (which only an infinite clip allows) the last
-    chord.  A person is admitted where every order holds.  Returns -1, or the index of the first bad norm,
-    when nothing was changed.  Error: charges are rounded up.
+    norms (n,), tables (g + 1, m) units, left (n, m) units, changed in place; mask (n,), written.  Between two points
+    of the grid the charge is the chord; beyond the last point, which only an infinite clip allows, it is the last chord
+    extended.  A person is admitted if the charge fits at every order.  Returns -1, or the index of the first bad norm;
+    then nothing was changed.  Error: charges are rounded up.
     """
     bad = _first_bad(norms)
     if bad >= 0:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from .adaptive.descent import descend
     from .adaptive.linear_queries import LinearQueries
     from .calibration import calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
-    from .filters.gaussian import ApproximateDPFilter, GaussianFilter, RenyiFilter, ZCDPFilter
+    from .filters.gaussian import GaussianFilter, ZCDPFilter
     from .filters.odometers import GaussianOdometer, RenyiOdometer
     from .filters.pld import PLDFilter
+    from .filters.pure_dp import ApproximateDPFilter
+    from .filters.renyi import RenyiFilter
 
 __version__ = "0.1.0"
 
@@ -50,9 +52,9 @@ __all__ = [
 
 # Made available when first used: the kernels of most need numba, whose import alone takes most of a second.
 _LATER = {
-    "ApproximateDPFilter": "filters.gaussian",
+    "ApproximateDPFilter": "filters.pure_dp",
     "GaussianFilter": "filters.gaussian",
-    "RenyiFilter": "filters.gaussian",
+    "RenyiFilter": "filters.renyi",
     "ZCDPFilter": "filters.gaussian",
     "GaussianOdometer": "filters.odometers",
     "RenyiOdometer": "filters.odometers",

@@ -54,7 +54,7 @@ _GUARANTEE = Guarantee(
 
 
 def _joined(found: Sequence[Bounds], worst: Bounds, lower: bool) -> Bounds:
-    """The larger of the directions' upper bounds, capped by the worst case; the last of `found` is for the lower bound."""
+    """The larger of the directions' upper bounds, capped by the worst case; the last of `found` is the lower side."""
     above = found[:-1] if lower else found
     upper, status, method = above[0].upper, above[0].status, above[0].method
     for other in above[1:]:

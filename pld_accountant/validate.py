@@ -1,4 +1,4 @@
-"""Checks of arguments: each raises `ValueError` naming the argument, the value and, in an array, the first bad place.
+"""Checks of arguments: each raises `ValueError` with the argument, the value and, for arrays, the first bad place.
 
 Conditions are written so that NaN fails them.
 """
@@ -11,6 +11,8 @@ import numpy as np
 
 __all__ = [
     "array_shape",
+    "buckets",
+    "clipping_norm",
     "count",
     "delta",
     "noise_multiplier",
@@ -23,7 +25,8 @@ __all__ = [
 ]
 
 
-_REAL = "fiuO"  # kinds of array elements: O are Python's fractions and decimals
+_REAL = "fiuO"  # kinds of array elements; O: Python's fractions and decimals
+_MOST_BUCKETS = 4096  # a bucket costs bytes for every person; bucket numbers are 16-bit integers
 
 
 def _number(value: Any, name: str) -> float:
@@ -36,7 +39,7 @@ def _number(value: Any, name: str) -> float:
 
 
 def numbers(values: Any, name: str) -> np.ndarray:
-    """A number, or an array of them, as float64; whatever lies outside of a double's range is inf."""
+    """A number or an array of numbers as float64; values beyond the largest double become inf."""
     try:
         array = np.asarray(values)
         if np.ma.is_masked(values) or array.dtype.kind not in _REAL:
@@ -58,11 +61,31 @@ def positive(value: Any, name: str) -> float:
 
 
 def noise_multiplier(value: Any) -> float:
-    """A noise multiplier: between 1e-100 and 1e100, so that its square is a number."""
+    """A noise multiplier between 1e-100 and 1e100; its square then neither overflows nor underflows."""
     x = positive(value, "noise_multiplier")
     if not 1e-100 <= x <= 1e100:
         raise ValueError(f"noise_multiplier must lie between 1e-100 and 1e100, got {value!r}")
     return x
+
+
+def clipping_norm(value: Any, name: str = "max_grad_norm") -> float:
+    """A clipping norm between 1e-100 and 1e100.
+
+    The scale of the norms, which contains its reciprocal, then cannot overflow.  A scale of inf would count norms in
+    the wrong bucket.
+    """
+    x = positive(value, name)
+    if not 1e-100 <= x <= 1e100:
+        raise ValueError(f"{name} must lie between 1e-100 and 1e100, got {value!r}")
+    return x
+
+
+def buckets(value: Any, name: str = "buckets") -> int:
+    """A number of buckets of noise ratios: a whole number from 2 to 4096."""
+    number = count(value, name, least=2)
+    if number > _MOST_BUCKETS:
+        raise ValueError(f"{name} must be at most {_MOST_BUCKETS}, got {value!r}")
+    return number
 
 
 def sample_rate(value: Any) -> float:
@@ -98,12 +121,12 @@ def array_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
 def norms(values: Any, num_examples: int, *, as_given: bool = False) -> np.ndarray:
     """Type and shape of the norms of one step or a block of steps: (num_examples,) or (steps, num_examples).
 
-    The values themselves are checked by the kernels (`norm_error` then says which is bad).
+    The kernels check the values; if one is bad, `norm_error` makes the error.
 
     Returns
     -------
     ndarray
-        C-contiguous float64; where `as_given`, float32 stays float32, and what may not be written stays so.
+        C-contiguous float64.  If `as_given`, float32 stays float32 and a read-only array stays read-only.
     """
     array = np.asarray(values)
     if np.ma.is_masked(values):

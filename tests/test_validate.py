@@ -82,3 +82,29 @@ def test_norms_of_any_kind_of_array():
     for bad in (log.astype(complex), log.astype(str), log.astype(object), log > 0):
         with pytest.raises(ValueError, match="norms must be real numbers"):
             pa.Ledger.from_norms(bad, **ledger)
+
+
+@pytest.mark.parametrize("good", [1e-100, 1, 2.5, 1e100])
+def test_clipping_norms(good):
+    value = validate.clipping_norm(good)
+    assert (value, type(value)) == (good, float)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, 9e-101, 1.1e100, np.inf, np.nan, "1"])
+def test_clipping_norms_whose_scale_could_overflow(bad):
+    with pytest.raises(ValueError, match="max_grad_norm must"):
+        validate.clipping_norm(bad)
+    with pytest.raises(ValueError, match="clip must"):
+        validate.clipping_norm(bad, "clip")
+
+
+@pytest.mark.parametrize("good", [2, 256.0, np.int16(4096)])
+def test_numbers_of_buckets(good):
+    value = validate.buckets(good)
+    assert (value, type(value)) == (good, int)
+
+
+@pytest.mark.parametrize("bad", [1, 0, -2, 2.5, 4097, np.nan, np.inf, "16"])
+def test_numbers_of_buckets_out_of_range(bad):
+    with pytest.raises(ValueError, match="buckets must be"):
+        validate.buckets(bad)

@@ -1,15 +1,15 @@
-"""Noisy gradient descent in which everybody's gradient is used until their own budget is spent.
+"""Noisy gradient descent that uses each person's gradient until this person's budget is spent.
 
-Each person's gradient is clipped to the smallest of its norm, the clipping norm and what their budget still
-pays for, so the last step that somebody takes part in spends the budget exactly [1]_.  Three slips of the
-printed algorithm are put right: the noise is added once a step, not once a person; its standard deviation
-on the *sum* is noise_multiplier * max_grad_norm; and the sum is divided by a public constant, never by the
-number of people present.
+Each gradient is clipped to the smallest of its norm, the clipping norm and the person's headroom.  A person's last step
+therefore spends the budget exactly [1]_.  The printed algorithm is corrected in three places:
+
+1. The noise is added once a step, not once a person.
+2. The standard deviation of the noise on the *sum* is noise_multiplier * max_grad_norm.
+3. The sum is divided by a public constant, not by the number of present people.
 
 References
 ----------
-.. [1] Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021), Algorithm 3,
-Proposition 5.1.
+.. [1] Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021), Algorithm 3, Proposition 5.1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Gradient = Callable[[np.ndarray], Any]
 
 @dataclass(frozen=True)
 class Descent:
-    """What a run of `descend` releases; all of it is covered by `guarantee`.
+    """The releases of a run of `descend`; `guarantee` covers all of them.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Descent:
     stopped : bool
         Whether a stopping rule ended the run.
     readings : list of (int, str, float)
-        Step, rule and noisy answer of every question asked.
+        Step, rule and noisy sum of every evaluation of a stopping rule.
     guarantee : Guarantee
         The filter's.
     """
@@ -73,28 +73,26 @@ def descend(
     Parameters
     ----------
     gradient : callable
-        From parameters, (p,), to the people's gradients: an array (num_examples, p), or, where that is too
-        large, a pair (norms, weighted_sum): norms (num_examples,) and a function from weights
-        (num_examples,) to the weighted sum of the gradients (p,).  Everybody's is needed at every step,
-        sampled or not.
+        From parameters, (p,), to the people's gradients: an array (num_examples, p) or, if that is too large, a pair
+        (norms, weighted_sum).  norms is (num_examples,); weighted_sum is a function from weights (num_examples,) to
+        the weighted sum of the gradients (p,).  Every step needs the gradient of everybody, sampled or not.
     start : array_like, (p,)
-        Parameters to begin with; must not depend on the records.
+        Initial parameters; must not depend on the records.
     filter : GaussianFilter, ZCDPFilter or RenyiFilter
-        Brings noise_multiplier, max_grad_norm and sample_rate, and may have been used before.
+        Gives noise_multiplier, max_grad_norm and sample_rate.  It may have been used before.
     learning_rate : float or callable
         A number, or a function of the step's index (from 0).
     steps : int
-        At most so many.
+        Steps, at most.
     normaliser : float, optional
-        What the noisy sum is divided by, a public constant; None: num_examples * sample_rate.
+        Public constant that divides the noisy sum; None: num_examples * sample_rate.
     stopping : sequence of StoppingRule, optional
-        Each asks after every `every`-th step, charged to the same budgets.  Nothing else ends the run
-        early: that everybody's budget is spent is itself private.
+        Each is evaluated after every `every`-th step and charged to the same budgets.  Nothing else ends the run
+        early: whether all budgets are spent is private information.
     rng : numpy.random.Generator, optional
-        Where noise and sampling come from; None: a new one from the system's entropy.  Its seed must be
-        secret.
+        Source of noise and sampling; None: a new one from the system's entropy.  Its seed must be secret.
     journal : path, optional
-        File to which the budgets are saved each time, after they are booked and before anything is released.
+        File to which the budgets are saved after each booking and before the release.
 
     Returns
     -------
@@ -103,11 +101,11 @@ def descend(
     Raises
     ------
     ValueError
-        For arguments or gradients that cannot be used; what was booked before stays booked.
+        For invalid arguments or gradients; earlier steps stay booked.
 
     Notes
     -----
-    Round-off of gradients, sums and noise is not accounted for.
+    The round-off of gradients, sums and noise is not accounted for.
 
     Examples
     --------
@@ -154,10 +152,10 @@ def _keep(filter: NoisyStepFilter, journal: str | os.PathLike[str] | None) -> No
 
 
 def _admit(norms: np.ndarray, filter: NoisyStepFilter, rng: np.random.Generator) -> np.ndarray:
-    """Book a step; the factor by which each person's gradient enters the sum."""
+    """Book a step; return the factor of each person's gradient in the sum."""
     room = filter.headroom()
     spend = np.minimum(norms, room)
-    # For all together the charge is that of any possible record, not of the people at hand.
+    # With one budget for all, the charge is that of every possible record, not of the present people.
     admitted = filter.admit(spend if filter.individual else float(room[0]))
     if filter.sample_rate < 1:
         admitted = admitted & (rng.random(norms.size) < filter.sample_rate)
@@ -165,7 +163,7 @@ def _admit(norms: np.ndarray, filter: NoisyStepFilter, rng: np.random.Generator)
 
 
 def _unpack(given: Any, people: int, size: int) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """Norms and the weighted sum, from either form of a gradient function's result."""
+    """Norms and weighted sum, from both forms of the result of a gradient function."""
     if isinstance(given, tuple):
         norms, weighted_sum = given
         norms = np.asarray(norms, dtype=np.float64)

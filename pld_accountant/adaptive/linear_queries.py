@@ -1,13 +1,12 @@
-"""Linear queries with a norm budget a person: any number of them, each chosen after the answers so far.
+"""Linear queries with a norm budget for each person; each query may depend on all earlier answers.
 
-A query maps a record to a vector; its answer is the sum over people plus Gaussian noise of a standard
-deviation that is fixed beforehand.  A person is counted while the squares of their own vectors' norms stay
-within the budget, so a query costs those it concerns and nobody else [1]_.
+A query maps a record to a vector.  Its answer is the sum over people plus Gaussian noise of a fixed standard deviation.
+A person is counted while the sum of the squared norms of the person's own vectors stays within the budget.  A query
+therefore costs only people with a vector other than 0 [1]_.
 
 References
 ----------
-.. [1] Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021), Section 4.2, Corollary
-4.7 and
+.. [1] Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021), Section 4.2, Corollary 4.7 and
    Theorem 1.2.
 """
 
@@ -21,14 +20,14 @@ import numpy as np
 
 from .. import validate
 from ..filters.gaussian import ZCDPFilter
-from ..notions import rdp
+from ..notions import zcdp
 from ..results import Guarantee
 
 __all__ = ["LinearQueries"]
 
 
 def row_norms(values: np.ndarray) -> np.ndarray:
-    """Euclidean norm of each row, (n, d) to (n,), not below the exact one."""
+    """Euclidean norm of each row, (n, d) to (n,), rounded up."""
     largest = np.abs(values).max(axis=1, initial=0.0)
     scale = np.where((largest > 0) & (largest < np.inf), largest, 1.0)
     squares = np.square(values / scale[:, None]).sum(axis=1)
@@ -36,25 +35,25 @@ def row_norms(values: np.ndarray) -> np.ndarray:
 
 
 class LinearQueries:
-    """Answers linear queries; rho-zCDP in all, however many there are.
+    """Answers any number of linear queries; all answers together are rho-zCDP.
 
     Parameters
     ----------
     norm_budget : float
-        Sum of squared norms that each person may spend; for queries with values 0 and 1, how often a person
-        may be counted.
+        Sum of squared norms that each person may spend.  For queries with values 0 and 1, it is the number of times
+        that a person may be counted.
     rho : float
-        zCDP of all answers together.
+        zCDP parameter of all answers together.
     num_examples : int
     rng : numpy.random.Generator, optional
-        Where the noise comes from; None: a new one from the system's entropy.  Its seed must be secret.
+        Source of the noise; None: a new one from the system's entropy.  Its seed must be secret.
     journal : path, optional
-        File to which the budgets are saved before each answer is given (see `Stored.save`).
+        File to which the budgets are saved before each answer is released (see `SavedState.save`).
 
     Notes
     -----
-    The noise has standard deviation sqrt(norm_budget / (2 rho)) in each coordinate.  Round-off of the sum
-    and of the noise themselves is not accounted for.
+    The noise has standard deviation sqrt(norm_budget / (2 rho)) in each coordinate.  The round-off of
+    the sum and of the noise is not accounted for.
 
     Examples
     --------
@@ -62,7 +61,7 @@ class LinearQueries:
     >>> old = np.arange(1000) < 300
     >>> [bool(abs(q.answer(old)[0] - 300) < q.error_bound(1, 1e-3)) for repeat in range(2)]
     [True, True]
-    >>> bool(abs(q.answer(old)[0]) < q.error_bound(1, 1e-3))  # nobody has anything left for this question
+    >>> bool(abs(q.answer(old)[0]) < q.error_bound(1, 1e-3))  # all of these people have spent their budget
     True
     >>> bool(abs(q.answer(~old)[0] - 700) < q.error_bound(1, 1e-3))
     True
@@ -96,17 +95,17 @@ class LinearQueries:
 
     @property
     def guarantee(self) -> Guarantee:
-        """rho-zCDP of all answers together."""
+        """rho-zCDP parameter of all answers together."""
         return self._filter.guarantee
 
     def answer(self, values: Any) -> np.ndarray:
-        """The noisy sum over those who are still counted.
+        """The noisy sum over the people who are still counted.
 
         Parameters
         ----------
         values : array_like, (num_examples,) or (num_examples, d)
-            What the query maps each person's record to.  The query may depend on all answers so far; a row
-            may depend on nothing else but them and that person's record.
+            The query's value for each person's record.  The query may depend on all earlier answers.  Each row may
+            depend on earlier answers and on that person's record only.
 
         Returns
         -------
@@ -115,7 +114,7 @@ class LinearQueries:
         Raises
         ------
         ValueError
-            For a value that is not finite, or a wrong shape; nothing is spent then.
+            For a value that is not finite, or a wrong shape; nothing is booked then.
         """
         given = np.ma.asanyarray(values)
         rows = validate.numbers(given.astype(np.int8) if given.dtype == np.bool_ else given, "values")
@@ -134,7 +133,7 @@ class LinearQueries:
         return counted @ rows + self._rng.normal(0.0, self._noise, rows.shape[1])
 
     def error_bound(self, dimension: int, failure: float) -> float:
-        """With probability 1 - `failure`, how close each coordinate is to the sum over those counted.
+        """A bound on the error of all coordinates of an answer, which holds with probability at least 1 - `failure`.
 
         Parameters
         ----------
@@ -145,8 +144,8 @@ class LinearQueries:
 
         Notes
         -----
-        Those counted are the people whose squared norms, with this query's, stay within the budget:
-        everybody, as long as nobody's budget is spent.
+        The error is the distance from the sum over the counted people.  A person is counted if the sum of the squared
+        norms, this query included, stays within the budget.
 
         Examples
         --------
@@ -165,4 +164,4 @@ class LinearQueries:
         >>> f"{LinearQueries(100, 0.03, num_examples=1).epsilon(1e-5):.3f}"
         '0.990'
         """
-        return rdp.zcdp_epsilon(self._rho, validate.delta(delta))
+        return zcdp.zcdp_epsilon(self._rho, validate.delta(delta))

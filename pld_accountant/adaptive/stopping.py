@@ -1,8 +1,8 @@
 """Stopping rules for noisy gradient descent: noisy counts over people, charged to the budgets of the steps.
 
-Feldman and Zrnic (2021), Section 5, stop by how many people are still active, or by the accuracy on the
-training set.  Both are sums over people of numbers in [0, 1], so each is answered with Gaussian noise as
-one more step of the filter, and only the noisy answer decides.
+Feldman and Zrnic (2021), Section 5, stop by the number of active people or by the accuracy on the training set.  Both
+are sums over people of numbers in [0, 1].  Each is released with Gaussian noise, as one more step of the filter, and
+only the noisy sum decides.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["ActiveCount", "StoppingRule", "TrainingAccuracy", "noisy_count"]
 def noisy_count(
     contributions: np.ndarray, filter: NoisyStepFilter, noise: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, Callable[[], float]]:
-    """Book a sum over people of numbers in [0, 1]; the answer is drawn when the second result is called.
+    """Book the noisy sum over people of numbers in [0, 1]; a call of the second result draws the noise.
 
     Parameters
     ----------
     contributions : ndarray, (num_examples,)
-        Numbers in [0, 1]; each is cut to what the person's budget still pays for.
+        Numbers in [0, 1]; each is reduced to the person's headroom.
     filter : NoisyStepFilter
     noise : float
         Standard deviation of the noise on the sum.
@@ -35,7 +35,7 @@ def noisy_count(
     Returns
     -------
     counted : ndarray, (num_examples,)
-        What each person contributes to the sum.  Sensitive.
+        Each person's contribution to the sum.  Sensitive.
     answer : callable
         Draws the noise and returns the noisy sum.
     """
@@ -44,22 +44,22 @@ def noisy_count(
         step["sample_rate"] = 1.0
     room = filter.headroom(**step)
     values = np.minimum(np.asarray(contributions, dtype=np.float64), room)
-    # For all together the charge is that of any possible record, not of the people at hand.
+    # With one budget for all, the charge is that of every possible record, not of the present people.
     admitted = filter.admit(values if filter.individual else min(1.0, float(room[0])), **step)
     counted = np.where(admitted, values, 0.0)
     return counted, lambda: float(counted.sum() + rng.normal(0.0, noise))
 
 
 class StoppingRule(ABC):
-    """Asked after every `every`-th step; books its question before it is answered.
+    """A rule that is evaluated after every `every`-th step; its noisy sum is booked before the noise is drawn.
 
     Parameters
     ----------
     noise : float
-        Standard deviation of the noise on the sum over people.  A question costs a person as much as a
-        gradient of full norm at noise multiplier `noise`.
+        Standard deviation of the noise on the sum over people.  An evaluation costs each person as much as a gradient
+        of full norm at noise multiplier `noise`.
     every : int
-        Steps between two questions.
+        Steps between two evaluations.
     """
 
     def __init__(self, noise: float, every: int) -> None:
@@ -76,7 +76,7 @@ class StoppingRule(ABC):
 
 
 class ActiveCount(StoppingRule):
-    """Stop when fewer people than `least`, by a noisy count, have budget left.
+    """Stop when the noisy number of people with budget left is below `least`.
 
     Examples
     --------
@@ -90,26 +90,25 @@ class ActiveCount(StoppingRule):
         self.least = validate.positive(least, "least")
 
     def contributions(self, parameters: np.ndarray, filter: NoisyStepFilter) -> np.ndarray:
-        """1 for whoever has budget left."""
+        """1 for each person with budget left, else 0."""
         return filter.active.astype(np.float64)
 
     def decide(self, reading: float) -> bool:
-        """Whether to stop after this noisy count."""
+        """Whether to stop after this noisy sum."""
         return reading < self.least
 
 
 class TrainingAccuracy(StoppingRule):
-    """Stop when the noisy number of correct people reaches a target, or has not grown for some questions.
+    """Stop when the noisy number of correct people reaches a target, or has not grown for some evaluations.
 
     Parameters
     ----------
     correct : callable
-        From the parameters to (num_examples,) numbers in [0, 1]: 1 where a person's record is predicted
-        rightly.
+        From the parameters to (num_examples,) numbers in [0, 1]: 1 for a person whose record is predicted correctly.
     target : float, optional
         Number of people at which to stop.
     patience : int, optional
-        Stop after so many questions without a new highest answer.
+        Number of evaluations without a new largest sum after which the run stops.
 
     Examples
     --------
@@ -136,14 +135,14 @@ class TrainingAccuracy(StoppingRule):
         self._best, self._since = -np.inf, 0
 
     def contributions(self, parameters: np.ndarray, filter: NoisyStepFilter) -> np.ndarray:
-        """1 where a person's record is predicted rightly."""
+        """1 for each person whose record is predicted correctly."""
         values = np.asarray(self._correct(parameters), dtype=np.float64)
         if values.shape != (filter.num_examples,) or not np.all((values >= 0) & (values <= 1)):
             raise ValueError(f"correct must return {filter.num_examples} numbers in [0, 1]")
         return values
 
     def decide(self, reading: float) -> bool:
-        """Whether to stop after this noisy number."""
+        """Whether to stop after this noisy sum."""
         self._since = 0 if reading > self._best else self._since + 1
         self._best = max(self._best, reading)
         enough = self._target is not None and reading >= self._target

@@ -1,7 +1,7 @@
 """The command ``pld-accountant``.
 
-Exit status 0, or 2 with one line on standard error for a mistake of the user's; anything else is a mistake
-of ours and shows its traceback.  Slow libraries are imported by the command that needs them.
+The exit status is 0, or 2 with one line on standard error for a user error.  Any other error is a bug and shows its
+traceback.  Each command imports the slow libraries that it needs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 import click
 
 from . import options
-from .options import FILE, PROGRAM, Program, mistakes_of_the_user
+from .options import FILE, PROGRAM, Program, user_errors
 
 __all__ = ["main"]
 
@@ -25,23 +25,23 @@ def main() -> None:
 
 
 @main.command(short_help="Train on handwritten digits with DP-SGD and account for every example.")
-@click.option("--out", type=FILE, default=Path("demo-output"), show_default=True, help="Folder for what is written.")
+@click.option("--out", type=FILE, default=Path("demo-output"), show_default=True, help="Folder for the output files.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training.")
 def demo(out: Path, seed: int, steps: int) -> None:
     """Train a small network on handwritten digits with DP-SGD and account for every example."""
-    from ..demo import digits as demonstration
+    from ..demo import digits
     from ..report.outputs import check_folder, write_all
     from .progress import progress_bar
 
-    with mistakes_of_the_user():
-        demonstration.check_libraries()
+    with user_errors():
+        digits.check_libraries()
         check_folder(next(p for p in (out, *out.absolute().parents) if p.exists()))
-    click.echo(demonstration.announcement(steps))
-    done = demonstration.run(seed, steps, progress_bar)
-    click.echo(demonstration.report(done))
-    with mistakes_of_the_user():
-        files = demonstration.outputs(done, out)
+    click.echo(digits.announcement(steps))
+    done = digits.run(seed, steps, progress_bar)
+    click.echo(digits.report(done))
+    with user_errors():
+        files = digits.outputs(done, out)
         out.mkdir(parents=True, exist_ok=True)
         write_all(files)
     click.echo(f"\nWritten to {out}: {', '.join(path.name for path in files)}")
@@ -66,8 +66,8 @@ def epsilon(
 ) -> None:
     """The epsilon of every example in a log of gradient norms.
 
-    NORMS holds the norm of every example's gradient at every step, before clipping and whether the example
-    was sampled or not: .npy, .npz, .parquet, .zarr or .h5, a row per step and a column per example.
+    NORMS holds the norm of every example's gradient at every step, before clipping, also for examples that were not
+    sampled: .npy, .npz, .parquet, .zarr or .h5, a row per step and a column per example.
     """
     from ..report import outputs
     from ..report.individuals import assess
@@ -77,13 +77,13 @@ def epsilon(
     wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()), (ledger_file, ()))
     _check_files(wanted, (norms, log["groups"]))
     ledger, labels, _, facts = _read(norms, **log)
-    with progress_bar("Accounting", "examples") as tell:
-        found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=tell)
+    with progress_bar("Accounting", "examples") as show:
+        found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=show)
     summary = summarise(found, quantiles)
     writers = _writers(summary, out, figure, json_file)
     if ledger_file is not None:
         writers[ledger_file] = ledger.save
-    with mistakes_of_the_user():
+    with user_errors():
         outputs.write_all(writers)
     click.echo(summary.text())
     _echo_written(writers)
@@ -92,7 +92,7 @@ def epsilon(
 def _check_files(wanted: Iterable[tuple[Path | None, Sequence[str]]], inputs: Iterable[Path | None]) -> None:
     from ..report import outputs
 
-    with mistakes_of_the_user():
+    with user_errors():
         outputs.check(
             [(path, endings) for path, endings in wanted if path is not None],
             inputs=[path for path in inputs if path is not None],
@@ -113,29 +113,29 @@ def _read(
     people: int | None = None,
     **parameters: Any,
 ) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """The ledger of a log, the labels, the index of the people, and what to tell about them."""
+    """The ledger of a log, the labels, the numbers of the people in the log, and the parameters for the outputs."""
     import numpy as np
 
     from ..files.groups import read_labels
-    from ..files.norm_log import SomePeople, open_norms
+    from ..files.norm_log import PeopleSubset, open_norms
     from ..ledger import Ledger
     from .progress import progress_bar
 
-    with mistakes_of_the_user(), open_norms(norms, orientation=orientation, dataset=dataset) as log:
+    with user_errors(), open_norms(norms, orientation=orientation, dataset=dataset) as log:
         everybody = log.shape[1]
         labels = None if groups is None else read_labels(groups, everybody)
         facts = {**parameters, "norms": norms.name, "orientation": log.orientation}
         index, source = np.arange(everybody), cast(Any, log)
         if people is not None and people < everybody:
             index = np.sort(np.random.default_rng(0).choice(everybody, people, replace=False))
-            labels, source = None if labels is None else labels[index], SomePeople(log, index)
+            labels, source = None if labels is None else labels[index], PeopleSubset(log, index)
             facts["sample"] = f"{people} of {everybody} people"
-        with progress_bar("Reading", "steps") as tell:
-            return Ledger.from_norms(source, **parameters, progress=tell), labels, index, facts
+        with progress_bar("Reading", "steps") as show:
+            return Ledger.from_norms(source, **parameters, progress=show), labels, index, facts
 
 
 def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Path | None) -> dict[Path, Any]:
-    """What writes each file that was asked for."""
+    """A writer for each requested file."""
     from ..report.outputs import json_writer, table_writer
 
     facts, writers = summary.as_dict(), {}
@@ -151,7 +151,7 @@ def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Pat
     return writers
 
 
-@main.command(short_help="A page to look at: everybody's epsilon from a ledger, in pictures and tables.")
+@main.command(short_help="One HTML page on everybody's epsilon from a ledger, with charts and tables.")
 @click.argument("ledger_file", metavar="LEDGER", type=FILE)
 @options.delta
 @options.direction
@@ -159,7 +159,7 @@ def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Pat
 @click.option(
     "--deltas",
     callback=options.numbers(lambda validate, value: validate.delta(value)),
-    help="Further deltas for the table, with commas.  [default: a hundred times to a hundred-thousandth of --delta]",
+    help="Further deltas for the table, separated by commas.  [default: --delta times 1e2, 1e-1, 1e-3 and 1e-5]",
 )
 @click.option("--title", default="Individual privacy loss", show_default=True, help="The heading.")
 @click.option("--out", type=FILE, required=True, help="The page, as .html.")
@@ -172,26 +172,27 @@ def report(
     title: str,
     out: Path,
 ) -> None:
-    """A page to look at: everybody's epsilon, in pictures and tables, in one HTML file.
+    """One HTML page on everybody's epsilon, with charts and tables.
 
-    LEDGER is a file that `pld-accountant epsilon ... --ledger LEDGER` or `Ledger.save` wrote.
+    LEDGER is a file written by `pld-accountant epsilon ... --ledger LEDGER` or by `Ledger.save`.
     """
     from ..files.groups import read_labels
     from ..ledger import Ledger
     from ..report import outputs
-    from ..report.content import gather, page_writer
+    from ..report.content import gather
+    from ..report.html.page import page_writer
     from ..report.individuals import assess
     from .progress import progress_bar
 
     _check_files([(out, outputs.PAGE_ENDINGS)], (ledger_file, groups))
-    with mistakes_of_the_user():
+    with user_errors():
         ledger = Ledger.load(ledger_file)
         labels = None if groups is None else read_labels(groups, ledger.num_examples)
-    with progress_bar("Accounting", "examples") as tell:
-        found = assess(ledger, delta, direction=direction, labels=labels, progress=tell)
-    with progress_bar("Further deltas", "examples") as tell:
-        gathered = gather(ledger, found, deltas, progress=tell)
-    with mistakes_of_the_user():
+    with progress_bar("Accounting", "examples") as show:
+        found = assess(ledger, delta, direction=direction, labels=labels, progress=show)
+    with progress_bar("Further deltas", "examples") as show:
+        gathered = gather(ledger, found, deltas, progress=show)
+    with user_errors():
         outputs.write_all({out: page_writer(gathered, title)})
     _echo_written([out])
 
@@ -203,32 +204,36 @@ def report(
 @options.delta
 @options.direction
 def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float, direction: str) -> None:
-    """The epsilon of the worst case, a person clipped at every step, in one line."""
-    import pld_accountant as pa
+    """The epsilon of the worst case, a person clipped at every step, in one line.
 
+    A second line follows if the bounds are not certified on both sides.
+    """
+    from ..composition import compose
+    from ..mechanisms.sampled_gaussian import SampledGaussian
     from ..report.rounding import rounded_down, rounded_up
+    from ..results import Status
 
-    with mistakes_of_the_user():
-        composition = pa.compose([(pa.SampledGaussian(noise_multiplier, sample_rate), steps)])
+    with user_errors():
+        composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
     bounds, renyi = composition.epsilon(delta, direction=direction), composition.rdp_epsilon(delta)
     if bounds.certified:
         answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"
         lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
     else:
-        answer, lower = f"epsilon at delta = {delta:g}: {bounds.status.sentence}", "not certified"
+        answer, lower = f"epsilon at delta = {delta:g} has no upper bound", "not certified"
     click.echo(f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})")
+    if bounds.status != Status.CERTIFIED:
+        click.echo(bounds.status.sentence)
 
 
 @main.command(short_help="PLD, Gaussian and Renyi accounting of every example side by side.")
 @options.of_a_log
-@click.option(
-    "--people", type=click.IntRange(min=1), help="Take only so many people, drawn at random.  [default: all]"
-)
+@click.option("--people", type=click.IntRange(min=1), help="Number of people, drawn at random.  [default: all]")
 @click.option(
     "--min-delta",
     type=float,
     callback=options.checked(lambda validate, value: None if value is None else validate.delta(value, "min_delta")),
-    help="Down to where the Gaussian curve must lie above a person's.  [default: 1e-10, or --delta if that is less]",
+    help="Least delta at which the Gaussian curve must lie above a person's.  [default: min(1e-10, --delta)]",
 )
 @click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=FILE, help="The three accountings, as .png or .pdf.")
@@ -250,32 +255,37 @@ def compare(
 
     wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()))
     _check_files(wanted, (norms, log["groups"]))
-    with mistakes_of_the_user():
+    with user_errors():
         comparison.check_min_delta(min_delta, delta)
     ledger, labels, index, facts = _read(norms, **log)
-    with progress_bar("Comparing", "examples") as tell:
+    with progress_bar("Comparing", "examples") as show:
         found = comparison.compare(
-            ledger, delta, min_delta=min_delta, direction=direction, labels=labels, index=index, parameters=facts,
-            progress=tell,
-        )  # fmt: skip
+            ledger,
+            delta,
+            min_delta=min_delta,
+            direction=direction,
+            labels=labels,
+            index=index,
+            parameters=facts,
+            progress=show,
+        )
     writers: dict[Path, Any] = {}
     if out is not None:
         writers[out] = comparison.comparison_writer(found, out.suffix.lower(), found.as_dict(quantiles))
     if figure is not None:
-        from ..report.comparison_figure import draw_comparison
-        from ..report.figures import write_figure
+        from ..report.figures import draw_comparison, write_figure
 
         drawn, ending = draw_comparison(found), figure.suffix.lower()
         writers[figure] = lambda file: write_figure(drawn, file, ending)
     if json_file is not None:
         writers[json_file] = outputs.json_writer(found.as_dict(quantiles))
-    with mistakes_of_the_user():
+    with user_errors():
         outputs.write_all(writers)
     click.echo(found.text(quantiles))
     _echo_written(writers)
 
 
-@main.command(short_help="The noise, the steps or the sample rate that keep an epsilon.")
+@main.command(short_help="The noise, the steps or the sample rate that meet a target epsilon.")
 @options.number("--target-epsilon")
 @options.delta
 @options.number("--noise-multiplier", required=False)
@@ -290,10 +300,10 @@ def calibrate(
     steps: float | None,
     direction: str,
 ) -> None:
-    """The smallest noise multiplier, the most steps or the largest sample rate that keep an epsilon, in one line.
+    """The smallest noise multiplier, the most steps or the largest sample rate for a target epsilon, in one line.
 
-    Give two of --noise-multiplier, --sample-rate and --steps; the third is the answer.  It is the worst case's, rounded
-    to the safe side.
+    Give two of --noise-multiplier, --sample-rate and --steps; the third is the answer.  It holds for the worst case and
+    is rounded to the safe side.
     """
     from .. import calibration
     from ..composition import compose
@@ -304,13 +314,13 @@ def calibrate(
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
         raise click.UsageError("give two of --noise-multiplier, --sample-rate and --steps; the third is the answer")
-    (asked,) = missing
+    (wanted,) = missing
     known = {name: value for name, value in given.items() if value is not None}
-    function = getattr(calibration, f"calibrate_{asked}")
-    with mistakes_of_the_user():
+    function = getattr(calibration, f"calibrate_{wanted}")
+    with user_errors():
         found = function(target_epsilon, delta, **known, direction=direction)
-    text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(asked, lambda n, _: str(n))(found, 7)
-    sigma, rate, number = ({**known, asked: float(text)}[name] for name in given)
+    text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(wanted, lambda n, _: str(n))(found, 7)
+    sigma, rate, number = ({**known, wanted: float(text)}[name] for name in given)
     upper = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction).upper
-    words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[asked]
+    words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[wanted]
     click.echo(f"{words} {text}: epsilon <= {rounded_up(upper, 7)} at delta = {delta:g} (certified)")

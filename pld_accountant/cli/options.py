@@ -1,4 +1,4 @@
-"""What the commands share: how mistakes of the user's are told, and the options with their checks."""
+"""Options of the commands with their checks, and the reporting of user errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ __all__ = [
     "direction",
     "groups",
     "max_grad_norm",
-    "mistakes_of_the_user",
     "noise_multiplier",
     "number",
     "numbers",
@@ -27,6 +26,7 @@ __all__ = [
     "probabilities",
     "sample_rate",
     "steps",
+    "user_errors",
 ]
 
 PROGRAM = "pld-accountant"
@@ -63,8 +63,8 @@ class Program(click.Group):
 
 
 @contextmanager
-def mistakes_of_the_user() -> Iterator[None]:
-    """Around reading, checking and writing what the user named: errors become one line."""
+def user_errors() -> Iterator[None]:
+    """Turn `OSError` and `ValueError` into an error message of one line."""
     try:
         yield
     except OSError as error:
@@ -75,8 +75,7 @@ def mistakes_of_the_user() -> Iterator[None]:
 
 
 def checked(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """An option's callback that applies a check, given as a function of the module `validate` and the
-    value."""
+    """A callback of an option that applies a check, a function of the module `validate` and the value."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
         from .. import validate
@@ -90,7 +89,7 @@ def checked(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.
 
 
 def probabilities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
-    """An option's callback for percents with commas between them."""
+    """A callback of an option for percents separated by commas; returns probabilities."""
     try:
         percents = [float(part) for part in value.split(",")]
     except ValueError as error:
@@ -101,7 +100,7 @@ def probabilities(context: click.Context, parameter: click.Parameter, value: str
 
 
 def numbers(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """An option's callback for numbers with commas between them, each checked as `checked` does; None stays None."""
+    """A callback of an option for numbers separated by commas, each checked as in `checked`; None stays None."""
     one = checked(check)
 
     def callback(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
@@ -121,11 +120,11 @@ _NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "--sample-rate": (
         lambda validate, value: validate.sample_rate(value),
-        "Probability with which an example is in a batch (Poisson sampling).",
+        "Probability that an example is in a batch (Poisson sampling).",
     ),
     "--max-grad-norm": (lambda validate, value: validate.positive(value, "max_grad_norm"), "The clipping norm."),
     "--steps": (lambda validate, value: validate.count(value, "steps", least=1), "Steps of training."),
-    "--delta": (lambda validate, value: validate.delta(value), "The delta at which epsilon is asked for."),
+    "--delta": (lambda validate, value: validate.delta(value), "The delta at which epsilon is computed."),
     "--target-epsilon": (
         lambda validate, value: validate.positive(value, "target_epsilon"),
         "The epsilon that must not be exceeded.",
@@ -134,7 +133,7 @@ _NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 
 
 def number(name: str, *, required: bool = True) -> Callable[[Any], Any]:
-    """An option that holds a checked number; None where it is not required and not given."""
+    """An option that holds a checked number; None if it is optional and absent."""
     check, text = _NUMBERS[name]
     return click.option(
         name,
@@ -152,7 +151,7 @@ direction = click.option(
     type=click.Choice(["both", "remove", "add"]),
     default="both",
     show_default=True,
-    help="Neighbouring data sets by removing or adding one record; both is the larger epsilon.",
+    help="Neighbouring data sets: one record removed or added; both gives the larger epsilon.",
 )
 groups = click.option("--groups", type=FILE, help="A label per example: .npy, .csv or .txt.")
 
@@ -166,7 +165,7 @@ _OF_A_LOG = (
     click.option(
         "--orientation",
         type=click.Choice(["steps-by-examples", "examples-by-steps"]),
-        help="What rows and columns of NORMS are.  [default: what the file states, else steps-by-examples]",
+        help="Rows by columns of NORMS.  [default: as stated in the file, else steps-by-examples]",
     ),
     click.option("--dataset", help="Name of the array inside .npz, .zarr or .h5, or of the list column of .parquet."),
     click.option(
@@ -174,7 +173,7 @@ _OF_A_LOG = (
         type=click.IntRange(min=2, max=4096),
         default=256,
         show_default=True,
-        help="How finely noise ratios are told apart.",
+        help="Buckets of noise ratios; more give tighter bounds.",
     ),
     groups,
     click.option(
@@ -188,7 +187,7 @@ _OF_A_LOG = (
 
 
 def of_a_log(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument and the options of a command that reads a log of norms."""
+    """Add the argument and the options of a command that reads a log of norms."""
     for option in reversed(_OF_A_LOG):
         command = option(command)
     return command

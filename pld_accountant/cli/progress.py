@@ -1,5 +1,4 @@
-"""Progress bars for the command line: on a terminal, for what takes longer than a second, and gone when it
-is done."""
+"""Progress bars for the command line: shown on a terminal after one second of work, removed when the work ends."""
 
 from __future__ import annotations
 
@@ -15,10 +14,9 @@ _REDRAWN_EVERY = 0.5
 
 @contextmanager
 def progress_bar(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Give a function to be called with (done, total); the bar is on standard error.
+    """Yield a function to be called with (done, total); the bar is on standard error.
 
-    It is drawn while nothing is reported too: the first report may have to wait for compilation or for
-    tables.
+    The bar is also drawn before the first report, because compilation or tables can delay that report.
     """
     from tqdm import tqdm
 
@@ -44,6 +42,6 @@ def progress_bar(description: str, unit: str) -> Iterator[Callable[[int, int], N
             over.set()
             if watch.is_alive():
                 watch.join()
-            # Cleared here: a bar that only `redraw` drew counts as never drawn.
+            # tqdm does not clear a bar that only `redraw` drew.
             if not bar.disable:
                 bar.clear()

@@ -1,8 +1,6 @@
-"""The demonstration: a small network trained with DP-SGD on real handwritten digits, and every example's
-own epsilon.
+"""The demonstration: a small network trained with DP-SGD on handwritten digits, and every example's own epsilon.
 
-`train_digits` trains and keeps the norm log, `run` goes on to the epsilons; the command line writes what
-`run` returns.
+`train_digits` trains, `run` also records the norms and computes the epsilons, `outputs` gives the files.
 """
 
 from __future__ import annotations
@@ -17,8 +15,9 @@ import numpy as np
 
 from ..files.formats import require
 from ..ledger import Ledger
-from ..report.content import Report, gather, page_writer
+from ..report.content import Report, gather
 from ..report.figures import draw_histogram, write_figure
+from ..report.html.page import page_writer
 from ..report.individuals import Individuals, assess
 from ..report.outputs import Writer, json_writer, table_writer
 from ..report.summary import Summary, summarise
@@ -43,32 +42,32 @@ _NETWORK = Network((64, 64, 10))
 _LEARNING_RATE = 0.5
 _STEPS = 1000
 
-# 64 examples are expected in a batch.
+# The expected batch size is 64.
 SETTINGS: Mapping[str, Any] = {
     "noise_multiplier": 1.5,
     "sample_rate": 64 / _TRAINING_EXAMPLES,
     "max_grad_norm": 1.0,
 }
 
-# Called with what is under way and its unit; gives a function of (done, total).
+# A function of a description and a unit; the context manager yields a function of (done, total).
 Progress = Callable[[str, str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 @dataclass(frozen=True)
 class DigitsRun:
-    """What a training run leaves behind.
+    """The results of a training run.
 
     Attributes
     ----------
     norms : ndarray of shape (steps, 1500)
         The gradient norm of every training example at every step, before clipping.
     labels : ndarray of int of shape (1500,)
-        The digit each example shows.
+        The digit of each example.
     train_accuracy, test_accuracy : float
-        On the 1,500 training examples and the 297 others; computed without noise, so not for release.
+        On the 1,500 training examples and on the 297 others.  No noise is added, so they are not for release.
     individuals : Individuals
     report : Report
-        What the page tells.
+        The content of the HTML page.
     ledger : Ledger
     """
 
@@ -91,13 +90,13 @@ def _quiet(description: str, unit: str) -> AbstractContextManager[Callable[[int,
 
 
 def check_libraries() -> None:
-    """Raise `formats.ReadError` that says what to install, unless the demonstration can run."""
+    """Raise `formats.ReadError`, with the extra to install, if a library of the demonstration is missing."""
     require("sklearn", "demo", "the demo")
     require("pyarrow", "demo", "the demo")
 
 
 def announcement(steps: int) -> str:
-    """What is about to happen, for the terminal."""
+    """The sentence that the terminal shows before the training."""
     return (
         f"Training a network of {_NETWORK.num_parameters:,} parameters with DP-SGD for {steps:,} steps\n"
         f"on {_TRAINING_EXAMPLES:,} of scikit-learn's handwritten digits."
@@ -105,9 +104,9 @@ def announcement(steps: int) -> str:
 
 
 def report(done: DigitsRun) -> str:
-    """What came out, for the terminal."""
+    """The results as text for the terminal."""
     here, there = (f"{100 * accuracy:.1f} %" for accuracy in (done.train_accuracy, done.test_accuracy))
-    return f"It reads {here} of them correctly, and {there} of 297 others.\n\n{done.summary.text()}"
+    return f"The network reads {here} of them correctly, and {there} of 297 others.\n\n{done.summary.text()}"
 
 
 def train_digits(
@@ -115,8 +114,14 @@ def train_digits(
     steps: int,
     on_step: Callable[[int, np.ndarray], None],
 ) -> tuple[np.ndarray, float, float]:
-    """Train on 1,500 of scikit-learn's 1,797 digits; return their labels, and the accuracy on them and on
-    the others."""
+    """Train on 1,500 of scikit-learn's 1,797 digits.
+
+    Returns
+    -------
+    labels : ndarray of int of shape (1500,)
+    train_accuracy, test_accuracy : float
+        On the training examples and on the 297 others.
+    """
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -137,7 +142,7 @@ def train_digits(
 
 
 def run(seed: int = 0, steps: int = _STEPS, progress: Progress = _quiet) -> DigitsRun:
-    """Train, record every norm, and ask for every example's epsilon at delta = 1e-5.
+    """Train, record every norm, and compute every example's epsilon at delta = 1e-5.
 
     Parameters
     ----------
@@ -148,18 +153,18 @@ def run(seed: int = 0, steps: int = _STEPS, progress: Progress = _quiet) -> Digi
     """
     ledger = Ledger(_TRAINING_EXAMPLES, **SETTINGS)
     norms = np.empty((steps, _TRAINING_EXAMPLES))
-    with progress("Training", "steps") as tell:
+    with progress("Training", "steps") as show:
 
         def on_step(step: int, found: np.ndarray) -> None:
             norms[step] = found
             ledger.record(found)
-            tell(step + 1, steps)
+            show(step + 1, steps)
 
         labels, train_accuracy, test_accuracy = train_digits(seed, steps, on_step)
-    with progress("Accounting", "people") as tell:
-        individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, progress=tell)
-    with progress("Further deltas", "people") as tell:
-        gathered = gather(ledger, individuals, progress=tell)
+    with progress("Accounting", "people") as show:
+        individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, progress=show)
+    with progress("Further deltas", "people") as show:
+        gathered = gather(ledger, individuals, progress=show)
     return DigitsRun(norms, labels, train_accuracy, test_accuracy, individuals, gathered, ledger)
 
 
@@ -173,16 +178,16 @@ def facts(done: DigitsRun) -> dict[str, Any]:
 
 
 def outputs(done: DigitsRun, folder: Path) -> dict[Path, Writer]:
-    """The files of a run and what writes them."""
-    told = facts(done)
+    """The output files of a run, each with its writer."""
+    summary = facts(done)
     figure = draw_histogram(done.individuals)
     return {
-        folder / "epsilon.parquet": table_writer(done.individuals, ".parquet", told),
+        folder / "epsilon.parquet": table_writer(done.individuals, ".parquet", summary),
         folder / "norms.npy": lambda file: np.save(file, done.norms),
         folder / "labels.npy": lambda file: np.save(file, done.labels),
         folder / "histogram.png": lambda file: write_figure(figure, file, ".png"),
         folder / "histogram.pdf": lambda file: write_figure(figure, file, ".pdf"),
-        folder / "summary.json": json_writer(told),
+        folder / "summary.json": json_writer(summary),
         folder / "ledger.npz": done.ledger.save,
         folder / "report.html": page_writer(done.report, "Individual privacy loss: handwritten digits"),
     }

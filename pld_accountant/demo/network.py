@@ -1,8 +1,8 @@
 """A small feed-forward network whose per-example gradient norms cost no more than the gradients themselves.
 
-The gradient of a dense layer for one example is an outer product of what goes in and what comes back, so
-its norm is the product of their norms, and a weighted sum over examples is one matrix product: no
-per-example gradient is ever formed (Goodfellow 2015, arXiv 1510.01799).
+For one example, the gradient of a dense layer is the outer product of the layer's input and of the error at its
+output.  The norm of the gradient is therefore the product of two norms, and a weighted sum over examples is one matrix
+product.  No per-example gradient is formed (Goodfellow 2015, arXiv 1510.01799).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["ExampleGradients", "Network"]
 
 @dataclass(frozen=True)
 class ExampleGradients:
-    """The gradients of the loss of every example, in factors.
+    """The gradient of the loss of every example, in factors.
 
     Attributes
     ----------
     inputs : sequence of ndarray
-        For each layer, what went in.       # (n, inputs)
+        For each layer, its input: (n, inputs).
     errors : sequence of ndarray
-        For each layer, the derivative of the loss by what came out.   # (n, outputs)
+        For each layer, the derivative of the loss by its output: (n, outputs).
     """
 
     inputs: Sequence[np.ndarray]
@@ -48,12 +48,12 @@ class ExampleGradients:
         Parameters
         ----------
         weights : ndarray of shape (n,)
-            For example 0 for who does not take part, and the clipping factor for who does.
+            For example the clipping factor of each sampled example, and 0 for the others.
 
         Notes
         -----
-        **Cost**: one matrix product per layer; over the examples whose weight is not 0, where these are few
-        enough to be worth the copying.
+        **Cost**: one matrix product per layer.  If at most half of the weights are not 0, the product is taken over
+        a copy of these examples only.
         """
         parts = []
         rows = np.flatnonzero(weights)
@@ -68,14 +68,13 @@ class ExampleGradients:
 class Network:
     """A feed-forward classifier: dense layers, ReLU between them, softmax and cross-entropy at the end.
 
-    The network is a description; its parameters are one vector that is handed to every method.  Without
-    hidden layers it is logistic regression.
+    The object describes the network; its parameters are one vector, an argument of every method.  Without hidden
+    layers it is logistic regression.
 
     Attributes
     ----------
     sizes : tuple of int
-        Features, hidden units of each layer, classes: ``(64, 32, 10)``, or ``(64, 10)`` without a hidden
-        layer.
+        Features, hidden units of each layer, classes: ``(64, 32, 10)``, or ``(64, 10)`` without a hidden layer.
 
     Examples
     --------
@@ -94,11 +93,11 @@ class Network:
 
     @property
     def num_parameters(self) -> int:
-        """How long the vector of parameters is."""
+        """The length of the vector of parameters."""
         return sum((a + 1) * b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
 
     def initial(self, rng: np.random.Generator) -> np.ndarray:
-        """Parameters to begin with: normal weights of variance 2 / inputs (He et al. 2015), no biases."""
+        """Initial parameters: normal weights of variance 2 / inputs (He et al. 2015), biases 0."""
         parts = []
         for a, b in zip(self.sizes, self.sizes[1:], strict=False):
             parts += [rng.normal(0.0, np.sqrt(2 / a), a * b), np.zeros(b)]
@@ -113,7 +112,7 @@ class Network:
         return views
 
     def _forward(self, parameters: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
-        """What goes into each layer, and the logits last."""
+        """The input of each layer, and the logits last."""
         values = [x]
         for index, (weights, biases) in enumerate(self.layers(parameters)):
             z = values[-1] @ weights + biases
@@ -132,11 +131,11 @@ class Network:
         return log_total - logits[np.arange(len(y)), y]
 
     def accuracy(self, parameters: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-        """The part of the examples that `predict` has right."""
+        """The share of examples whose class `predict` gets right."""
         return float(np.mean(self.predict(parameters, x) == y))
 
     def example_gradients(self, parameters: np.ndarray, x: np.ndarray, y: np.ndarray) -> ExampleGradients:
-        """The gradient of every example's loss, by one pass forward and one back.
+        """The gradient of every example's loss, by one forward and one backward pass.
 
         Parameters
         ----------
@@ -146,8 +145,8 @@ class Network:
 
         Notes
         -----
-        **Error**: norms and sums carry the rounding of the type of `x` and `parameters`, about 1e-15
-        relative in float64 and 1e-6 in float32; no allowance is added.
+        **Error**: norms and sums have the rounding of the type of `x` and `parameters`, about 1e-15 relative in
+        float64 and 1e-6 in float32; no allowance is added.
         """
         *inputs, logits = self._forward(parameters, x)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..notions.rdp import log_c
+from ..notions.rdp import epsilon_of_log_moment, log_c
 from ..results import Bounds
 
 __all__ = ["DeltaAt", "EpsilonAt", "Question"]
@@ -81,7 +81,7 @@ class EpsilonAt(Question):
 
     def chernoff(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
         """See `Question`."""
-        return (k - given + log_c(theta)) / theta
+        return np.asarray(epsilon_of_log_moment(k, theta, given))
 
     def bounds(self, lower: NDArray, estimate: NDArray, upper: NDArray, status: NDArray, method: NDArray) -> Bounds:
         """See `Question`."""

@@ -1,1 +1,13 @@
-"""."""
+"""Bytes in and out: norm logs, labels, saved states.
+
+In: paths.  Out: arrays and headers, checked as a whole; a file that is damaged or of another kind raises an error that
+names it.
+
+    store.py        whole or absent files of arrays and a JSON header, with checksum and version
+    saved_state.py  base class of objects that are saved and resumed
+    norm_log.py     norm logs, read in blocks of steps
+    formats.py      the file formats of norm logs
+    groups.py       the group of every person
+
+May import: validate.
+"""

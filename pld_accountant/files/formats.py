@@ -1,7 +1,7 @@
-"""The file formats of a norm log, each opened as a `Table` of which rows or columns can be read.
+"""The file formats of a norm log, each opened as a `Table` whose rows or columns can be read.
 
-Every opener takes a path and the name of the array inside the file, or None.  Optional libraries are
-imported where they are needed and, where missing, named together with the extra that installs them.
+Every opener takes a path and the name of the array inside the file, or None.  Optional libraries are imported on first
+use; if one is missing, the error names the extra that installs it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 
 __all__ = ["OPENERS", "ReadError", "Table", "check_npy", "require"]
 
-# Rows of a Parquet file are decoded so many bytes at a time.
+# Bytes of a Parquet file that are decoded at once.
 _BATCH_BYTES = 16 * 2**20
 
 
 class ReadError(ValueError):
-    """A file that cannot be read as what it is meant to be; the message names the file and what to do."""
+    """A file that cannot be read in the expected format; the message names the file and the remedy."""
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional library, or raise `ReadError` that says which extra installs it."""
+    """Import an optional library, or raise `ReadError` with the extra that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -35,14 +35,14 @@ def require(module: str, extra: str, purpose: str) -> Any:
 
 @dataclass(frozen=True)
 class Table:
-    """An opened file: a table of which a range of rows or of columns can be read."""
+    """An opened file: a table whose ranges of rows or of columns can be read."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     rows: Callable[[int, int], np.ndarray]
     columns: Callable[[int, int], np.ndarray]
-    orientation: str | None = None  # what the file states about itself
-    direct: bool = False  # any block of rows costs the same: no slab is kept
+    orientation: str | None = None  # as stated in the file
+    direct: bool = False  # True: every block of rows costs the same, so no slab is kept
     close: Callable[[], None] = lambda: None
 
 
@@ -61,7 +61,7 @@ def _chosen(names: Sequence[str], dataset: str | None, file: Path, what: str) ->
 
 
 def _of_array(array: Any, *, stated: Any = None, direct: bool = False, close: Any = None) -> Table:
-    """The table of anything with the slicing of an array."""
+    """The table of an object that is sliced like an array."""
     return Table(
         shape=tuple(array.shape),
         dtype=np.dtype(array.dtype),
@@ -74,7 +74,7 @@ def _of_array(array: Any, *, stated: Any = None, direct: bool = False, close: An
 
 
 def check_npy(file: Path) -> None:
-    """Raise ValueError for what is no ``.npy`` file: numpy takes it for a pickle and advises to load it as one."""
+    """Raise `ValueError` unless the file is ``.npy``: numpy would take it for a pickle and advise to load it as one."""
     with file.open("rb") as raw:
         if raw.read(6) != b"\x93NUMPY":
             raise ValueError("it does not begin like one")
@@ -119,8 +119,7 @@ def _open_hdf5(file: Path, dataset: str | None) -> Table:
 
 
 class _Sequential:
-    """Random ranges of rows from an iterator of arrays: reading forward costs one pass, going back starts
-    again."""
+    """Ranges of rows from an iterator of arrays.  Reading forward costs one pass; going back starts again."""
 
     def __init__(self, make: Callable[[], Iterator[np.ndarray]]) -> None:
         self._make = make
@@ -149,7 +148,7 @@ def _list_rows(column: Any, width: int, compute: Any) -> np.ndarray:
     """The rows of an Arrow list column as an array (rows, width)."""
     lengths = compute.list_value_length(column)
     if column.null_count or compute.min(lengths).as_py() != width or compute.max(lengths).as_py() != width:
-        raise ReadError(f"the lists of a Parquet norm log must all have one length, here {width} as in its first row")
+        raise ReadError(f"the lists of a Parquet norm log must all have one length, {width} as in the first row")
     return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
 
 
@@ -209,7 +208,7 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
     arrow = require("pyarrow", "parquet", f"reading {file}")
     parquet = require("pyarrow.parquet", "parquet", f"reading {file}").ParquetFile(
         file,
-        pre_buffer=False,  # else all of it is fetched before the first row is given
+        pre_buffer=False,  # else the whole file is fetched before the first row
     )
     schema = parquet.schema_arrow
     stated = (schema.metadata or {}).get(b"orientation")
@@ -226,10 +225,10 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
         return _open_parquet_lists(parquet, name, _numpy_type(schema.field(name).type.value_type, file), stated)
     other = [f"{f.name} ({f.type})" for f in schema if not arrow.types.is_floating(f.type)]
     if other:
-        # A column of step numbers would otherwise be accounted for as a person.
+        # A column of step numbers would otherwise count as a person.
         raise ReadError(
-            f"{file}: every column must be one example's floating-point norms, or one column hold lists; "
-            f"not so: {', '.join(other[:5])}"
+            f"{file}: every column must hold one example's floating-point norms, or one column lists; "
+            f"other columns: {', '.join(other[:5])}"
         )
     dtype = np.result_type(*{_numpy_type(f.type, file) for f in schema})
     return _open_parquet_wide(parquet, schema.names, dtype, stated)

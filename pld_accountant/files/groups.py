@@ -1,4 +1,4 @@
-"""The group of every person, from a file: `read_labels`."""
+"""The group of every person, read from a file: `read_labels`."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
     ----------
     path : path
         ``.npy`` (one-dimensional, integers, booleans or strings), ``.txt`` (a label per line) or ``.csv``
-        (one column, or a header line with a column ``group``; where it has a column ``index`` too, as the tables
-        of the command line have, that must count the people from 0).
+        (one column, or a header line with a column ``group``; if there is also a column ``index``, as in the tables of
+        the command line, it must count the people from 0).
     num_examples : int
-        How many people there are.
+        Number of people.
 
     Returns
     -------
     ndarray of shape (num_examples,)
-        Integers where every label is one, else strings.
+        Integers if every label is an integer, else strings.
 
     Raises
     ------
     FileNotFoundError
     ReadError
-        If a label is missing, or their number is not `num_examples`.
+        If a label is missing, or the number of labels is not `num_examples`.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def _from_csv(file: Path, num_examples: int) -> np.ndarray:
     elif len(header) != 1:
         raise ReadError(f"{file} must have one column, or a header line with a column 'group'")
     else:
-        # With one line more than there are people, the first can only be a header.
+        # If there is one line more than people, the first line is a header.
         column, rows = 0, rows[len(rows) == num_examples + 1 :]
     if any(len(row) != len(header) for row in rows):
         number = next(i for i, row in enumerate(rows) if len(row) != len(header))
@@ -109,7 +109,7 @@ def _from_csv(file: Path, num_examples: int) -> np.ndarray:
 
 
 def _typed(texts: list[str], file: Path) -> np.ndarray:
-    """The labels as integers if all are (007 and 1_0 are not: they would become 7 and 10), else as they stand."""
+    """The labels as integers if all are in plain form (not 007 or 1_0, which would become 7 and 10), else as text."""
     labels = [text.strip() for text in texts]
     if "" in labels:
         raise ReadError(f"{file}: person {labels.index('')} has no label")

@@ -1,10 +1,9 @@
 """Norm logs on disk, read in blocks of steps: `open_norms`.
 
-A log is a table of gradient norms before clipping.  Its default orientation is a row per step and a column
-per example (``steps-by-examples``); a log with a row per example must say so, either when it is opened or
-in the file itself (an attribute ``orientation`` of the Zarr or HDF5 array or file, a key ``orientation`` of
-the Parquet metadata, a member ``orientation`` of the ``.npz``).  Where both speak they must agree.  Nothing
-is inferred from which side is longer.
+A log is a table of gradient norms before clipping.  Its default orientation is a row per step and a column per example
+(``steps-by-examples``).  The orientation of a log with a row per example must be stated, as an argument or in the file:
+as attribute ``orientation`` of the Zarr or HDF5 array or file, as key ``orientation`` of the Parquet metadata, or as
+member ``orientation`` of the ``.npz``.  If both are stated, they must agree.  Nothing is inferred from the shape.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ __all__ = ["ORIENTATIONS", "NormLog", "ReadError", "open_norms"]
 
 ORIENTATIONS = ("steps-by-examples", "examples-by-steps")
 
-# What is read at once where single blocks would be slow: compressed chunks, Parquet pages, columns of a
-# row-major file.
+# Bytes that are read at once if small blocks are slow: compressed chunks, Parquet pages, columns of a row-major file.
 _SLAB_BYTES = 64 * 2**20
 
 
@@ -34,15 +32,15 @@ class NormLog:
     name : str
         The file's name.
     shape : tuple of int
-        (steps, num_examples), whatever the orientation of the file.
+        (steps, num_examples), for both orientations of the file.
     dtype : numpy.dtype
     orientation : str
         The orientation of the file, one of `ORIENTATIONS`.
 
     Notes
     -----
-    ``log[a:b]`` is an array of shape (b - a, num_examples).  Memory is one block, or one slab of 64 MiB
-    where the format makes small blocks slow.
+    ``log[a:b]`` is an array of shape (b - a, num_examples).  The memory is one block, or one slab of 64 MiB if the
+    format makes small blocks slow.
     """
 
     def __init__(self, path: Path, table: Table, orientation: str) -> None:
@@ -74,14 +72,13 @@ class NormLog:
         return self._slab[start - self._first : stop - self._first]
 
     def _advance(self, start: int, stop: int) -> None:
-        """Move the slab to `start`; what it holds already is kept, so that reading forward reads nothing
-        twice."""
+        """Move the slab to `start`; steps already in it are kept, so reading forward reads every step once."""
         end = self._first + len(self._slab)
         overlap = self._first <= start < end
         kept = self._slab[start - self._first :] if overlap else self._slab[:0]
         begin = end if overlap else start
         fresh = self._checked_read(begin, min(max(stop, start + self._slab_steps), self.shape[0]))
-        # C order: a transposed read would otherwise leave every later block strided.
+        # C order: after a transposed read every later block would be strided otherwise.
         self._slab = np.ascontiguousarray(np.concatenate([kept, fresh]) if len(kept) else fresh)
         self._first = start
 
@@ -90,7 +87,7 @@ class NormLog:
             return self._read(start, stop)
         except ReadError:
             raise
-        except Exception as error:  # a damaged chunk: each library has exceptions of its own
+        except Exception as error:  # a damaged chunk: each library has its own exceptions
             raise ReadError(f"{self.name}: steps {start} to {stop - 1} cannot be read: {error}") from error
 
     def close(self) -> None:
@@ -114,16 +111,16 @@ def open_norms(path: str | os.PathLike[str], *, orientation: str | None = None, 
     path : path
         ``.npy`` (memory-mapped), ``.npz``, ``.parquet``, ``.zarr``, ``.h5`` or ``.hdf5``.
     orientation : {"steps-by-examples", "examples-by-steps"}, optional
-        What a row of the file is: a step or an example.  By default what the file states, else
+        Whether a row of the file is a step or an example.  By default as stated in the file, else
         ``steps-by-examples``.
     dataset : str, optional
-        The array inside an ``.npz``, Zarr group or HDF5 file, or the list column of a Parquet file.  By
-        default the one named ``norms``, else the only one.
+        The array inside an ``.npz``, Zarr group or HDF5 file, or the list column of a Parquet file.  By default the
+        array ``norms``, else the only array.
 
     Returns
     -------
     NormLog
-        With ``shape`` (steps, num_examples), to be sliced by steps; `Ledger.from_norms` takes it.
+        Its ``shape`` is (steps, num_examples); slice it by steps, or give it to `Ledger.from_norms`.
 
     Raises
     ------
@@ -134,9 +131,9 @@ def open_norms(path: str | os.PathLike[str], *, orientation: str | None = None, 
 
     Notes
     -----
-    Parquet comes in two layouts.  Wide: every column holds floating-point numbers and is one example (one
-    step under ``examples-by-steps``).  Lists: a column ``norms`` of lists of one length, a list per row;
-    other columns are then left alone.
+    Parquet has two layouts.  Wide: every column holds floating-point numbers and is one example (one step under
+    ``examples-by-steps``).  Lists: a column ``norms`` of lists of equal length, a list per row; other columns are then
+    ignored.
 
     Examples
     --------
@@ -158,7 +155,7 @@ def open_norms(path: str | os.PathLike[str], *, orientation: str | None = None, 
         table = opener(file, dataset)
     except ReadError:
         raise
-    except Exception as error:  # a file of another kind: each library has exceptions of its own
+    except Exception as error:  # another kind of file: each library has its own exceptions
         raise ReadError(f"{file} cannot be read as a {file.suffix} file: {error}") from error
     try:
         _check(table, file)
@@ -168,14 +165,14 @@ def open_norms(path: str | os.PathLike[str], *, orientation: str | None = None, 
         raise
 
 
-class SomePeople:
-    """A norm log with only some of its people.
+class PeopleSubset:
+    """A norm log of some people of another log.
 
     Parameters
     ----------
     log : NormLog
     index : ndarray of int
-        Which people, in this order.
+        Numbers of these people, in this order.
     """
 
     def __init__(self, log: NormLog, index: np.ndarray) -> None:
@@ -201,7 +198,7 @@ def _check(table: Table, file: Path) -> None:
 
 def _agreed_orientation(given: str | None, stated: str | None, file: Path) -> str:
     if stated is not None and stated not in ORIENTATIONS:
-        raise ReadError(f"{file} states the orientation {stated!r}; known are {', '.join(ORIENTATIONS)}")
+        raise ReadError(f"{file} states the orientation {stated!r}; it must be one of {', '.join(ORIENTATIONS)}")
     if given is not None and stated is not None and given != stated:
-        raise ReadError(f"{file} states the orientation {stated}, but {given} was asked for")
+        raise ReadError(f"{file} states the orientation {stated}, but {given} was given")
     return given or stated or ORIENTATIONS[0]

@@ -1,4 +1,4 @@
-"""Things that are made from a few parameters, keep a state, and can be saved and gone on with."""
+"""Base class of objects with parameters and a state: save to a file, load, resume."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy as np
 
 from . import store
 
-__all__ = ["Stored"]
+__all__ = ["SavedState"]
 
 _KIND = "accounting state"
 _FILE_VERSION = 1
-_S = TypeVar("_S", bound="Stored")
+_S = TypeVar("_S", bound="SavedState")
 
 
 def _load(cls: type[_S], path: str | os.PathLike[str], **expected: Any) -> _S:
-    """What `save` wrote.
+    """Read a file that `save` wrote.
 
-    Called on the class, it makes a new object with the file's parameters; those given as keywords must agree
-    with the file's.  Called on an object, it fills that object, whose parameters must all agree.
+    On the class, it makes a new object with the parameters in the file; parameters given as keywords must agree with
+    the file.  On an object, it replaces the state of this object, and all parameters must agree with the file.
 
     Raises
     ------
     FileNotFoundError
     StoreError
-        If the file is not whole, or holds something of another class or with other parameters.
+        If the file is not whole, or holds an object of another class or with other parameters.
     """
     header, arrays = store.load(path, _KIND, _FILE_VERSION)
     if header["class"] != cls.__name__:
@@ -53,7 +53,7 @@ def _load_into(instance: _S, path: str | os.PathLike[str]) -> _S:
 
 
 class _Load:
-    """Binds `load` to a class or an object, so that ``filter.load(path)`` can never leave a full budget."""
+    """Binds `load` to a class or an object: ``filter.load(path)`` fills the filter instead of returning a new one."""
 
     __doc__ = _load.__doc__
 
@@ -66,14 +66,14 @@ class _Load:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON gives it back."""
+    """A parameter in the form that JSON returns."""
     if isinstance(value, (np.ndarray, list, tuple)):
         return [_plain(v) for v in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-class Stored(ABC):
-    """Parameters, state, and the files that hold them."""
+class SavedState(ABC):
+    """Parameters, state, and files of them."""
 
     load = _Load()
 
@@ -82,26 +82,26 @@ class Stored(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments this was made with."""
+        """The arguments of the constructor."""
         return dict(self._parameters)
 
     @abstractmethod
     def _state(self) -> dict[str, np.ndarray]:
-        """The arrays that a file must hold."""
+        """The state as arrays, for a file."""
 
     @abstractmethod
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over what `_state` gave, or raise `StoreError`."""
+        """Take over a result of `_state`, or raise `StoreError`."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and state to one file, atomically and checksummed.
+        """Write parameters and state to one file, atomically and with a checksum.
 
-        Save after a step is booked and before it is released: a crash in between then only over-counts.
+        Save after a step is booked and before it is released.  A crash in between then over-counts, which is safe.
 
         Raises
         ------
         OSError
-            If the file cannot be written; what stood there before is untouched.
+            If the file cannot be written; an existing file is unchanged.
         """
         header = {"class": type(self).__name__, "parameters": self._parameters}
         store.save(path, _KIND, _FILE_VERSION, header, self._state())

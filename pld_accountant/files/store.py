@@ -1,8 +1,8 @@
-"""Files that are whole or absent: numpy arrays and a JSON header, checksummed, versioned, written atomically.
+"""Files that are whole or absent: numpy arrays and a JSON header, with checksum and version, written atomically.
 
-The container is numpy's own ``.npz`` (never pickled).  A member ``header`` holds UTF-8 JSON with the format's name and
-version; a member ``sha256`` holds the digest of all the others.  A file that was cut, altered or written by something
-else is refused with `StoreError`.
+The container is numpy's ``.npz``, without pickled objects.  The member ``header`` holds UTF-8 JSON with the kind and
+version of the file; the member ``sha256`` holds the digest of all other members.  A file that was truncated, altered or
+written by another program is refused with `StoreError`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = ["StoreError", "atomic_file", "load", "save"]
 
 
 class StoreError(ValueError):
-    """The file is missing a part, was altered, or is of another kind or version."""
+    """A file that lacks a part, was altered, or has another kind or version."""
 
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a new file for writing that takes the place of `path` only when it is complete and on disk.
+    """Open a new file for writing that replaces `path` when it is complete and on disk.
 
     Raises
     ------
     OSError
-        If the folder is missing or cannot be written; `path` is then as it was.
+        If the folder is missing or cannot be written; `path` is then unchanged.
     """
     target = Path(path)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
@@ -42,7 +42,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes the file private to its owner; give it the permissions an ordinary new file would have.
+        # mkstemp makes the file private to its owner; give it the permissions of an ordinary new file.
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)
@@ -79,9 +79,9 @@ def save(
     Parameters
     ----------
     path : path or file opened for writing bytes
-        An open file is the caller's to make whole.
+        If it is an open file, the caller must make it whole.
     kind, version : str, int
-        What `load` must be asked for to read the file again.
+        `load` needs the same kind and version.
     """
     text = json.dumps({**header, "kind": kind, "version": version}, allow_nan=False)
     members = {**arrays, "header": np.frombuffer(text.encode(), dtype=np.uint8)}
@@ -92,7 +92,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read back what `save` wrote.
+    """Read a file that `save` wrote.
 
     Returns
     -------

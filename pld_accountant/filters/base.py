@@ -1,4 +1,4 @@
-"""What every filter shares: people, and one budget for each of them or one for all."""
+"""The interface of all filters: people, with a budget for each person or one budget for all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import validate
-from ..files.saved_state import Stored
+from ..files.saved_state import SavedState
 from ..results import Guarantee
 
 __all__ = ["Filter"]
@@ -19,26 +19,26 @@ _CONDITION_EACH = (
 )
 _CONDITION_ALL = (
     " It holds for steps chosen from past releases, as long as the {} given is a public bound for every "
-    "possible record; the largest one among the people at hand is none."
+    "possible record; the largest one among the present people is not such a bound."
 )
 
 
-class Filter(Stored):
-    """Decides who takes part in the coming step, and books it before anything is released.
+class Filter(SavedState):
+    """Decides who takes part in the coming step, and books the step before anything is released.
 
     Parameters
     ----------
     num_examples : int
-        People.
+        Number of people.
     individual : bool
-        True: a budget for each person, charged with their own norms.  False: one budget for all, charged
-        with the largest norm given; the first step that does not fit halts the filter for good.
+        True: a budget for each person, charged with their own norms.  False: one budget for all, charged with the
+        largest norm given; the first step that does not fit halts the filter permanently.
 
     Notes
     -----
-    For all together, what is given to `admit` must bound every *possible* record's norm, as a public
-    clipping norm does; one number is enough.  The largest norm of the people at hand is no such bound:
-    halting on it would reveal whose it was.
+    With one budget for all, the norms given to `admit` must bound the norm of every *possible* record, as a public
+    clipping norm does; one number is enough.  The largest norm of the present people is not such a bound: halting
+    because of it would reveal information about a person.
     """
 
     def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any]) -> None:
@@ -50,27 +50,27 @@ class Filter(Stored):
 
     @property
     def num_examples(self) -> int:
-        """How many people."""
+        """Number of people."""
         return self._num_examples
 
     @property
     def individual(self) -> bool:
-        """Whether each person has a budget of their own."""
+        """Whether each person has their own budget."""
         return self._individual
 
     @property
     def halted(self) -> bool:
-        """True once a filter for all together has refused a step."""
+        """True after a filter with one budget for all has refused a step."""
         return self._halted
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What is proven about everything released under this filter."""
+        """The theorem about everything released under this filter, with its conditions."""
 
     @abstractmethod
     def admit(self, norms: Any) -> np.ndarray:
-        """Say who takes part in the coming step, and book it: (num_examples,) bool.  Sensitive."""
+        """Decide who takes part in the coming step, and book it: (num_examples,) bool.  Sensitive."""
 
     @abstractmethod
     def headroom(self) -> np.ndarray:
@@ -78,12 +78,12 @@ class Filter(Stored):
 
     @abstractmethod
     def spent(self) -> np.ndarray:
-        """What each person has spent, rounded up, at most the budget.  Sensitive."""
+        """The spent part of each person's budget, rounded up, at most the budget.  Sensitive."""
 
     @property
     @abstractmethod
     def active(self) -> np.ndarray:
-        """Who has budget left: (num_examples,) bool.  Sensitive, like every value kept for a person."""
+        """Whether each person has budget left: (num_examples,) bool.  Sensitive, like every value kept for a person."""
 
     @abstractmethod
     def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
@@ -104,6 +104,6 @@ class Filter(Stored):
         return np.full(self._num_examples, admitted)
 
     def _condition(self, charged: str = "norm") -> str:
-        """What the guarantee asks of the caller."""
+        """The conditions that the caller must meet for the guarantee."""
         condition = _CONDITION_EACH if self._individual else _CONDITION_ALL
         return condition.format(charged) + " The budget is met to a relative 1e-12."

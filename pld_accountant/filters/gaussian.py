@@ -1,29 +1,22 @@
-"""Filters for Gaussian DP, zero-concentrated DP and pure-DP steps; `RenyiFilter` stands in a file of its own.
-
-A filter is asked before each step and says who may still take part.  What it promises about everything
-released holds although each step, and each person's norm in it, is chosen from what was released before.
-"""
+"""Filters of full-batch Gaussian steps, for Gaussian DP and for zero-concentrated DP."""
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from .. import validate
-from ..kernels.charge import BUDGET, admit_square
-from ..notions import gdp, rdp
+from ..notions import gdp, zcdp
 from ..results import Guarantee
-from .integer_budget import SquareFilter, UnitFilter, round_up
-from .renyi import RenyiFilter
+from .integer_budget import SquareFilter
 
-__all__ = ["ApproximateDPFilter", "GaussianFilter", "RenyiFilter", "ZCDPFilter"]
+__all__ = ["GaussianFilter", "ZCDPFilter"]
 
 
 class GaussianFilter(SquareFilter):
-    """Keeps everybody within mu-GDP over full-batch Gaussian steps; nothing is lost, the promise is tight.
+    """Keeps everybody within mu-GDP over full-batch Gaussian steps.  The guarantee is tight.
 
     A step of clipped norm n costs (n / (noise_multiplier * max_grad_norm))**2 of mu**2.
 
@@ -35,7 +28,7 @@ class GaussianFilter(SquareFilter):
     noise_multiplier : float
         Standard deviation of the noise over max_grad_norm.
     max_grad_norm : float, optional
-        Clipping norm.  None: nothing is clipped, and noise_multiplier is the noise's standard deviation.
+        Clipping norm.  None: nothing is clipped, and noise_multiplier is the standard deviation of the noise.
     individual : bool
         See `Filter`.
 
@@ -92,16 +85,16 @@ class GaussianFilter(SquareFilter):
         return 1 / (noise_multiplier * Fraction(self._mu)) ** 2
 
     def spent(self) -> np.ndarray:
-        """The mu each person has spent, rounded up, at most the budget: (num_examples,).  Sensitive."""
+        """Each person's spent mu, rounded up, at most the budget: (num_examples,).  Sensitive."""
         return np.minimum(self._mu * np.sqrt(self._share_spent()) * (1 + 2.0**-51), self._mu)
 
     @property
     def remaining(self) -> np.ndarray:
-        """The mu each person has left, sqrt(mu**2 - spent**2), rounded down: (num_examples,).  Sensitive."""
+        """Each person's remaining mu, sqrt(mu**2 - spent**2), rounded down: (num_examples,).  Sensitive."""
         return self._mu * np.sqrt(self._share_left()) * (1 - 2.0**-51)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon at `delta` that the budget promises."""
+        """The epsilon at `delta` that the budget implies."""
         return gdp.epsilon(validate.delta(delta), self._mu)
 
     @property
@@ -161,7 +154,7 @@ class ZCDPFilter(SquareFilter):
     def for_epsilon(cls, epsilon: float, delta: float, *, conversion: str = "best", **arguments: Any) -> ZCDPFilter:
         """The filter with the largest rho that implies (epsilon, delta); `conversion` as in `zcdp_rho`."""
         target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
-        return cls(rdp.zcdp_rho(*target, conversion=conversion), **arguments)
+        return cls(zcdp.zcdp_rho(*target, conversion=conversion), **arguments)
 
     @property
     def rho(self) -> float:
@@ -172,17 +165,17 @@ class ZCDPFilter(SquareFilter):
         return 1 / (2 * noise_multiplier**2 * Fraction(self._rho))
 
     def spent(self) -> np.ndarray:
-        """The rho each person has spent, rounded up, at most the budget: (num_examples,).  Sensitive."""
+        """Each person's spent rho, rounded up, at most the budget: (num_examples,).  Sensitive."""
         return np.minimum(self._rho * self._share_spent() * (1 + 2.0**-51), self._rho)
 
     @property
     def remaining(self) -> np.ndarray:
-        """The rho each person has left, rounded down: (num_examples,).  Sensitive."""
+        """Each person's remaining rho, rounded down: (num_examples,).  Sensitive."""
         return self._rho * self._share_left() * (1 - 2.0**-51)
 
     def epsilon(self, delta: float, *, conversion: str = "best") -> float:
-        """The epsilon at `delta` that the budget promises."""
-        return rdp.zcdp_epsilon(self._rho, validate.delta(delta), conversion=conversion)
+        """The epsilon at `delta` that the budget implies."""
+        return zcdp.zcdp_epsilon(self._rho, validate.delta(delta), conversion=conversion)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -193,107 +186,4 @@ class ZCDPFilter(SquareFilter):
             f"Everything released is rho-zCDP, rho = {self._rho!r}, for the adding or removing of one person."
             + self._condition(),
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'} and Remark 4.4",
-        )
-
-
-class ApproximateDPFilter(UnitFilter):
-    """Keeps everybody within (epsilon, delta)-DP over steps that are pure DP.
-
-    A step that is e-DP is e**2 / 2-zCDP; the budget is the largest rho that implies (epsilon, delta).
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        What is promised.
-    num_examples : int
-    individual : bool
-        See `Filter`.
-    conversion : {"best", "simple"}
-        How rho is found: see `conversions.zcdp_rho`.  "simple" is the paper's.
-
-    References
-    ----------
-    Feldman and Zrnic (2021), Theorem 4.8.
-
-    Examples
-    --------
-    >>> f = ApproximateDPFilter(1.0, 1e-5, num_examples=2)
-    >>> f.admit([0.2, 0.3]), f.headroom().round(4)
-    (array([ True, False]), array([0.1453, 0.2472]))
-    """
-
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float,
-        *,
-        num_examples: int,
-        individual: bool = True,
-        conversion: str = "best",
-    ) -> None:
-        self._target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
-        self._rho = rdp.zcdp_rho(*self._target, conversion=conversion)
-        self._scale = round_up(BUDGET / (2 * Fraction(self._rho)))
-        parameters = {"epsilon": self._target[0], "delta": self._target[1], "conversion": conversion}
-        super().__init__(num_examples, individual, parameters)
-
-    @property
-    def rho(self) -> float:
-        """The zCDP budget that epsilon and delta were turned into."""
-        return self._rho
-
-    def admit(self, epsilons: Any) -> np.ndarray:
-        """Say who takes part in the coming step, and book it.
-
-        Parameters
-        ----------
-        epsilons : array_like, (num_examples,)
-            The pure-DP epsilon of the coming step for each person, in nats; it must depend on their own
-            record and on past releases only.  For all together also one number.
-
-        Returns
-        -------
-        ndarray, (num_examples,) bool
-            True: booked, the person takes part.  False: nothing is booked, leave the person out.
-
-        Raises
-        ------
-        ValueError
-            For an epsilon that is NaN, infinite or negative, or a wrong shape; nothing is booked then.
-
-        **Error**: charges are rounded up; see `unit_filter` for the tolerance.
-        """
-        return self._admit(epsilons)
-
-    def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
-        mask = np.empty(norms.size, dtype=np.bool_)
-        if admit_square(norms, math.inf, 1.0, self._scale, self._left, mask) >= 0:
-            raise validate.norm_error(norms)
-        return mask
-
-    def headroom(self) -> np.ndarray:
-        """The largest pure-DP epsilon that each person can still spend, rounded down.  Sensitive."""
-        ratio = np.sqrt(np.maximum(self._left - 1, 0) / self._scale) * (1 - 2.0**-48)
-        return self._each(np.where(self._halted, 0.0, ratio))
-
-    def spent(self) -> np.ndarray:
-        """The rho each person has spent, rounded up, at most the budget: (num_examples,).  Sensitive."""
-        return np.minimum(self._rho * self._share_spent() * (1 + 2.0**-51), self._rho)
-
-    @property
-    def remaining(self) -> np.ndarray:
-        """The rho each person has left, rounded down: (num_examples,).  Sensitive."""
-        return self._rho * self._share_left() * (1 - 2.0**-51)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta)-DP, proven for adaptive steps."""
-        epsilon, delta = self._target
-        return Guarantee(
-            "adaptive, approximate DP of pure-DP steps",
-            True,
-            f"Everything released is (epsilon, delta)-DP, epsilon = {epsilon!r}, delta = {delta!r}, for the "
-            "adding or removing of one person, when every step is pure DP with the epsilons given."
-            + self._condition("epsilon"),
-            "Feldman and Zrnic (2021), Theorem 4.8",
         )

@@ -1,13 +1,12 @@
-"""Filters whose budgets are integers, and among them those for clipped sums with Gaussian noise.
+"""Filters whose budgets are integers: the base class, and the filters of clipped sums with Gaussian noise.
 
-A budget is 2**62 units, of which each step costs a whole number, rounded up.  So a sum over millions of
-steps is exact and never below the truth; it lies above it by at most one unit (2e-19 of the budget) and
-2**-49 of the charge for each step.
+A budget is 2**62 units.  Each step costs a whole number of units, rounded up.  A sum over millions of steps is
+therefore exact and never below the true sum.  For each step it exceeds the true sum by at most one unit (2e-19 of the
+budget) plus 2**-49 of the charge.
 
-A budget is met to a relative `TOLERANCE` of 2**-40, about 9e-13.  A budget and a charge are themselves
-rounded to doubles, and without a tolerance the last bit of the budget would decide whether the 420th of 420
-equal steps is admitted.  Only a last step can use it up, once; a step clipped to `headroom` stays strictly
-within the budget.
+A budget is met to a relative `TOLERANCE` of 2**-40, about 9e-13.  The reason: budget and charge are rounded to doubles,
+and without a tolerance the last bit of the budget would decide whether the 420th of 420 equal steps is admitted.  Only
+one step, the last, can use the tolerance.  A step clipped to `headroom` stays strictly within the budget.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..files.store import StoreError
 from ..kernels.charge import BUDGET, SLACK, admit_square
 from .base import Filter
 
-__all__ = ["TOLERANCE", "NoisyStepFilter", "SquareFilter", "UnitFilter", "round_up"]
+__all__ = ["TOLERANCE", "IntegerBudgetFilter", "NoisyStepFilter", "SquareFilter", "round_up"]
 
 TOLERANCE = SLACK / BUDGET
 
@@ -38,8 +37,8 @@ def round_up(value: Fraction) -> float:
     return nearest if nearest == math.inf or Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-class UnitFilter(Filter):
-    """A filter whose budgets are counted down in integer units, one or several (one an order) a person."""
+class IntegerBudgetFilter(Filter):
+    """A filter whose budgets are counted down in integer units; a person has one budget, or one for each order."""
 
     def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any], orders: int = 0) -> None:
         super().__init__(num_examples, individual, parameters)
@@ -47,41 +46,56 @@ class UnitFilter(Filter):
         self._left = np.full((people, orders) if orders else people, BUDGET, dtype=np.int64)
 
     def _each(self, values: np.ndarray) -> np.ndarray:
-        """A value for each person from one for each budget."""
+        """A value for each person, from a value for each budget."""
         shape = (self._num_examples, *values.shape[1:])
         return values if self._individual else np.broadcast_to(values, shape).copy()
 
     @property
     def active(self) -> np.ndarray:
-        """Who has budget left: (num_examples,) bool.  Sensitive, like every value kept for a person."""
+        """Whether each person has budget left: (num_examples,) bool.  Sensitive, like every value kept for a person."""
         left = self._left if self._left.ndim == 1 else self._left.min(axis=1)
         return self._each(left > 0) & (not self._halted)
 
+    @property
+    def units_left(self) -> np.ndarray:
+        """The units left of each budget, of 2**62: (budgets,) or (budgets, orders) int64.  Sensitive."""
+        return self._left.copy()
+
+    def renew(self, budgets: Any = slice(None)) -> None:
+        """Refill some budgets, by default all; a boolean mask or an index selects them.
+
+        The guarantee of the filter then holds between two renewals only.  Odometers add it up.
+        """
+        self._left[budgets] = BUDGET
+
+    def take_units(self, left: np.ndarray) -> None:
+        """Take over saved `units_left`; raise `StoreError` if they do not belong to a filter with these parameters."""
+        if left.shape != self._left.shape or not np.all((left >= 0) & (left <= BUDGET)):
+            raise StoreError("the budgets in the file do not belong to a filter with these parameters")
+        self._left = np.ascontiguousarray(left, dtype=np.int64)
+
     def _share_spent(self) -> np.ndarray:
-        """Spent over budget, rounded up but never above 1."""
+        """The spent share of each budget, rounded up, at most 1."""
         used = BUDGET - self._left
         return self._each(np.where(used > 0, np.minimum(np.nextafter(used / BUDGET, 1), 1), 0.0))
 
     def _share_left(self) -> np.ndarray:
-        """Left over budget, rounded down."""
+        """The remaining share of each budget, rounded down."""
         return self._each(np.where(self._left < BUDGET, np.nextafter(self._left / BUDGET, 0), 1.0))
 
     def _state(self) -> dict[str, np.ndarray]:
         return {"left": self._left, "halted": np.array(self._halted)}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        left = arrays["left"]
-        if left.shape != self._left.shape or not np.all((left >= 0) & (left <= BUDGET)):
-            raise StoreError("the budgets in the file do not belong to a filter with these parameters")
-        self._left = np.ascontiguousarray(left, dtype=np.int64)
+        self.take_units(arrays["left"])
         self._halted = bool(arrays["halted"])
 
 
-class NoisyStepFilter(UnitFilter):
-    """A filter for steps that add up the people's vectors, each clipped, and Gaussian noise.
+class NoisyStepFilter(IntegerBudgetFilter):
+    """A filter of steps that release the sum of the people's clipped vectors with Gaussian noise.
 
-    The noise of a step has standard deviation noise_multiplier * max_grad_norm in every coordinate.  Without
-    max_grad_norm the vectors are not clipped, and noise_multiplier is the standard deviation itself.
+    The noise of a step has standard deviation noise_multiplier * max_grad_norm in every coordinate.  If max_grad_norm
+    is None, the vectors are not clipped, and noise_multiplier is the standard deviation itself.
     """
 
     def __init__(
@@ -101,21 +115,21 @@ class NoisyStepFilter(UnitFilter):
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation of a step's noise over max_grad_norm, where a step does not say otherwise."""
+        """Standard deviation of the noise over max_grad_norm, unless a step gives its own."""
         return self._noise_multiplier
 
     @property
     def max_grad_norm(self) -> float | None:
-        """Clipping norm, where a step does not say otherwise."""
+        """Clipping norm, unless a step gives its own."""
         return self._clip
 
     @property
     def sample_rate(self) -> float:
-        """Poisson sampling rate, where a step does not say otherwise."""
+        """Poisson sampling rate, unless a step gives its own."""
         return 1.0
 
     def _step(self, noise_multiplier: float | None, max_grad_norm: float | None) -> tuple[float, float | None]:
-        """The coming step's noise multiplier and clip: the filter's own unless given."""
+        """Noise multiplier and clipping norm of the coming step: the filter's own unless given."""
         noise, clip = self._noise_multiplier, self._clip
         if noise_multiplier is not None:
             noise = validate.noise_multiplier(noise_multiplier)
@@ -130,7 +144,7 @@ class NoisyStepFilter(UnitFilter):
 
 
 class SquareFilter(NoisyStepFilter):
-    """A filter for noisy steps whose charge is proportional to the square of the norm."""
+    """A filter of noisy steps whose charge is proportional to the square of the norm."""
 
     def __init__(self, parameters: dict[str, Any], **arguments: Any) -> None:
         super().__init__(parameters, **arguments)
@@ -138,10 +152,10 @@ class SquareFilter(NoisyStepFilter):
 
     @abstractmethod
     def _share(self, noise_multiplier: Fraction) -> Fraction:
-        """The share of the budget that one full-norm step costs."""
+        """The charge of one full-norm step, as a share of the budget."""
 
     def _scale_up(self, noise: float) -> float:
-        """Units that one full-norm step costs."""
+        """The charge of one full-norm step in units, rounded up."""
         if noise not in self._scales:
             scale = round_up(self._share(Fraction(noise)) * BUDGET)
             if not scale < math.inf:
@@ -152,30 +166,29 @@ class SquareFilter(NoisyStepFilter):
     def admit(
         self, norms: Any, *, noise_multiplier: float | None = None, max_grad_norm: float | None = None
     ) -> np.ndarray:
-        """Say who takes part in the coming step, and book it.
+        """Decide who takes part in the coming step, and book it.
 
         Parameters
         ----------
         norms : array_like, (num_examples,)
-            Norms before clipping, float32 or float64; those above max_grad_norm count as clipped.  Each
-            person's must depend on their own record and on past releases only.  For all together also one
-            number.
+            Norms before clipping, float32 or float64; a norm above max_grad_norm counts as max_grad_norm.  Each
+            person's norm must depend on this person's record and on past releases only.  If there is one budget for
+            all, one number is enough.
         noise_multiplier, max_grad_norm : float, optional
-            Of this step alone, where they differ from the filter's.
+            For this step only, if they differ from the filter's.
 
         Returns
         -------
         ndarray, (num_examples,) bool
-            True: the step is booked and the person takes part.  False: it would exceed the budget, or
-            nothing is left of it; nothing is booked, and the person must be left out of the release.
-            Sensitive.
+            True: the step is booked and the person takes part.  False: the step exceeds the remaining budget, or no
+            budget is left; nothing is booked, and the person must be left out of the release.  Sensitive.
 
         Raises
         ------
         ValueError
             For a norm that is NaN, infinite or negative, or of a wrong shape; nothing is booked then.
 
-        **Error**: charges are rounded up; see `unit_filter` for the tolerance.
+        **Error**: charges are rounded up; see the module's text for the tolerance.
 
         **Cost**: about a nanosecond a person.
         """
@@ -192,20 +205,21 @@ class SquareFilter(NoisyStepFilter):
     def headroom(self, *, noise_multiplier: float | None = None, max_grad_norm: float | None = None) -> np.ndarray:
         """The largest norm that each person can still spend in the coming step, at most max_grad_norm.
 
-        Clip to it (Feldman and Zrnic, Algorithm 3) and a person's last step spends exactly what is left.
+        If norms are clipped to it (Feldman and Zrnic, Algorithm 3), a person's last step spends exactly the remaining
+        budget.
 
         Returns
         -------
         ndarray, (num_examples,) float64
-            0 for whoever has spent the budget.  Sensitive.
+            0 for a person without budget.  Sensitive.
 
-        **Error**: rounded down: whoever is clipped to it is admitted, and stays within the budget.
+        **Error**: rounded down.  A person whose norm is clipped to it is admitted and stays within the budget.
         """
         noise, clip = self._step(noise_multiplier, max_grad_norm)
         scale = self._scale_up(noise)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             ratio = np.sqrt(np.maximum(self._left - 1, 0) / scale) * (1 - 2.0**-48)
         ratio = np.where(self._halted, 0.0, ratio)
-        # A whole step that fits is given as max_grad_norm itself, not as something a rounding below it.
+        # If a full-norm step fits, the result is max_grad_norm itself and not a rounding below it.
         norm = ratio if clip is None else np.minimum(ratio, 1.0) * clip
         return self._each(norm)

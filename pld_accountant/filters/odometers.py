@@ -1,20 +1,19 @@
-"""Odometers: nobody is ever left out; each person can be told a bound on what they have spent.
+"""Odometers: nobody is left out of a step; each person can be given a bound on their spent privacy.
 
-An odometer runs filters of given budgets back to back, for each person.  When a step does not fit into what
-is left of the current budget, that budget is counted as spent and the next one is opened with this step
-[1]_ [2]_.
+An odometer runs filters of given budgets one after another, for each person.  If a step does not fit into the rest of
+the current budget, that budget counts as spent, and the next budget is opened with this step [1]_ [2]_.
 
-What a person is told is computed from their own record: it is sensitive, and may be shown to that person
-and to nobody else; no mean, maximum or histogram of it may be published without noise.  And it is no
-promise about any moment: "what was released up to the m-th restart of this person's budgets is bounded by
-the sum of m budgets" holds for every m; that the number told *now* bounds what was released until now is
-not claimed, because now is not one of those restarts.
+The bound for a person is computed from that person's record.  It is sensitive: show it to that person only.  Do not
+publish a mean, a maximum or a histogram of such bounds without noise.
+
+The bound is proven at restarts only.  For every m, the releases up to the m-th restart of a person's budgets are
+bounded by the sum of m budgets.  It is not claimed that the bound given *now* covers the releases up to now, because
+now is not a restart.
 
 References
 ----------
-.. [1] Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021), Algorithm 4,
-Proposition B.1. .. [2] Koskela, Tobaben and Honkela, "Individual privacy accounting with Gaussian
-differential privacy" (2023),
+.. [1] Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021), Algorithm 4, Proposition B.1.
+.. [2] Koskela, Tobaben and Honkela, "Individual privacy accounting with Gaussian differential privacy" (2023),
    Appendix C.5.
 """
 
@@ -26,20 +25,21 @@ from typing import Any
 import numpy as np
 
 from .. import validate
-from ..files.saved_state import Stored
+from ..files.saved_state import SavedState
 from ..files.store import StoreError
 from ..kernels.charge import BUDGET
 from ..notions import gdp, rdp
 from ..results import Guarantee
-from .gaussian import GaussianFilter, RenyiFilter
+from .gaussian import GaussianFilter
+from .renyi import RenyiFilter
 
 __all__ = ["GaussianOdometer", "RenyiOdometer"]
 
 _BETWEEN = "Nothing is claimed for moments between restarts. The values are sensitive: for their owner only."
 
 
-class _Odometer(Stored):
-    """People on a ladder of budgets: `_level` counts whole budgets spent, one filter a different budget."""
+class _Odometer(SavedState):
+    """A sequence of budgets for each person: one filter for each increment; `_level` counts fully spent budgets."""
 
     def __init__(self, increment: Any, num_examples: int, parameters: dict[str, Any]) -> None:
         values = np.atleast_1d(np.asarray(increment, dtype=np.float64))
@@ -58,55 +58,55 @@ class _Odometer(Stored):
 
     @abstractmethod
     def _total(self) -> np.ndarray:
-        """The sum of the first m budgets, m = 0, 1, ... up to one more than anybody has restarted."""
+        """The sum of the first m budgets, for m = 0, 1, ... up to the largest number of restarts plus one."""
 
     @property
     def num_examples(self) -> int:
-        """How many people."""
+        """Number of people."""
         return self._num_examples
 
     @property
     def restarts(self) -> np.ndarray:
-        """How many budgets each person has left behind: (num_examples,) int64.  Sensitive."""
+        """Number of fully spent budgets of each person: (num_examples,) int64.  Sensitive."""
         return self._level.copy()
 
     def _places(self) -> np.ndarray:
-        """Which of the filters each person is in: the last increment repeats."""
+        """The index of each person's current filter; the last increment repeats."""
         return np.minimum(self._level, len(self._filters) - 1)
 
     def record(self, norms: Any, **step: Any) -> None:
-        """Book one step, in which everybody takes part, before it is released.
+        """Book one step of everybody before it is released.
 
         Parameters
         ----------
         norms : array_like, (num_examples,)
-            As in the `admit` of the filter of the same name.
+            As in `admit` of the filter with the same notion.
         **step
-            noise_multiplier, max_grad_norm (and sample_rate) of this step, as there.
+            noise_multiplier, max_grad_norm (and sample_rate) of this step, as in `admit`.
 
         Raises
         ------
         ValueError
-            For a norm that is NaN, infinite or negative, for a wrong shape, or where a step costs more than a
-            whole increment; nothing is booked then.
+            For a norm that is NaN, infinite or negative, for a wrong shape, or if a step costs more than a whole
+            increment; nothing is booked then.
         """
         array = validate.norms(norms, self._num_examples)
         validate.array_shape(array, (self._num_examples,), "norms")
         if not np.all((array >= 0) & (array < np.inf)):
             raise validate.norm_error(array)
-        # The largest norm that may occur, where it is known: an error must not depend on the people at hand.
+        # The largest possible norm, if it is known: an error must not depend on the present people.
         norm = step.get("max_grad_norm") or self._smallest.max_grad_norm or float(array.max())
-        self._smallest._left[:] = BUDGET
+        self._smallest.renew()
         if not self._smallest.admit([norm], **step)[0]:
-            raise ValueError(f"increment must pay for any one step, the smallest does not for norm {norm:g}")
+            raise ValueError(f"increment must pay for any single step, the smallest does not for norm {norm:g}")
         refused = self._book(array, np.ones(array.size, np.bool_), step)
         self._level[refused] += 1
         for place in np.unique(self._places()[refused]):
-            self._filters[place]._left[refused & (self._places() == place)] = BUDGET
+            self._filters[place].renew(refused & (self._places() == place))
         self._book(array, refused, step)
 
     def _book(self, norms: np.ndarray, who: np.ndarray, step: dict[str, Any]) -> np.ndarray:
-        """Book the norms of some people in the filters they are in; returns those that did not fit."""
+        """Book the norms of some people in their current filters; return the people whose step did not fit."""
         places, refused = self._places(), np.zeros(norms.size, np.bool_)
         for place in np.unique(places[who]):
             here = who & (places == place)
@@ -115,22 +115,22 @@ class _Odometer(Stored):
         return refused
 
     def _index(self) -> np.ndarray:
-        """How many budgets bound what each person has spent: those left behind, and the one begun."""
+        """Number of budgets that bound each person's spending: the fully spent ones, and the current one if begun."""
         begun = np.zeros(self._num_examples, np.bool_)
         places = self._places()
         for place, f in enumerate(self._filters):
-            begun |= (places == place) & (f._left.reshape(self._num_examples, -1)[:, 0] < BUDGET)
+            begun |= (places == place) & np.any(f.units_left.reshape(self._num_examples, -1) < BUDGET, axis=1)
         return self._level + begun
 
     def spent(self) -> np.ndarray:
-        """What each person may be told they have spent: the sum of the budgets begun, (num_examples,).
+        """The bound for each person: the sum of the begun budgets, (num_examples,).
 
-        Sensitive; see the module's text for what it means.
+        Sensitive; the module's text says what is proven.
         """
         return self._total()[self._index()]
 
     def _state(self) -> dict[str, np.ndarray]:
-        return {"level": self._level, "left": np.stack([f._left for f in self._filters])}
+        return {"level": self._level, "left": np.stack([f.units_left for f in self._filters])}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         level, left = arrays["level"], arrays["left"]
@@ -138,24 +138,24 @@ class _Odometer(Stored):
             raise StoreError("the state in the file does not belong to an odometer with these parameters")
         self._level = np.ascontiguousarray(level, dtype=np.int64)
         for f, units in zip(self._filters, left, strict=True):
-            f._restore({"left": units, "halted": np.array(False)})
+            f.take_units(units)
 
     def _steps_of(self, values: np.ndarray) -> np.ndarray:
-        """0 and the running sums of the increments, the last one repeated as often as anybody needs."""
+        """0 and the running sums of the increments, the last increment repeated for the person with most restarts."""
         count = int(self._level.max()) + 2
         each = np.concatenate([values, np.full(max(count - values.size, 0), values[-1])])
         return np.concatenate([[0.0], np.cumsum(each) * (1 + each.size * 2.0**-52)])
 
 
 class RenyiOdometer(_Odometer):
-    """Tells each person a bound on their Renyi divergence; nobody is left out.
+    """Gives each person a bound on their Renyi divergence; nobody is left out.
 
     Parameters
     ----------
     increment : float or array_like
-        The budgets that are run back to back, Renyi divergence in nats; the last one repeats.  Each must
-        pay for any single step.  What is told overstates by one of them at most; with too small ones their
-        leftovers add up.
+        The consecutive budgets, Renyi divergences in nats; the last one repeats.  Each must pay for any single step.
+        The bound exceeds the spent divergence by at most one budget plus the unused rest of each earlier budget, so
+        very small budgets make it loose.
     alpha : float
         Order, above 1.
     num_examples, noise_multiplier, max_grad_norm, sample_rate
@@ -200,31 +200,31 @@ class RenyiOdometer(_Odometer):
         return self._steps_of(self._increments)
 
     def epsilon(self, delta: float, *, conversion: str = "best") -> np.ndarray:
-        """`spent` as an epsilon at `delta`: (num_examples,).  Sensitive, no more of a promise than that."""
+        """`spent` as an epsilon at `delta`: (num_examples,).  Sensitive; proven at restarts only, as `spent`."""
         spent = self.spent()
         epsilon = rdp.rdp_epsilon(spent, self._alpha, validate.delta(delta), conversion=conversion)
         return np.where(spent > 0, epsilon, 0.0)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is proven at each restart."""
+        """The theorem at each restart."""
         return Guarantee(
             "adaptive, Renyi DP at restarts",
             True,
-            "For every m, what was released up to a person's m-th restart is (alpha, B)-Renyi DP for them, "
+            "For every m, everything released up to a person's m-th restart is (alpha, B)-Renyi DP for them, "
             f"alpha = {self._alpha!r} and B the sum of the first m increments. " + _BETWEEN,
             "Feldman and Zrnic (2021), Algorithm 4 and Proposition B.1",
         )
 
 
 class GaussianOdometer(_Odometer):
-    """Tells each person a bound on their mu of Gaussian DP over full-batch steps; nobody is left out.
+    """Gives each person a bound on their mu of Gaussian DP over full-batch steps; nobody is left out.
 
     Parameters
     ----------
     increment : float or array_like
-        The budgets that are run back to back, each a mu; they add in squares, and the last one repeats.
-        Each must pay for any single step.
+        The consecutive budgets, each a mu; the last one repeats, and their squares add.  Each must pay for any
+        single step.
     num_examples, noise_multiplier, max_grad_norm
         As in `GaussianFilter`.
 
@@ -259,16 +259,16 @@ class GaussianOdometer(_Odometer):
         return np.sqrt(self._steps_of(self._increments**2))
 
     def epsilon(self, delta: float) -> np.ndarray:
-        """`spent` as an epsilon at `delta`: (num_examples,).  Sensitive, no more of a promise than that."""
+        """`spent` as an epsilon at `delta`: (num_examples,).  Sensitive; proven at restarts only, as `spent`."""
         return gdp.epsilon(validate.delta(delta), self.spent())
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is proven at each restart."""
+        """The theorem at each restart."""
         return Guarantee(
             "adaptive, Gaussian DP at restarts",
             True,
-            "For every m, what was released up to a person's m-th restart is mu-GDP for them, mu the root "
+            "For every m, everything released up to a person's m-th restart is mu-GDP for them, mu the root "
             "of the sum of the squares of the first m increments. " + _BETWEEN,
             "Koskela, Tobaben and Honkela (2023), Appendix C.5",
         )

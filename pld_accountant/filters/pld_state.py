@@ -1,8 +1,38 @@
-"""Everybody's counts of admitted steps under a budget of range-mu, and what is known of the steps to come.
+"""Everybody's counts of admitted steps under a budget of the dominating mu, and proofs about steps to come.
 
-An evaluation costs a tenth of a millisecond, so it asks about many steps at once: a plan made from the person's past
-on top of the counts.  If all of it fits, the steps are taken from it one by one, without another evaluation
-(`kernels.credit`).  Only the coming step's refusal, asked alone, is a refusal.
+One evaluation of mu costs about 0.1 milliseconds.  It therefore tests the coming step together with a plan of further
+steps, made from the person's past.  If all of it fits, later steps are admitted from the plan without an evaluation
+(`kernels.credit`).
+
+Notation, for one person.  B is the budget.  m(c) is the dominating mu (down to min_delta) of counts c.  Two facts:
+
+(a) m does not decrease if a step is added.
+(b) m does not decrease if a step moves to a higher bucket of its group.
+
+"Proven" means that `PLDBudget.holds` returned True for these counts, or for counts above them by (a) and (b).
+
+State:
+
+    counts   (people, buckets)  admitted steps in each bucket of each group
+    credit   (people, classes)  further steps, by class: a run of buckets of one group, represented by its last bucket
+    cover    (buckets,)         for each group: the class of a bucket, the first whose last bucket is not below it
+    sure     (groups, people)   bucket of one further step, or -1
+    refused  (groups, people)   lowest refused bucket, or a number above all buckets
+    high     (people,)          least guessed share of B that was not proven to fit
+
+Invariants, for each person between two calls:
+
+1. m(counts) <= B is proven.  Only steps proven by 2, by 3 or by a new evaluation are booked.
+2. m(counts + credit) <= B is proven.  A step of bucket b on credit removes one step of class k >= cover[b] from credit
+   and adds one step of bucket b, not above the last bucket of k, to counts.  By (b) the bound still holds.  Every other
+   booked step sets credit to 0, or to a plan that was proven on top of the new counts, because the old proof did not
+   include this step.
+3. If sure[g] >= 0, m(counts + one step of bucket sure[g] of group g) <= B is proven; by (b) the same holds for lower
+   buckets.  Every booked step of a norm above 0 resets sure to -1 in all groups, because the proof did not include it.
+4. A step of bucket refused[g] of group g was tested without any further step, and was not proven to fit.  By (a) and
+   (b) steps of higher buckets and later steps do not fit better, so they are refused without an evaluation.  A refusal
+   books nothing and is always safe.
+5. high only chooses the sizes of plans.  No decision to admit depends on it.
 """
 
 from __future__ import annotations
@@ -13,64 +43,64 @@ from numpy.typing import NDArray
 from .. import validate
 from ..counting.buckets import Buckets, choose_group
 from ..files.store import StoreError
-from .pld_budget import RangeBudget, class_buckets, plan_steps
+from .pld_budget import PLDBudget, class_buckets, plan_steps
 
-__all__ = ["RangeBooks"]
+__all__ = ["PLDState"]
 
-# Shares of what seems to be left, or of the whole budget, that are asked for at once; 0: the coming step alone.
-# A few steps can be harder to bound than many, so whoever has few is asked about many before they are refused.
-_QUESTIONS = (
+# Sizes of the plans that are tested, in this order: shares of the remaining or of the whole budget.  0 is the coming
+# step alone.  The mu of few steps can be harder to bound than that of many, so a person with few steps is refused only
+# after larger plans have failed too.
+_PLAN_SIZES = (
     *(("rest", share) for share in (0.8, 0.5, 0.2, 0.0)),
     *(("all", share) for share in (0.9, 0.75, 0.6, 0.45, 0.3, 0.15)),
 )
-_FEW = 40
+_FEW = 40  # steps
 _ARRAYS = ("_counts", "_credit", "_refused", "_sure", "_high")
-_NONE = np.iinfo(np.int16).max
-_BLOCK = 16_384
+_NONE = np.iinfo(np.int16).max  # a bucket above all buckets: nothing is refused
+_BLOCK = 16_384  # people in one evaluation
 
 
-class RangeBooks:
-    """Counts, credits and refusals.
+class PLDState:
+    """Counts, credits and refusals of people; the module's text states the invariants.
 
     Parameters
     ----------
     mu, min_delta : float
-        See `RangeBudget`.
+        See `PLDBudget`.
     people : int
-        Budgets.
+        Number of budgets.
     noise_multiplier, sample_rate : float
-        Of the first group of buckets.
+        Parameters of the first group of buckets.
     buckets : int
-        Of each group.
+        Number of buckets of each group.
     """
 
     def __init__(
         self, mu: float, min_delta: float, people: int, noise_multiplier: float, sample_rate: float, buckets: int
     ) -> None:
         self._mu, self._min_delta, self._buckets = mu, min_delta, buckets
-        # the least share of the budget, as guessed by `RangeBudget.weight`, that was not proven to fit
-        self._high = np.full(people, 1.02)
+        self._high = np.full(people, 1.02)  # guesses by `PLDBudget.weight`: a little above the whole budget
         self._clear(people)
         self._append(Buckets.make(noise_multiplier, sample_rate, buckets))
 
     def _clear(self, people: int) -> None:
-        """No groups of buckets."""
+        """Remove all groups of buckets."""
         self._groups: list[Buckets] = []
         self._counts, self._credit = (np.zeros((people, 0), dtype=np.int32) for _ in range(2))
         self._refused, self._sure = (np.zeros((0, people), dtype=np.int16) for _ in range(2))
 
     @property
     def open(self) -> NDArray:
-        """Who has not been refused the smallest of steps: (people,) bool."""
+        """Whether a step of the lowest bucket of the first group has not been refused: (people,) bool."""
         return self._refused[0] > 0
 
     def spent(self) -> NDArray:
-        """Upper bound of everybody's range-mu: (people,)."""
+        """Upper bound of each person's dominating mu: (people,)."""
         parts = [self._budget.spent(self._counts[a : a + _BLOCK]) for a in range(0, len(self._counts), _BLOCK)]
         return np.concatenate(parts)
 
     def admit(self, norms: NDArray, noise: float, clip: float, rate: float) -> NDArray:
-        """Who may take a step with these norms, which is booked: (people,) bool; or raise and book nothing."""
+        """Book each step that is proven to fit, and return the mask: (people,) bool; or raise and book nothing."""
         from ..kernels import count, credit
 
         if not count.all_norms(norms[None]):
@@ -82,44 +112,46 @@ class RangeBooks:
         credit.sort_out(bucket, self._cover[g], classes, self._sure[g], self._refused[g], status)
         unknown = np.flatnonzero(status == credit.UNKNOWN)
         found = [self._evaluate(unknown[a : a + _BLOCK], bucket, g) for a in range(0, unknown.size, _BLOCK)]
-        # from here on nothing fails
+        # nothing below raises: all or nothing is booked
         for who, fits, plan in found:
             status[who] = np.where(fits, credit.UNKNOWN, credit.REFUSED)
             self._refused[g, who[~fits]] = np.minimum(self._refused[g, who[~fits]], bucket[who[~fits]])
             self._credit[who[fits]] = 0
             classes[who[fits]] = plan[fits]
-        # what was proven of several steps together says nothing once another one was taken
-        self._credit[status == credit.SURE] = 0
+        self._credit[status == credit.SURE] = 0  # invariant 2
         credit.book(bucket, self._cover[g], status, classes, self._counts, self._offset(g))
-        self._sure[:, (status != credit.REFUSED) & (bucket >= 0)] = -1
+        self._sure[:, (status != credit.REFUSED) & (bucket >= 0)] = -1  # invariant 3
         return status != credit.REFUSED
 
     def _evaluate(self, who: NDArray, bucket: NDArray, g: int) -> tuple[NDArray, NDArray, NDArray]:
-        """Who fits, and steps that fit on top, for as many as seem to: who, (people,) bool, (people, classes)."""
-        counts, ends = self._counts[who], self._ends[g]
-        column = self._offset(g) + bucket[who].astype(np.int64)
-        history = np.add.reduceat(
-            counts[:, self._offset(g) : self._offset(g) + self._groups[g].size],
-            np.concatenate([[0], ends[:-1] + 1]), axis=1,
-        )  # fmt: skip
-        history[np.arange(who.size), self._cover[g][bucket[who]]] += 1
-        counts[np.arange(who.size), column] += 1
+        """Test the coming step of some people in group g, with a plan of further steps that probably fit too.
+
+        Returns
+        -------
+        who : (people,)
+        fits : (people,) bool
+            Whether the coming step is proven to fit.
+        plan : (people, classes) int32
+            Further steps that are proven to fit on top of it.
+        """
+        counts = self._counts[who]
+        counts[np.arange(who.size), self._offset(g) + bucket[who].astype(np.int64)] += 1
+        history, last = self._history(counts, g), self._offset(g) + self._ends[g].astype(np.int64)
         weight = self._budget.weight
         now = counts.astype(np.float64) @ weight
-        inside = self._offset(g) + ends.astype(np.int64)
         fits, plan = np.zeros(who.size, dtype=bool), np.zeros(history.shape, dtype=np.int32)
         few = counts.sum(axis=1) < _FEW
         high = self._high[who]
         left = np.arange(who.size)
-        for part, share in _QUESTIONS:
+        for part, share in _PLAN_SIZES:
             room = share * ((high[left] if part == "rest" else 1.0) - now[left])
-            steps = plan_steps(history[left], weight[inside], room)
-            # nothing beyond the coming step, or a plan that holds at least two more
-            asks = (steps.sum(axis=1) > 1) | (share == 0.0)
-            asks &= few[left] | (part == "rest")
-            some, steps = left[asks], steps[asks]
+            steps = plan_steps(history[left], weight[last], room)
+            # either the coming step alone, or a plan of at least two further steps
+            worth = (steps.sum(axis=1) > 1) | (share == 0.0)
+            worth &= few[left] | (part == "rest")
+            some, steps = left[worth], steps[worth]
             trial = counts[some]
-            trial[:, inside] += steps
+            trial[:, last] += steps
             held = self._budget.holds(trial)
             total = trial.astype(np.float64) @ weight
             high[some] = np.where(held, np.maximum(high[some], 1.01 * total), np.minimum(high[some], total))
@@ -130,8 +162,14 @@ class RangeBooks:
         self._high[who] = high
         return who, fits, plan
 
+    def _history(self, counts: NDArray, g: int) -> NDArray:
+        """Steps in each class of group g: (people, classes)."""
+        start = self._offset(g)
+        firsts = np.concatenate([[0], self._ends[g][:-1] + 1])
+        return np.add.reduceat(counts[:, start : start + self._groups[g].size], firsts, axis=1)
+
     def largest_norm(self, noise: float, clip: float, rate: float) -> NDArray:
-        """The largest norm that fits the coming step, at most clip: (people,)."""
+        """The largest norm, at most clip, of a coming step that is proven to fit: (people,)."""
         from ..kernels import count
 
         g = self._group(noise, rate)
@@ -145,7 +183,10 @@ class RangeBooks:
         return np.where(sure >= top[0], clip, np.minimum(norm, clip))
 
     def _search(self, g: int, top: int) -> None:
-        """Raise `sure` and lower `refused` until they meet below `top`; what is on credit is known."""
+        """Raise `sure` and lower `refused` by bisection until they are adjacent or `sure` reaches `top`.
+
+        By (a) every class with credit proves a step of its last bucket.
+        """
         sure, refused = self._sure[g], self._refused[g]
         on_credit = self._credit[:, self._class_columns(g)] > 0
         highest = self._ends[g][on_credit.shape[1] - 1 - np.argmax(on_credit[:, ::-1], axis=1)]
@@ -157,34 +198,36 @@ class RangeBooks:
                 return
             for who in np.array_split(left, -(-left.size // _BLOCK)):
                 trial = self._counts[who]
-                asked = np.minimum(probe[who], refused[who] - 1)
-                trial[np.arange(who.size), self._offset(g) + asked] += 1
+                tested = np.minimum(probe[who], refused[who] - 1)
+                trial[np.arange(who.size), self._offset(g) + tested] += 1
                 held = self._budget.holds(self._budget.repeated(trial))
-                again = np.flatnonzero(~held)  # whoever has few steps may fit although their multiple does not
+                again = np.flatnonzero(~held)  # few steps may fit although their multiple does not
                 held[again] = self._budget.holds(trial[again])
-                sure[who[held]] = asked[held]
-                refused[who[~held]] = asked[~held]
+                sure[who[held]] = tested[held]
+                refused[who[~held]] = tested[~held]
             probe = (sure.astype(np.int64) + np.minimum(refused, top + 1)) // 2
 
     def _offset(self, g: int) -> int:
+        """The first column of group g in counts."""
         return sum(group.size for group in self._groups[:g])
 
     def _class_columns(self, g: int) -> slice:
+        """The columns of group g in credit."""
         start = sum(ends.size for ends in self._ends[:g])
         return slice(start, start + self._ends[g].size)
 
     def _group(self, noise: float, rate: float) -> int:
-        """The number of the buckets that can count this step, made if need be."""
+        """The index of the group of buckets that can count this step; a new group is made if necessary."""
         number, lowest = choose_group(self._groups, noise, rate)
         if number < 0:
             self._append(Buckets.make(lowest, rate, self._buckets))
         return number if number >= 0 else len(self._groups) - 1
 
     def _append(self, group: Buckets) -> None:
-        """Room for the steps of another group."""
+        """Add a group of buckets."""
         people = len(self._counts)
         groups = [*self._groups, group]
-        budget = RangeBudget(self._mu, self._min_delta, groups)
+        budget = PLDBudget(self._mu, self._min_delta, groups)
         ends = [class_buckets(g) for g in groups]
         cover = [np.searchsorted(e, np.arange(g.size)).astype(np.int16) for e, g in zip(ends, groups, strict=True)]
         counts, credit = (
@@ -199,14 +242,14 @@ class RangeBooks:
         self._cover, self._ends, self._groups, self._budget = cover, ends, groups, budget
 
     def state(self) -> dict[str, NDArray]:
-        """Everything, as arrays."""
+        """The whole state, as arrays."""
         groups = np.array([[g.noise_multiplier, g.sample_rate] for g in self._groups])
         edges: dict[str, NDArray] = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
         whole: dict[str, NDArray] = {name[1:]: getattr(self, name) for name in _ARRAYS}
         return {**edges, **whole, "groups": groups}
 
     def restore(self, arrays: dict[str, NDArray]) -> None:
-        """Take over what `state` gave, or raise `StoreError`."""
+        """Take over a saved state, or raise `StoreError`."""
         first = self._groups[0]
         pairs = arrays["groups"].tolist()
         if pairs[0] != [first.noise_multiplier, first.sample_rate]:

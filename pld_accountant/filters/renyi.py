@@ -1,4 +1,4 @@
-"""The Renyi filter: one order or several, full-batch or Poisson-sampled Gaussian steps."""
+"""The Renyi filter, for one or several orders, of full-batch or Poisson-sampled Gaussian steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .renyi_charges import best_order, charge_table, squares_within
 
 __all__ = ["RenyiFilter"]
 
-_MOST_TABLES = 64  # a schedule that never repeats must not fill the memory
+_MOST_TABLES = 64  # bounds the memory of a schedule that never repeats
 
 
 class RenyiFilter(NoisyStepFilter):
@@ -29,9 +29,9 @@ class RenyiFilter(NoisyStepFilter):
     alpha : float or array_like
         Orders, above 1.  For a single target (epsilon, delta) one order is best: see `for_epsilon`.
     num_examples, noise_multiplier, max_grad_norm, individual
-        As in `GaussianFilter`; max_grad_norm is needed where steps are sampled.
+        As in `GaussianFilter`; max_grad_norm is required if steps are sampled.
     sample_rate : float
-        Poisson sampling rate of the steps.  With 1 all steps must be full-batch.
+        Poisson sampling rate of the steps.  If it is 1, all steps must be full-batch.
 
     References
     ----------
@@ -60,13 +60,13 @@ class RenyiFilter(NoisyStepFilter):
         self._single = np.ndim(alpha) == 0
         self._sample_rate = validate.sample_rate(sample_rate)
         if self._sample_rate < 1 and max_grad_norm is None:
-            raise ValueError("max_grad_norm must be given where sample_rate is below 1")
+            raise ValueError("max_grad_norm must be given if sample_rate is below 1")
         parameters = {
             "budget": float(self._budget[0]) if self._single else self._budget,
             "alpha": float(self._alpha[0]) if self._single else self._alpha,
             "sample_rate": self._sample_rate,
         }
-        # Full-batch charges of all orders are multiples of each other: only the tightest order is counted.
+        # Full-batch charges of all orders are multiples of each other, so only the tightest order is counted.
         orders = self._alpha.size if self._sample_rate < 1 else 1
         super().__init__(
             parameters,
@@ -91,7 +91,7 @@ class RenyiFilter(NoisyStepFilter):
         conversion: str = "best",
         **arguments: Any,
     ) -> RenyiFilter:
-        """The filter at the order that admits most full-norm steps within (epsilon, delta).
+        """The filter at the order that admits the most full-norm steps within (epsilon, delta).
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class RenyiFilter(NoisyStepFilter):
         orders : array_like, optional
             Orders to choose from; None: all real numbers above 1.
         conversion : {"best", "simple"}
-            See `conversions.rdp_budget`.
+            See `rdp.rdp_budget`.
 
         Examples
         --------
@@ -116,9 +116,9 @@ class RenyiFilter(NoisyStepFilter):
 
     @classmethod
     def for_mu(cls, mu: float, orders: Any, **arguments: Any) -> RenyiFilter:
-        """The filter that keeps, at each of the orders, the Renyi divergence of mu-GDP, alpha * mu**2 / 2.
+        """The filter whose budget at each order is the Renyi divergence of mu-GDP, alpha * mu**2 / 2.
 
-        What follows is what these orders imply, not mu-GDP.
+        The guarantee is Renyi DP at these orders, not mu-GDP.
 
         Examples
         --------
@@ -141,11 +141,11 @@ class RenyiFilter(NoisyStepFilter):
 
     @property
     def sample_rate(self) -> float:
-        """Poisson sampling rate, where a step does not say otherwise."""
+        """Poisson sampling rate of a step, unless the step gives its own."""
         return self._sample_rate
 
     def _table(self, noise: float, sample_rate: float) -> np.ndarray:
-        """Units that a step costs on a grid of squared ratios: (cells + 1, orders), rounded up."""
+        """The charge of a step, in units, on a grid of squared ratios: (cells + 1, orders), rounded up."""
         key = noise, sample_rate
         if key not in self._tables:
             alpha, budget = self._alpha, self._budget
@@ -166,15 +166,14 @@ class RenyiFilter(NoisyStepFilter):
         max_grad_norm: float | None = None,
         sample_rate: float | None = None,
     ) -> np.ndarray:
-        """Say who takes part in the coming step, and book it, as `GaussianFilter.admit` does.
+        """Decide who takes part in the coming step, and book it, as `GaussianFilter.admit` does.
 
         Parameters
         ----------
         norms : array_like, (num_examples,)
-            Of everybody, whether they will be sampled or not; sample after this, among those admitted.
+            Norms of everybody.  Draw the sample afterwards, among the admitted people.
         noise_multiplier, max_grad_norm, sample_rate : float, optional
-            Of this step alone, where they differ from the filter's.  A new pair of noise and rate costs a
-            table.
+            For this step only, if they differ from the filter's.  A new pair of noise and rate costs a new table.
 
         Returns
         -------
@@ -219,7 +218,7 @@ class RenyiFilter(NoisyStepFilter):
         return self._each(np.where(self._halted, 0.0, ratio * (1.0 if clip is None else clip)))
 
     def _by_order(self, share: np.ndarray, rounding: float) -> np.ndarray:
-        """Divergence of each order from the shares counted: (num_examples,) or (num_examples, orders)."""
+        """Divergence at each order from the counted shares: (num_examples,) or (num_examples, orders)."""
         scale = self._budget
         if share.shape[1] < scale.size:
             scale = self._alpha * np.min(self._budget / self._alpha)
@@ -227,21 +226,21 @@ class RenyiFilter(NoisyStepFilter):
         return values[:, 0] if self._single else values
 
     def spent(self) -> np.ndarray:
-        """The divergence each person has spent, rounded up, at most the budget.  Sensitive.
+        """Each person's spent divergence, rounded up, at most the budget.  Sensitive.
 
         Returns
         -------
-        ndarray, (num_examples,), or (num_examples, orders) where alpha is an array
+        ndarray, (num_examples,), or (num_examples, orders) if alpha is an array
         """
         return self._by_order(self._share_spent(), 1 + 2.0**-50)
 
     @property
     def remaining(self) -> np.ndarray:
-        """The divergence that each person can still spend at each order, rounded down.  Sensitive."""
+        """Each person's remaining divergence at each order, rounded down.  Sensitive."""
         return self._by_order(self._share_left(), 1 - 2.0**-50)
 
     def epsilon(self, delta: float, *, conversion: str = "best") -> float:
-        """The epsilon at `delta` that the budget promises, at the best of its orders."""
+        """The epsilon at `delta` that the budget implies, at the best of its orders."""
         delta = validate.delta(delta)
         return float(np.min(rdp.rdp_epsilon(self._budget, self._alpha, delta, conversion=conversion)))
 
@@ -254,8 +253,8 @@ class RenyiFilter(NoisyStepFilter):
             pairs = ", ".join(f"({a:.6g}, {b!r})" for a, b in zip(self._alpha, self._budget.tolist(), strict=True))
             promise = f"(alpha, B)-Renyi DP with (alpha, B) = {pairs}, and at no other order"
         sampled = (
-            " Steps are Poisson-sampled independently of the past, and everybody is charged at every step "
-            "they are admitted to, sampled or not."
+            " Steps are Poisson-sampled independently of the past, and everybody is charged for every step "
+            "to which they are admitted, sampled or not."
             if self._sample_rate < 1
             else ""
         )

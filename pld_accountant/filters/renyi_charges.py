@@ -1,15 +1,18 @@
-"""What a step costs in Renyi divergence: tables, their inverse, and the order that fits most steps.
+"""The charge of a step in Renyi divergence: tables, their inverse, and the order that fits the most steps.
 
-With sampling, the divergence at the person's own norm is tabulated on a uniform grid of v = (norm /
-max_grad_norm)**2 and read from the chord between two points, which lies above it: with g = 1 - q + q
-exp(B_v - v / 2) for a Brownian motion B, the function log E[g**alpha] is convex in v for every alpha > 1.
-(Put y = 1 - (1 - q) / g, in [0, 1], and write E' for the mean weighted with g**alpha.  The second
-derivative of log E[g**alpha] then has the sign of
+For sampled steps, the divergence is tabulated on a uniform grid of v = (norm / max_grad_norm)**2.  Between two points
+the chord is used.  The chord is an upper bound, because the divergence is convex in v:
 
-    E'[2 y**2 (1 - y) (1 + (2 alpha - 3) y)] + alpha (alpha - 1) (E'[y**4] - E'[y**2]**2),
+1. Let g = 1 - q + q exp(B_v - v / 2) for a Brownian motion B.  The divergence of order alpha is
+   log E[g**alpha] / (alpha - 1).
+2. Let y = 1 - (1 - q) / g, which lies in [0, 1], and let E' be the mean weighted with g**alpha.
+3. The second derivative of log E[g**alpha] in v has the sign of
 
-where both terms are nonnegative.)  This is the direction of removal; the other one has the smaller
-divergence at every order [1]_.
+       E'[2 y**2 (1 - y) (1 + (2 alpha - 3) y)] + alpha (alpha - 1) (E'[y**4] - E'[y**2]**2).
+
+   For alpha > 1 both terms are nonnegative.
+
+This is the direction of removal.  The divergence of the other direction is smaller at every order [1]_.
 
 References
 ----------
@@ -24,16 +27,16 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.renyi import rdp
 from ..kernels.charge import BUDGET
+from ..mechanisms.renyi_divergence import rdp
 from ..notions.rdp import rdp_budget
 from .integer_budget import round_up
 
 __all__ = ["best_order", "charge_table", "squares_within"]
 
-_CELLS = 2048  # a power of two, so that the cell of a squared ratio is found without rounding
-_REFINEMENTS = 7  # each divides the interval by 8: what is lost is below the tolerance of the budgets
-_HIGHEST = 1e280  # units that no budget can hold, finite so that a chord is
+_CELLS = 2048  # a power of two: the cell of a squared ratio is then found without rounding
+_REFINEMENTS = 7  # each divides the interval by 8; the loss of steps is then below the tolerance of the budgets
+_HIGHEST = 1e280  # units, more than every budget; finite, so that chords are finite
 
 
 def best_order(
@@ -45,14 +48,14 @@ def best_order(
     orders: Any = None,
     conversion: str = "best",
 ) -> float:
-    """The order whose Renyi filter admits most full-norm steps within (epsilon, delta).
+    """The order whose Renyi filter admits the most full-norm steps within (epsilon, delta).
 
     Parameters
     ----------
     epsilon, delta : float
         The target.
     noise_multiplier, sample_rate : float
-        Of the steps to come.
+        Parameters of the coming steps.
     orders : array_like, optional
         Orders to choose from; None: all real numbers above 1.
 
@@ -67,7 +70,7 @@ def best_order(
     21.0
     """
     if orders is None:
-        # For a Gaussian curve alpha - 1 is near 2 log(1 / delta) / epsilon; sampling only lowers it.
+        # For a Gaussian curve, alpha - 1 is near 2 log(1 / delta) / epsilon; sampling lowers it.
         orders = 1 + np.geomspace(1e-2, 2 + 4 * np.log(1 / delta) / epsilon, 60)
         best = _most_steps(orders, (epsilon, delta), noise_multiplier, sample_rate, conversion)
         for _ in range(_REFINEMENTS):
@@ -94,16 +97,16 @@ def _most_steps(
 
 
 def charge_table(alpha: np.ndarray, budget: np.ndarray, noise: float, sample_rate: float) -> np.ndarray:
-    """Units of each order's budget that a step costs, on a uniform grid of squared ratios from 0 to 1.
+    """The charge of a step in units of each order's budget, on a uniform grid of squared ratios from 0 to 1.
 
     Returns
     -------
     ndarray, (cells + 1, orders)
-        One cell for full-batch steps, whose charge is proportional to the squared norm.
+        Full-batch steps have one cell: their charge is proportional to the squared norm.
 
-    **Error**: rounded up at the grid's points.
+    **Error**: rounded up at the points of the grid.
 
-    **Cost**: 0.05 seconds an order with sampling.
+    **Cost**: 0.05 seconds an order if steps are sampled.
     """
     if sample_rate == 1:
         pairs = zip(alpha.tolist(), budget.tolist(), strict=True)
@@ -118,18 +121,18 @@ def charge_table(alpha: np.ndarray, budget: np.ndarray, noise: float, sample_rat
 
 
 def squares_within(table: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """The largest squared ratio whose charge fits into what is left at every order, rounded down.
+    """The largest squared ratio whose charge fits into the remaining units of every order, rounded down.
 
     Parameters
     ----------
     table : ndarray, (cells + 1, orders)
     left : ndarray, (people, orders)
-        Units.
+        Remaining units.
 
     Returns
     -------
     ndarray, (people,)
-        May exceed 1, on the last chord.
+        Above 1 if the last chord allows it.
     """
     goal = np.maximum(left - 1, 0) * (1 - 2.0**-44)
     return np.min([_inverse(table[:, a], goal[:, a]) for a in range(table.shape[1])], axis=0)

@@ -1,1 +1,12 @@
-"""."""
+"""Privacy notions in closed form: what a number means, without mechanisms and without tables.
+
+In: parameters of Gaussian DP (mu), Renyi DP (rho, alpha) and zCDP (rho), deltas and epsilons, as floats or arrays.
+Out: the converted numbers, rounded to the side that a promise needs.
+
+    gdp.py, _gaussian_curve.py  delta, epsilon and mu of Gaussian DP
+    rdp.py                      Renyi DP and log-moments to (epsilon, delta), and budgets back
+    zcdp.py                     zCDP to (epsilon, delta), and budgets back
+    _rounding.py                arguments and rounding that rdp and zcdp share
+
+May import: validate.
+"""

@@ -1,8 +1,7 @@
-"""Gaussian differential privacy in closed form: delta of (epsilon, mu), and its inverses with a stated side.
+"""Gaussian differential privacy in closed form: delta of (epsilon, mu), and its inverses with directed rounding.
 
-The pair is N(mu, 1) against N(0, 1).  With the Mills ratio R(t) = (1 - Phi(t)) / phi(t) and
-t1 = epsilon / mu - mu / 2 and t2 = t1 + mu the hockey-stick divergence is phi(t1) * (R(t1) - R(t2)): no large
-terms are left to cancel, so log delta keeps its accuracy far below the smallest double.
+The pair is N(mu, 1) against N(0, 1).  All inverses start from log delta and from a bound on its error, which
+`_gaussian_curve` computes.
 """
 
 from __future__ import annotations
@@ -13,69 +12,17 @@ import numpy as np
 from scipy import special
 
 from .. import validate
+from ._gaussian_curve import LOG_SQRT_TWO_PI, error_of_log_delta, log_delta_above, log_delta_anywhere, mills
 
 __all__ = ["delta", "epsilon", "log_delta", "mu"]
 
-_LOG_SQRT_TWO_PI = 0.5 * np.log(2 * np.pi)
-_NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(6))
-_SHORT = 0.4  # below this mu, and far out, the difference of Mills ratios cancels and is integrated instead
 _NEWTON_STEPS = 100
-_SQUARES = 1e150  # thresholds beyond cannot be squared
-_NEAR_ONE = 2.0**-41
-_FAR = 1e6  # from this mu on t2 is so large that Phi(-t1) alone bounds delta to a few units of mu's round-off
-
-
-def _mills(t: np.ndarray) -> np.ndarray:
-    """(1 - Phi(t)) / phi(t)."""
-    return np.sqrt(np.pi / 2) * special.erfcx(t / np.sqrt(2))
-
-
-def _mills_slope(t: np.ndarray) -> np.ndarray:
-    """-R'(t) = 1 - t R(t), from the continued fraction where that difference would cancel."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        near = 1 - t * _mills(t)
-    far = np.maximum(t, 4.0)
-    tail = (np.sqrt(far * far + 132) - far) / 2  # the fixed point of tail = 33 / (t + tail)
-    for k in range(32, 0, -1):  # R = 1 / (t + tail), tail = 1 / (t + 2 / (t + 3 / ...))
-        tail = k / (far + tail)
-    return np.where(t < 4, near, tail / (far + tail))
-
-
-def _log_delta_above(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
-    """log delta for epsilon >= 0 and mu > 0."""
-    t1 = eps / mu - mu / 2
-    t2 = eps / mu + mu / 2
-    out = np.empty(np.broadcast(t1, t2).shape)
-    short = (mu < _SHORT) | (t1 > 1e8 * mu)
-    left = t1 < -1  # only for mu > 2: delta is close to 1 and an ordinary difference is accurate
-    middle = ~(short | left)
-    if np.any(left):
-        a, b = t1[left], t2[left]
-        density = np.exp(-a * a / 2 - _LOG_SQRT_TWO_PI)
-        out[left] = np.log(special.ndtr(-a) - density * _mills(b))
-    if np.any(middle):
-        a, b = t1[middle], t2[middle]
-        out[middle] = -a * a / 2 - _LOG_SQRT_TWO_PI + np.log(_mills(a) - _mills(b))
-    if np.any(short):
-        centre, width = (eps / mu)[short], mu[short]
-        slope = _mills_slope(centre + width * _NODES[:, None])
-        a = t1[short]
-        out[short] = -a * a / 2 - _LOG_SQRT_TWO_PI + np.log(width) + np.log(_WEIGHTS @ slope)
-    return out
-
-
-def _log_delta_anywhere(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
-    """`_log_delta_above`, and its limits -inf and 0 where the threshold is too large to be squared."""
-    with np.errstate(over="ignore"):
-        t1 = eps / mu - mu / 2
-    out = np.where(t1 > 0, -np.inf, 0.0)
-    ordinary = np.abs(t1) < _SQUARES
-    out[ordinary] = _log_delta_above(eps[ordinary], mu[ordinary])
-    return out
+_NEAR_ONE = 2.0**-41  # a delta nearer to 1 cannot be proven to be reached
+_FAR = 1e6  # for larger mu, Phi(-t1) alone bounds delta to a few units of the round-off of mu
 
 
 def _prepare(**values: Any) -> tuple[list[np.ndarray], tuple[int, ...]]:
-    """Broadcast to flat float64 arrays; NaN is refused by name."""
+    """Flat float64 arrays of the broadcast arguments; NaN raises `ValueError` with the name."""
     arrays = [validate.numbers(value, name) for name, value in values.items()]
     for name, a in zip(values, arrays, strict=True):
         if np.isnan(a).any():
@@ -94,7 +41,7 @@ def _require(condition: np.ndarray, what: str) -> None:
 
 
 def log_delta(epsilon: Any, mu: Any) -> Any:
-    """Natural logarithm of `delta`, which itself may be too small for a double.
+    """Natural logarithm of `delta`, also if `delta` is below the smallest double.
 
     Examples
     --------
@@ -105,12 +52,12 @@ def log_delta(epsilon: Any, mu: Any) -> Any:
     _require((m >= 0) & (m < np.inf), "mu must be finite and at least 0")
     out = np.full(eps.shape, -np.inf)
     above = (eps >= 0) & (eps < np.inf) & (m > 0)
-    out[above] = _log_delta_anywhere(eps[above], m[above])
+    out[above] = log_delta_anywhere(eps[above], m[above])
     below = (eps < 0) & (m > 0)
     # H(-e) = 1 - exp(-e) + exp(-e) H(e): the pair is symmetric; both terms are positive.
     out[eps < 0] = np.log(-np.expm1(eps[eps < 0]))
     finite = below & (eps > -np.inf)
-    out[finite] = np.logaddexp(out[finite], eps[finite] + _log_delta_anywhere(-eps[finite], m[finite]))
+    out[finite] = np.logaddexp(out[finite], eps[finite] + log_delta_anywhere(-eps[finite], m[finite]))
     return _shaped(out, shape)
 
 
@@ -135,7 +82,7 @@ def delta(epsilon: Any, mu: Any) -> Any:
         For NaN, or a negative or infinite mu.
 
     **Error**: nearest, not directed; relative about 2**-52 * (4 + t**2 + mu * max(t, 0) + abs(log(mu))) with
-    t = epsilon / mu - mu / 2; all but the last is also what the rounding of the arguments themselves can do to delta.
+    t = epsilon / mu - mu / 2.  Rounding the arguments to doubles changes delta by all of these terms but the last.
 
     **Cost**: 0.2 microseconds an element, 0.5 for mu below 0.4.
 
@@ -152,17 +99,6 @@ def delta(epsilon: Any, mu: Any) -> Any:
     """
     out = np.exp(log_delta(epsilon, mu))
     return out if np.ndim(out) else float(out)
-
-
-def _margin(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
-    """A bound on the error of the computed log delta and of its goal's, four times the worst seen against 60 digits.
-
-    The last terms: t1 is known to 2**-54 mu, and log delta has a slope of at most 1 / R(t1) in it.  For a tiny mu,
-    delta is nearly mu / sqrt(2 pi): both log mu and the goal's own logarithm are rounded, and so are their sums.
-    """
-    t1 = eps / mu - mu / 2
-    t = np.abs(np.maximum(t1, -8.0))  # further left delta is 1 to the last digit
-    return 2.0**-50 * (32 + t * t + 16 * t + 2 * np.abs(np.log(mu))) + 2.0**-52 * mu / _mills(t1)
 
 
 def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
@@ -188,11 +124,11 @@ def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
     ValueError
         For a delta outside (0, 1), a negative or infinite mu, NaN, or an unknown rounding.
 
-    **Error**: directed as `rounding` says, by less than 1e-11 * (epsilon + mu) for delta up to 0.99.  Nearer to 1 the
-    curve is so flat that delta itself does not determine epsilon as well.
+    **Error**: directed as `rounding` says, by less than 1e-11 * (epsilon + mu) for delta up to 0.99.  For larger delta
+    the curve is so flat that the rounding of delta itself changes epsilon by more.
 
-    **Cost**: four to eight evaluations of `delta`.  log delta is concave in epsilon, so Newton's steps from
-    the right stay on the right: even an unfinished iteration is a safe answer.
+    **Cost**: four to eight evaluations of `delta`.  log delta is concave in epsilon, so Newton's steps from the right
+    stay on the right, and even an unfinished iteration is safe.
 
     Examples
     --------
@@ -212,24 +148,24 @@ def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
     goal = np.log(dlt)
     todo = np.flatnonzero((m > 0) & ~far)
     zero = np.zeros(todo.size)
-    todo = todo[_log_delta_above(zero, m[todo]) + _margin(zero, m[todo]) > goal[todo]]
+    todo = todo[log_delta_above(zero, m[todo]) + error_of_log_delta(zero, m[todo]) > goal[todo]]
     m, goal = m[todo], goal[todo]
     x = m * (m / 2 + np.sqrt(-2 * goal)) * (1 + 2.0**-50)
     live = np.arange(x.size)
     for _ in range(_NEWTON_STEPS):
-        value = _log_delta_above(x[live], m[live])
+        value = log_delta_above(x[live], m[live])
         t1 = x[live] / m[live] - m[live] / 2
-        slope = -np.exp(-t1 * t1 / 2 - _LOG_SQRT_TWO_PI - value) * _mills(t1 + m[live])
-        step = (goal[live] - _margin(x[live], m[live]) - value) / slope  # negative: towards the left
+        slope = -np.exp(-t1 * t1 / 2 - LOG_SQRT_TWO_PI - value) * mills(t1 + m[live])
+        step = (goal[live] - error_of_log_delta(x[live], m[live]) - value) / slope  # negative: towards the left
         moving = step < -(2.0**-50) * x[live]
         live, step = live[moving], step[moving]
         if not live.size:
             break
         x[live] += step
-    # Newton's last step may end on the left by its own rounding: push until the margin is kept.
+    # Rounding may put Newton's last step on the left: push it right until the margin holds.
     push = 2.0**-51
     while True:
-        bad = _log_delta_above(x, m) + _margin(x, m) / 2 > goal
+        bad = log_delta_above(x, m) + error_of_log_delta(x, m) / 2 > goal
         if not bad.any():
             break
         x[bad] += push * (x[bad] + m[bad])
@@ -250,7 +186,7 @@ def _far_thresholds(dlt: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _far_epsilon(dlt: np.ndarray, mu: np.ndarray, rounding: str) -> np.ndarray:
-    """`epsilon` from `_FAR` on."""
+    """`epsilon` for mu of at least `_FAR`."""
     low, high = _far_thresholds(dlt, mu)
     with np.errstate(over="ignore"):
         if rounding == "up":
@@ -259,7 +195,7 @@ def _far_epsilon(dlt: np.ndarray, mu: np.ndarray, rounding: str) -> np.ndarray:
 
 
 def _far_mu(eps: np.ndarray, dlt: np.ndarray, rounding: str) -> np.ndarray:
-    """`mu` from `_FAR` on: the root of epsilon / mu - mu / 2 = t1."""
+    """`mu` for epsilon of at least `_FAR`**2 / 2: the root of epsilon / mu - mu / 2 = t1."""
     root = np.sqrt(2.0) * np.sqrt(eps)
     low, high = _far_thresholds(dlt, root)
     t, side = (low, 1.0) if rounding == "up" else (high, -1.0)
@@ -267,11 +203,11 @@ def _far_mu(eps: np.ndarray, dlt: np.ndarray, rounding: str) -> np.ndarray:
 
 
 def _below(x: np.ndarray, mu: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """The largest of some points to the left of x at which log delta is at least `goal` in spite of its error, or 0."""
+    """A point slightly left of x at which log delta is at least `goal` for every possible error, or 0."""
     x = x.copy()
     push = 2.0**-51
     while True:
-        bad = (x > 0) & (_log_delta_above(x, mu) - _margin(x, mu) / 2 < goal)
+        bad = (x > 0) & (log_delta_above(x, mu) - error_of_log_delta(x, mu) / 2 < goal)
         if not bad.any():
             return x
         x[bad] = np.maximum(x[bad] - push * (x[bad] + mu[bad]), 0.0)
@@ -295,7 +231,7 @@ def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:
     Returns
     -------
     float or ndarray
-        inf for "up" where delta is so near to 1 (2**-41) that no computed value proves that it is reached.
+        inf for "up" if delta is within 2**-41 of 1: no computed value then proves that delta is reached.
 
     Raises
     ------
@@ -325,11 +261,11 @@ def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:
 
 
 def _near_mu(eps: np.ndarray, goal: np.ndarray, side: float) -> np.ndarray:
-    """The root of log delta = goal in mu, on the side asked for."""
+    """The root in mu of log delta = goal, rounded up for side = 1, down for side = -1."""
     x = _root_in_mu(eps, goal, *_bracket(eps, goal, side), side)
     push = 2.0**-51
     while True:
-        bad = side * (_log_delta_above(eps, x) - goal) < _margin(eps, x) / 2
+        bad = side * (log_delta_above(eps, x) - goal) < error_of_log_delta(eps, x) / 2
         if not bad.any():
             return x
         x[bad] *= 1 + side * push
@@ -337,7 +273,7 @@ def _near_mu(eps: np.ndarray, goal: np.ndarray, side: float) -> np.ndarray:
 
 
 def _bracket(eps: np.ndarray, goal: np.ndarray, side: float) -> tuple[np.ndarray, np.ndarray]:
-    """A mu below and one above the root: delta <= Phi(mu / 2 - eps / mu) below, doubling above."""
+    """A mu below the root, by delta <= Phi(mu / 2 - eps / mu), and a mu above it, by doubling."""
     dlt = np.exp(goal)
     z = -special.ndtri(dlt)
     root = np.hypot(z, np.sqrt(2 * eps))
@@ -346,20 +282,20 @@ def _bracket(eps: np.ndarray, goal: np.ndarray, side: float) -> tuple[np.ndarray
     low = np.maximum(low, dlt) * (1 - 1e-9)  # delta(eps, mu) <= delta(0, mu) < mu / 2
     high = 2 * low
     while True:
-        short = _log_delta_above(eps, high) < goal + side * _margin(eps, high)
+        short = log_delta_above(eps, high) < goal + side * error_of_log_delta(eps, high)
         if not short.any():
             return low, high
         high[short] *= 2
 
 
 def _root_in_mu(eps: np.ndarray, goal: np.ndarray, low: np.ndarray, high: np.ndarray, side: float) -> np.ndarray:
-    """Newton's method in log mu inside a shrinking bracket; bisection where a step leaves it."""
+    """Newton's method in log mu inside a shrinking bracket; bisection if a step leaves the bracket."""
     x = np.sqrt(low) * np.sqrt(high)  # the product itself may underflow
     live = np.arange(x.size)
     for _ in range(_NEWTON_STEPS):
         e, m = eps[live], x[live]
-        margin = _margin(e, m)
-        log_dlt = _log_delta_above(e, m)
+        margin = error_of_log_delta(e, m)
+        log_dlt = log_delta_above(e, m)
         value = log_dlt - goal[live] - side * margin
         moving = np.abs(value) > margin / 4
         live, e, m, value, log_dlt = (v[moving] for v in (live, e, m, value, log_dlt))
@@ -369,7 +305,7 @@ def _root_in_mu(eps: np.ndarray, goal: np.ndarray, low: np.ndarray, high: np.nda
         low[live] = np.where(value > 0, low[live], m)
         t1 = e / m - m / 2
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            slope = m * np.exp(-t1 * t1 / 2 - _LOG_SQRT_TWO_PI - log_dlt)
+            slope = m * np.exp(-t1 * t1 / 2 - LOG_SQRT_TWO_PI - log_dlt)
             new = m * np.exp(-value / slope)
         inside = (new > low[live]) & (new < high[live])
         x[live] = np.where(inside, new, np.sqrt(low[live]) * np.sqrt(high[live]))

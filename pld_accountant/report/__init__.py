@@ -1,1 +1,15 @@
-"""."""
+"""Reports on many people: statistics, tables, pictures and an HTML page.
+
+In: a `Ledger`, through its public methods.  Out: `Individuals` (the ledger's own numbers), their summary and
+comparison, and writers of files that are whole or absent.  No bound is changed here; printed bounds are rounded to the
+safe side.
+
+    individuals.py             each person's epsilon, and the worst case's
+    histogram.py               bins, quantiles, groups
+    summary.py, comparison.py  text and JSON
+    content.py, html/          the HTML page
+    figures.py                 pictures, and the style of every picture
+    outputs.py, rounding.py    files; directed rounding of printed numbers
+
+May import: results, notions, files, and the public methods of ledger and composition.
+"""

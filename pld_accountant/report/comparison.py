@@ -1,8 +1,7 @@
-"""Three accountings of the same people side by side: `compare` asks, `Comparison` tells."""
+"""PLD, Gaussian and Renyi accounting of the same people: `Comparison`, which `compare` makes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..notions import gdp
-from ..results import Bounds, Status
+from ..results import Bounds
 from .histogram import quantiles
 from .individuals import Individuals, assess
 from .outputs import Writer, table_writer
-from .rounding import quantile_name, rounded_up
+from .rounding import finite_or_none, quantile_name, rounded_up
 from .summary import columns, summarise, wrapped
 
 if TYPE_CHECKING:
@@ -27,23 +26,23 @@ _PROBABILITIES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Each person's epsilon at one delta, three times.
+    """Each person's epsilon at one delta, by three accountings.
 
     Attributes
     ----------
     individuals : Individuals
         By privacy loss distributions and by Renyi accounting.
     index : ndarray of int of shape (num_examples,)
-        The people's numbers in the log.
+        Each person's number in the log.
     mu : Bounds of ndarray of shape (num_examples,)
-        The smallest mu whose Gaussian curve lies above a person's wherever that is at least `min_delta`.
+        The smallest mu whose Gaussian curve lies above the person's curve wherever the latter is at least `min_delta`.
     gaussian_epsilon : ndarray of shape (num_examples,)
-        The epsilon of the upper bound of mu at the same delta; inf where mu has no bound.
+        The epsilon at the same delta of the upper bound of mu; inf if mu has no bound.
     worst_case_mu, worst_case_gaussian : float
         The same for a person clipped at every step.
     min_delta : float
     full_batch : bool
-        True if everybody took part in every step: then mu is Gaussian differential privacy, not only a description.
+        True if everybody took part in every step.  The run then is mu-GDP; else mu is a description only.
     """
 
     individuals: Individuals
@@ -57,23 +56,23 @@ class Comparison:
 
     @property
     def gaussian_sentence(self) -> str:
-        """What the Gaussian numbers are, and are not."""
+        """The meaning of the Gaussian epsilons, in words."""
         if self.full_batch:
             return (
-                "The Gaussian epsilon is that of mu, the root of the steps' summed squares up to rounding by buckets: "
-                "full-batch steps are mu-GDP. No central limit theorem is used."
+                "The Gaussian epsilon is the epsilon of mu, the root of the summed squares of the steps, up to "
+                "rounding by buckets: full-batch steps are mu-GDP. No central limit theorem is used."
             )
         return (
-            "The Gaussian epsilon is descriptive: it is that of the smallest mu whose Gaussian curve lies above the "
-            f"person's own, by PLD, wherever delta is at least {self.min_delta:g}. No central limit theorem is used. "
-            "Sampled steps are not mu-GDP for this mu: below that delta their curve leaves every small mu's. What "
-            "follows for norms fixed beforehand is (epsilon, delta of mu + "
-            f"{self.min_delta:g})-DP for every epsilon."
+            "The Gaussian epsilon is descriptive: it is the epsilon of the smallest mu whose Gaussian curve lies above "
+            f"the person's own curve, by PLD, wherever delta is at least {self.min_delta:g}. No central limit theorem "
+            "is used. Sampled steps are not mu-GDP for this mu: below that delta, their curve leaves the curve of "
+            "every small mu. For norms fixed beforehand, (epsilon, delta of mu + "
+            f"{self.min_delta:g})-DP holds for every epsilon."
         )
 
     @property
-    def _kinds(self) -> dict[str, tuple[np.ndarray, float]]:
-        """Everybody's epsilon and the worst case's, by each accounting."""
+    def by_kind(self) -> dict[str, tuple[np.ndarray, float]]:
+        """For each accounting, the epsilon of every person and of the worst case."""
         people = self.individuals
         return {
             "PLD": (people.epsilon.upper, people.worst_case.upper),
@@ -82,34 +81,34 @@ class Comparison:
         }
 
     def ratio(self, kind: str) -> np.ndarray:
-        """Epsilon by "Gaussian" or "Renyi" over epsilon by PLD, of the people where both are finite and above 0."""
-        one, other = self._kinds[kind][0], self._kinds["PLD"][0]
+        """Epsilon by "Gaussian" or "Renyi" over epsilon by PLD, for people whose two values are finite and above 0."""
+        one, other = self.by_kind[kind][0], self.by_kind["PLD"][0]
         sound = np.isfinite(one) & np.isfinite(other) & (other > 0)
         return one[sound] / other[sound]
 
     def as_dict(self, probabilities: Sequence[float] = _PROBABILITIES) -> dict[str, Any]:
-        """Everything but the single people for JSON; what is not finite becomes None."""
+        """A mapping for JSON without single people; a value that is not finite becomes None."""
         by_kind = {
             kind: {
-                "worst_case": _finite(worst),
+                "worst_case": finite_or_none(worst),
                 "quantiles": [
-                    {"probability": p, "epsilon": _finite(value)}
+                    {"probability": p, "epsilon": finite_or_none(value)}
                     for p, value in zip(probabilities, quantiles(values, probabilities).values, strict=True)
                 ],
             }
-            for kind, (values, worst) in self._kinds.items()
+            for kind, (values, worst) in self.by_kind.items()
         }
         return {
             **summarise(self.individuals, probabilities).as_dict(),
             "by": by_kind,
             "min_delta": self.min_delta,
-            "worst_case_mu": _finite(self.worst_case_mu),
+            "worst_case_mu": finite_or_none(self.worst_case_mu),
             "gaussian": self.gaussian_sentence,
         }
 
     def text(self, probabilities: Sequence[float] = _PROBABILITIES) -> str:
-        """A page for the terminal.  Printed epsilons are upper bounds, rounded up."""
-        people, kinds = self.individuals, self._kinds
+        """Text for the terminal.  Printed epsilons are upper bounds, rounded up."""
+        people, kinds = self.individuals, self.by_kind
         by = [quantiles(values, probabilities).values for values, _ in kinds.values()]
         rows: list[Sequence[str]] = [(f"epsilon at delta = {people.delta:g}", *kinds)]
         for number, probability in enumerate(probabilities):
@@ -118,9 +117,10 @@ class Comparison:
         blocks = [summarise(people).heading(), columns(rows)]
         lines = [self._ratio_line(kind) for kind in ("Gaussian", "Renyi")]
         blocks.append("\n".join(line for line in lines if line))
-        missing = max(people.not_certified, int(np.count_nonzero(np.isinf(self.gaussian_epsilon))))
-        if missing:
-            blocks.append(wrapped(f"Not certified: {missing:,}. {Status.NOT_CERTIFIED.sentence}"))
+        blocks += [wrapped(sentence) for sentence in people.caveats()]
+        without = int(np.count_nonzero(np.isinf(self.gaussian_epsilon)))
+        if without:
+            blocks.append(f"Without a certified mu: {without:,} of {people.num_examples:,} people.")
         proven = people.guarantee
         blocks.append(wrapped(self.gaussian_sentence))
         blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
@@ -134,17 +134,13 @@ class Comparison:
         return f"{kind} over PLD: {middle:.3f} in the median, {most:.3f} at most."
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
 def check_min_delta(min_delta: float | None, delta: float) -> float:
-    """`min_delta`, or what it is by default.
+    """`min_delta`, or its default, the smaller of 1e-10 and `delta`.
 
     Raises
     ------
     ValueError
-        If it is larger than `delta`, at which nothing would then be known.
+        If it is larger than `delta`: the Gaussian curve would then say nothing at `delta`.
     """
     if min_delta is None:
         return min(1e-10, delta)
@@ -164,27 +160,26 @@ def compare(
     parameters: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
-    """Ask a ledger for every person's epsilon by PLD, by Renyi accounting, and by the Gaussian curve above theirs.
+    """Compute every person's epsilon by PLD, by Renyi accounting, and by the Gaussian curve above the PLD curve.
 
     Parameters
     ----------
     min_delta : float, optional
-        As in `Ledger.mu`, at most `delta`; by default 1e-10 or `delta` if that is less.
+        As in `Ledger.mu`, at most `delta`; by default the smaller of 1e-10 and `delta`.
     index : ndarray of int, optional
-        The people's numbers, by default from 0.
+        Each person's number, by default from 0.
 
     Raises
     ------
     ValueError
         For a `min_delta` above `delta`.
 
-    **Error**: all three are upper bounds at `delta`, of the true epsilon; the Gaussian one because min_delta <= delta.
-    **Cost**: that of `Ledger.mu`.
+    **Error**: all three are upper bounds of the true epsilon at `delta`; the Gaussian one because min_delta <= delta.
+
+    **Cost**: the cost of `Ledger.mu`.
     """
     least = check_min_delta(min_delta, delta)
-    people = assess(
-        ledger, delta, direction=direction, labels=labels, parameters=parameters, progress=progress
-    )
+    people = assess(ledger, delta, direction=direction, labels=labels, parameters=parameters, progress=progress)
     mu = ledger.mu(least, direction)
     worst = float(ledger.worst_case().mu(least, direction).upper)
     return Comparison(
@@ -207,6 +202,6 @@ def _gaussian_epsilon(delta: float, mu: np.ndarray) -> np.ndarray:
 
 
 def comparison_writer(found: Comparison, ending: str, facts: Mapping[str, Any]) -> Writer:
-    """What writes a row per person: as `outputs.table_writer`, and mu and gaussian_epsilon."""
+    """A writer of one row per person: the columns of `outputs.table_writer`, and mu and gaussian_epsilon."""
     more = {"mu": np.asarray(found.mu.upper), "gaussian_epsilon": found.gaussian_epsilon}
     return table_writer(found.individuals, ending, facts, index=found.index, more=more)

@@ -1,23 +1,21 @@
-"""The report: everything that a page about a ledger's people tells, `gather`, and what writes the page."""
+"""The content of the report on a ledger's people: `Report`, which `gather` makes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .histogram import Quantiles, quantiles
-from .html.page import page
 from .individuals import Individuals
-from .outputs import Writer
 from .summary import Summary, summarise
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["AtDelta", "Extremes", "Report", "gather", "page_writer"]
+__all__ = ["AtDelta", "Extremes", "Report", "gather"]
 
 _FACTORS = (1e2, 1.0, 1e-1, 1e-3, 1e-5)
 _PROBABILITIES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -32,9 +30,9 @@ class AtDelta:
     ----------
     delta : float
     worst_case, worst_case_rdp : float
-        Of a person clipped at every step, by PLD and by Renyi accounting.
+        The epsilon of a person clipped at every step, by PLD and by Renyi accounting.
     quantiles : Quantiles
-        Those of 5, 50 and 95 percent.
+        At 5, 50 and 95 percent.
     """
 
     delta: float
@@ -45,14 +43,14 @@ class AtDelta:
 
 @dataclass(frozen=True)
 class Extremes:
-    """Who has the largest and who the smallest epsilon, by index; of equal ones those of the lowest index.
+    """The people with the largest and the smallest epsilons, by index; ties are ordered by index.
 
     Attributes
     ----------
     largest, smallest : ndarray of int
-        From the end inwards.  `smallest` is empty where `largest` holds everybody.
+        Each starts with the extreme person.  `smallest` is empty if `largest` holds everybody.
     tied_largest, tied_smallest : int
-        How many people share the largest and the smallest epsilon.
+        Numbers of people who share the largest and the smallest epsilon.
     """
 
     largest: np.ndarray
@@ -63,7 +61,7 @@ class Extremes:
 
 @dataclass(frozen=True)
 class Report:
-    """What the page tells.
+    """The content of the page.
 
     Attributes
     ----------
@@ -91,19 +89,19 @@ def gather(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Everything for the page.
+    """Collect the content of the page.
 
     Parameters
     ----------
     individuals : Individuals
-        What `assess` found out about the ledger's people.
+        The result of `assess` for the same ledger.
     deltas : sequence of float, optional
-        Where else to ask for upper bounds; by default a hundred times the individuals' delta down to a
-        hundred-thousandth of it, where that lies in (0, 1).
+        Further deltas at which to compute upper bounds.  By default the individuals' delta times 1e2, 1e-1, 1e-3 and
+        1e-5, as far as the products lie in (0, 1).
     progress : callable, optional
         Called with (done, total).
 
-    **Cost**: as `Ledger.epsilon` with ``bounds="upper"`` for every further delta.
+    **Cost**: the cost of `Ledger.epsilon` with ``bounds="upper"`` for every further delta.
     """
     main = individuals.delta
     if deltas is None:
@@ -142,13 +140,3 @@ def _extremes(upper: np.ndarray) -> Extremes:
     smallest = np.argsort(upper, kind="stable")[: 0 if everybody else _SHOWN]
     tied = [int(np.count_nonzero(upper == end)) for end in (upper.max(), upper.min())]
     return Extremes(largest, smallest, *tied)
-
-
-def page_writer(report: Report, title: str = "Individual privacy loss") -> Writer:
-    """What writes the report as one HTML page that needs nothing else: no script, no font, no network."""
-    data = page(report, title).encode()
-
-    def write(file: BinaryIO) -> None:
-        file.write(data)
-
-    return write

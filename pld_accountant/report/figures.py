@@ -1,7 +1,7 @@
-"""Pictures: the histogram of individual epsilons, PLD against Renyi, with the worst case marked.
+"""Pictures of many people's epsilons, and the one style that every picture of the project has.
 
-Every picture of the project takes its colours and sizes from here.  Figures are built as objects, without
-pyplot, so that drawing in a library neither opens a window nor changes what the user set.
+`draw_histogram` shows PLD and Renyi accounting, `draw_comparison` also the Gaussian curve.  Figures are built as
+objects, without pyplot: drawing neither opens a window nor changes the user's settings.
 """
 
 from __future__ import annotations
@@ -16,19 +16,34 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ..files.store import atomic_file
+from .comparison import Comparison
 from .histogram import Histogram, aligned_histogram, share_under
 from .individuals import Individuals
 from .outputs import FIGURE_ENDINGS
-from .rounding import rounded_up
+from .rounding import rounded_up, scientific
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "draw_histogram", "save_figure", "write_figure"]
+__all__ = [
+    "COLOURS",
+    "MEDIUM",
+    "SMALL",
+    "TEXT",
+    "WIDTH",
+    "draw_comparison",
+    "draw_histogram",
+    "dress",
+    "power_of_ten",
+    "save_figure",
+    "write_figure",
+]
 
-# One colour per notion, the same in every picture; told apart by people with any of the common colour
-# blindnesses, and in grey (they differ in lightness).
+# ---------------------------------------------------------------------- style
+
+# One colour per notion, the same in every picture.  They differ in lightness, so they can be told apart in grey and
+# with any of the common colour blindnesses.
 COLOURS: Mapping[str, str] = MappingProxyType(
     {
         "PLD": "#0072B2",
@@ -39,65 +54,125 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "quiet": "#777777",
     }
 )
-
-_WIDTH, _ABOVE_CAPTION = 6.8, 3.75  # inches; the caption's lines come below
-_TEXT, _SMALL = 9.5, 7.5
+WIDTH = 6.8  # inches, the text width of a page
+TEXT, MEDIUM, SMALL = 9.5, 8.5, 7.5  # points: names of axes; ticks and legends; captions and words in the plot
 _DPI = 300
-_BY_PLD = "By privacy loss distribution (PLD)"
-_BY_RENYI = "By Renyi accounting"
+_LEFT, _RIGHT = 0.68, 0.18  # inches beside the axes
+_CAPTION_COLUMNS, _CAPTION_LINE = 117, 0.145  # characters a line, inches a line
+
+
+def dress(axes: Axes, x: str = "", y: str = "", title: str = "") -> None:
+    """Name the axes, and remove every line that carries no number."""
+    colour = COLOURS["text"]
+    axes.set_xlabel(x, fontsize=TEXT, color=colour)
+    axes.set_ylabel(y, fontsize=TEXT, color=colour)
+    if title:
+        axes.set_title(title, fontsize=TEXT, color=colour, loc="left")
+    axes.tick_params(labelsize=MEDIUM, colors=colour, length=3)
+    axes.tick_params(which="minor", length=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(COLOURS["quiet"])
+
+
+def power_of_ten(value: float) -> str:
+    """A number in scientific notation, as mathematical text of matplotlib.
+
+    Examples
+    --------
+    >>> power_of_ten(1e-5), power_of_ten(2.5e-7)
+    ('$10^{-5}$', '2.5 $\\\\times$ $10^{-7}$')
+    """
+    factor, exponent = scientific(value)
+    power = f"$10^{{{exponent}}}$"
+    return power if factor == "1" else f"{factor} $\\times$ {power}"
+
+
+def _legend(axes: Axes, columns: int) -> None:
+    """A legend without a frame, above the axes."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0,
+        borderpad=0.4,
+        ncols=columns,
+        frameon=False,
+        fontsize=MEDIUM,
+        labelcolor=COLOURS["text"],
+    )
+
+
+def _captioned(text: str, above: float) -> tuple[Figure, float]:
+    """A figure with a caption at its foot and `above` inches over it; also the height of the caption in inches."""
+    from matplotlib.figure import Figure
+
+    caption = textwrap.fill(text, _CAPTION_COLUMNS, break_long_words=False)
+    lines = _CAPTION_LINE * (1 + caption.count("\n"))
+    height = above + lines
+    figure = Figure(figsize=(WIDTH, height))
+    style: dict[str, Any] = {"fontsize": SMALL, "color": COLOURS["quiet"], "va": "bottom", "linespacing": 1.35}
+    figure.text(_RIGHT / WIDTH, 0.1 / height, caption, **style)
+    return figure, lines
+
+
+def _add_axes(figure: Figure, bottom: float, height: float, **options: Any) -> Axes:
+    """Axes over the width of the figure; bottom and height in inches."""
+    total = figure.get_figheight()
+    box = (_LEFT / WIDTH, bottom / total, 1 - (_LEFT + _RIGHT) / WIDTH, height / total)
+    return figure.add_axes(box, **options)
+
+
+def _largest(values: np.ndarray) -> float:
+    """The largest finite value, 1 if there is none above 0."""
+    return float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
+
+
+def _draw_bars(axes: Axes, counted: Histogram, kind: str, label: str) -> None:
+    axes.stairs(counted.counts, counted.edges, fill=True, color=COLOURS[kind], alpha=0.8, linewidth=0, label=label)
+
+
+def _draw_outline(axes: Axes, counted: Histogram, kind: str, label: str) -> None:
+    """An outline: a second fill over the first would show a third colour that means nothing."""
+    heights = np.where(counted.counts > 0, counted.counts, np.nan)  # NaN: no line along the axis in empty bins
+    axes.stairs(heights, counted.edges, color=COLOURS[kind], linewidth=1.8, label=label)
+
+
+# ---------------------------------------------------------------------- the histogram
 
 
 def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
-    """Draw how many people have which epsilon, by PLD and by Renyi accounting, beside the worst case.
+    """Draw the number of people by epsilon, by PLD and by Renyi accounting, beside the worst case.
 
     Parameters
     ----------
     individuals : Individuals
     bins : int
-        Bins between 0 and the largest epsilon shown; all have one width.
+        Bins of equal width between 0 and the largest epsilon shown.
 
     Returns
     -------
     matplotlib.figure.Figure
-        With what is proven in its caption; `save_figure` writes it.
+        The caption holds the guarantee.  `save_figure` writes the figure.
     """
-    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    caption = _caption(individuals)
-    lines = 0.145 * (1 + caption.count("\n"))
-    height = _ABOVE_CAPTION + lines
-    figure = Figure(figsize=(_WIDTH, height))
-    below = 0.61 + lines
-    axes = figure.add_axes((0.68 / _WIDTH, below / height, 1 - 0.86 / _WIDTH, 1 - (below + 0.52) / height))
+    figure, lines = _captioned(_caption(individuals), 3.75)
+    axes = _add_axes(figure, 0.61 + lines, 2.62)
     upper, worst = individuals.epsilon.upper, individuals.worst_case.upper
-    values = np.concatenate([upper, individuals.rdp_epsilon])
-    top = float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
-    _draw_bars(axes, aligned_histogram(upper, worst, top, bins))
-    _draw_outline(axes, aligned_histogram(individuals.rdp_epsilon, individuals.worst_case_rdp, top, bins))
+    top = _largest(np.concatenate([upper, individuals.rdp_epsilon]))
+    bars = aligned_histogram(upper, worst, top, bins)
+    outline = aligned_histogram(individuals.rdp_epsilon, individuals.worst_case_rdp, top, bins)
+    _draw_bars(axes, bars, "PLD", "By privacy loss distribution (PLD)")
+    _draw_outline(axes, outline, "Renyi", "By Renyi accounting")
     _draw_worst_case(axes, worst, "-", "PLD")
     _draw_worst_case(axes, individuals.worst_case_rdp, (0, (4, 2)), "Renyi")
     _draw_half(axes, upper, worst)
-    _dress(axes, individuals)
-    figure.text(
-        0.18 / _WIDTH,
-        0.1 / height,
-        caption,
-        fontsize=_SMALL,
-        color=COLOURS["quiet"],
-        va="bottom",
-        linespacing=1.35,
-    )
+    axes.set_xlim(0, axes.get_xlim()[1])
+    delta = power_of_ten(individuals.delta)
+    words = rf"Individual privacy loss $\varepsilon$ over the whole run, at $\delta$ = {delta}"
+    dress(axes, words, "Number of people")
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    _legend(axes, 2)
     return figure
-
-
-def _draw_bars(axes: Axes, counted: Histogram) -> None:
-    axes.stairs(counted.counts, counted.edges, fill=True, color=COLOURS["PLD"], alpha=0.8, linewidth=0, label=_BY_PLD)
-
-
-def _draw_outline(axes: Axes, counted: Histogram) -> None:
-    """An outline over the bars: two fills on each other would show a third colour that means nothing."""
-    heights = np.where(counted.counts > 0, counted.counts, np.nan)  # NaN: no line along the axis where nobody is
-    axes.stairs(heights, counted.edges, color=COLOURS["Renyi"], linewidth=1.8, label=_BY_RENYI)
 
 
 def _draw_worst_case(axes: Axes, epsilon: float, style: Any, kind: str) -> None:
@@ -107,83 +182,97 @@ def _draw_worst_case(axes: Axes, epsilon: float, style: Any, kind: str) -> None:
 
 
 def _draw_half(axes: Axes, upper: np.ndarray, worst: float) -> None:
-    """Mark the range under half the worst case with a bracket above the bars, and say how many people lie
-    in it."""
+    """Mark the range below half the worst case with a bracket over the bars, and state the share of people in it."""
     top = axes.get_ylim()[1]
     axes.set_ylim(0, 1.22 * top)
     if not (np.isfinite(worst) and worst > 0):
         return
     share = share_under(upper, worst / 2)
-    colour = COLOURS["quiet"]
-    axes.plot([0, 0, worst / 2, worst / 2], np.array([1.03, 1.06, 1.06, 1.03]) * top, color=colour, linewidth=0.9)
+    bracket = np.array([1.03, 1.06, 1.06, 1.03]) * top
+    axes.plot([0, 0, worst / 2, worst / 2], bracket, color=COLOURS["quiet"], linewidth=0.9)
     text = f"{100 * share.fraction:.0f} % of people: less than half the worst case"
-    axes.text(
-        0.012 * axes.get_xlim()[1],
-        1.085 * top,
-        text,
-        color=COLOURS["text"],
-        fontsize=_SMALL + 1,
-        va="bottom",
-        ha="left",
-    )
-
-
-def _dress(axes: Axes, individuals: Individuals) -> None:
-    """Words on the axes, and nothing drawn that carries no number."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.set_xlim(0, axes.get_xlim()[1])
-    label = r"Individual privacy loss $\varepsilon$ over the whole run, at $\delta$ = " + _power_of_ten(
-        individuals.delta
-    )
-    axes.set_xlabel(label, fontsize=_TEXT, color=COLOURS["text"], labelpad=5)
-    axes.set_ylabel("Number of people", fontsize=_TEXT, color=COLOURS["text"])
-    axes.tick_params(labelsize=_TEXT - 1, colors=COLOURS["text"], length=3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(COLOURS["quiet"])
-    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
-    legend = axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        borderaxespad=0,
-        borderpad=0.4,
-        ncols=2,
-        frameon=False,
-        fontsize=_TEXT - 1,
-    )
-    for text in legend.get_texts():
-        text.set_color(COLOURS["text"])
-
-
-def _power_of_ten(value: float) -> str:
-    mantissa, exponent = f"{value:.3e}".split("e")
-    factor = f"{float(mantissa):g}"
-    power = f"$10^{{{int(exponent)}}}$"
-    return power if factor == "1" else f"{factor} $\\times$ {power}"
+    style: dict[str, Any] = {"color": COLOURS["text"], "fontsize": MEDIUM, "va": "bottom", "ha": "left"}
+    axes.text(0.012 * axes.get_xlim()[1], 1.085 * top, text, **style)
 
 
 def _caption(individuals: Individuals) -> str:
-    missing = individuals.not_certified
+    missing, loose = individuals.not_certified, individuals.renyi_only
     sentences = [
         f"{individuals.num_examples:,} people, {individuals.steps:,} steps; by certified upper bounds.",
         f"{missing:,} without a certified bound are not shown." if missing else "",
+        f"{loose:,} have only the Renyi bound." if loose else "",
         f"{individuals.guarantee}",
     ]
-    return textwrap.fill(" ".join(s for s in sentences if s), 117, break_long_words=False)
+    return " ".join(s for s in sentences if s)
+
+
+# ---------------------------------------------------------------------- the comparison
+
+_BINS = 50
+_DOTS = 5000  # people drawn in the lower panel
+_NAMES = {"PLD": "By PLD", "Gaussian": "By the Gaussian curve above PLD's", "Renyi": "By Renyi accounting"}
+
+
+def draw_comparison(found: Comparison) -> Figure:
+    """Draw the number of people by epsilon for three accountings, and below it the ratios to PLD.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        `save_figure` writes it.
+    """
+    figure, lines = _captioned(f"{found.gaussian_sentence} {found.individuals.guarantee}", 5.95)
+    upper = _add_axes(figure, 0.55 + lines + 2.25, 2.75)
+    lower = _add_axes(figure, 0.55 + lines, 2.0, sharex=upper)
+    _draw_counts(upper, found)
+    _draw_ratios(lower, found)
+    return figure
+
+
+def _draw_counts(axes: Axes, found: Comparison) -> None:
+    kinds = found.by_kind
+    top = _largest(np.concatenate([values for values, _ in kinds.values()]))
+    for kind, (values, worst) in kinds.items():
+        draw = _draw_bars if kind == "PLD" else _draw_outline
+        draw(axes, aligned_histogram(values, worst, top, _BINS), kind, _NAMES[kind])
+    axes.set_xlim(0, 1.03 * top)
+    axes.tick_params(labelbottom=False)
+    dress(axes, "", "Number of people")
+    _legend(axes, 3)
+
+
+def _draw_ratios(axes: Axes, found: Comparison) -> None:
+    kinds = found.by_kind
+    pld = kinds["PLD"][0]
+    most = 1.0
+    for kind in ("Renyi", "Gaussian"):
+        other = kinds[kind][0]
+        who = np.flatnonzero(np.isfinite(pld) & (pld > 0) & np.isfinite(other))
+        who = who[np.linspace(0, len(who) - 1, min(len(who), _DOTS)).astype(int)] if len(who) else who
+        ratio = other[who] / pld[who]
+        most = max(most, float(ratio.max(initial=1.0)))
+        axes.plot(pld[who], ratio, ".", color=COLOURS[kind], markersize=3, markeredgewidth=0, rasterized=True)
+    axes.axhline(1, color=COLOURS["PLD"], linewidth=1.4)
+    axes.set_ylim(1 - 0.06 * max(most - 1, 0.01), 1 + 1.08 * max(most - 1, 0.01))
+    delta = power_of_ten(found.individuals.delta)
+    dress(axes, rf"Individual epsilon, at $\delta$ = {delta}; below, by PLD", "Epsilon over epsilon by PLD")
+
+
+# ---------------------------------------------------------------------- files
 
 
 def write_figure(figure: Figure, file: BinaryIO, ending: str) -> None:
     """Write a figure to an open file in the format of `ending`, ``.png`` or ``.pdf``."""
     import matplotlib
 
-    # TrueType instead of Type 3 fonts: what journals ask for.  No date: the same picture is the same file.
+    # Journals require TrueType fonts instead of Type 3.  Without a date, the same picture gives the same file.
     metadata = {"CreationDate": None} if ending == ".pdf" else {"Software": None}
     with matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(file, format=ending[1:], dpi=_DPI, metadata=metadata)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Save a figure as PNG or PDF by its ending; the file is whole or not there.
+    """Save a figure as PNG or PDF by its ending; the file is whole or absent.
 
     Raises
     ------

@@ -1,8 +1,7 @@
-"""What many people's epsilons look like together: bins, quantiles, groups, and the share under half the
-worst case.
+"""Statistics of many people's epsilons: bins, quantiles, groups, and the share under half the worst case.
 
-Pure functions of arrays.  A person without a certified bound has epsilon = inf; such a person counts as
-having more than everybody else, and is left out of the bins but counted beside them.
+All are pure functions of arrays.  A person without a certified bound has epsilon = inf.  Quantiles sort this person
+above everybody else; histograms count this person outside the bins.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Each value is some person's own: the smallest that at least this part of the people does not exceed.
+    """Quantiles of epsilon.  Each value is one person's: the smallest that at least this share of people do not exceed.
 
     Attributes
     ----------
@@ -70,7 +69,7 @@ class Share:
 
     @property
     def percent(self) -> str:
-        """The fraction in print."""
+        """The fraction in print, in percent."""
         return f"{100 * self.fraction:.1f} %"
 
 
@@ -85,7 +84,7 @@ class Group:
     mean : float
     quantiles : Quantiles
     under_half : Share
-        Those with less than half the worst case.
+        The people with less than half the worst case.
     """
 
     label: int | str
@@ -105,13 +104,12 @@ def _values(values: np.ndarray) -> np.ndarray:
 
 
 def bin_edges(top: float, width: float, mark: float) -> np.ndarray:
-    """Bins of one width from 0 to at least `top`, placed so that one ends at `mark`; the first may be
-    narrower.
+    """Edges of bins of equal width from 0 to at least `top`; one bin ends at `mark`, the first may be narrower.
 
     Parameters
     ----------
     mark : float
-        The worst case, say: no bar then reaches beyond it.
+        For example the worst case: no bar then extends beyond it.
 
     Examples
     --------
@@ -140,12 +138,12 @@ def histogram(epsilon: np.ndarray, edges: np.ndarray) -> Histogram:
 
 
 def aligned_histogram(epsilon: np.ndarray, mark: float, top: float, bins: int) -> Histogram:
-    """Count people in so many bins of one width up to `top`, none of which reaches across `mark`.
+    """Count people in `bins` bins of equal width up to `top`; no bin extends across `mark`.
 
     Parameters
     ----------
     mark : float
-        The worst case.  An edge lies a hair above it: whatever the last digit of an epsilon, no bar reaches beyond.
+        The worst case.  An edge lies 1e-6 above it, relative, so round-off of an epsilon moves nobody beyond it.
 
     Examples
     --------
@@ -157,7 +155,7 @@ def aligned_histogram(epsilon: np.ndarray, mark: float, top: float, bins: int) -
 
 
 def quantiles(epsilon: np.ndarray, probabilities: Sequence[float] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Quantiles:
-    """Quantiles without interpolation, rounded to the next person up.
+    """Quantiles without interpolation: the value of the next person up.
 
     Parameters
     ----------
@@ -172,14 +170,13 @@ def quantiles(epsilon: np.ndarray, probabilities: Sequence[float] = (0.0, 0.1, 0
     p = np.asarray(probabilities, dtype=np.float64)
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(f"probabilities must lie in [0, 1], got {p.tolist()}")
-    # The smallest k with k / n >= p, less one; the last term keeps 0.1 * 30 = 3.0000000000000004 from
-    # counting as more.
+    # The smallest k with k / n >= p, less one.  The last term corrects products such as 0.1 * 30 = 3.0000000000000004.
     place = np.ceil(p * len(array) - 1e-9).astype(np.int64) - 1
     return Quantiles(p, array[np.maximum(place, 0)])
 
 
 def share_under(epsilon: np.ndarray, threshold: float) -> Share:
-    """How many people have an epsilon below `threshold`.
+    """The share of people whose epsilon is below `threshold`.
 
     Examples
     --------
@@ -203,7 +200,7 @@ def groups(
     labels : ndarray of shape (people,)
         Integers or strings.
     worst_case : float
-        The epsilon of which half is the mark for `Group.under_half`.
+        `Group.under_half` counts people below half of this epsilon.
 
     Examples
     --------

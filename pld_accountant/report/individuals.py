@@ -1,15 +1,14 @@
-"""Everything that was found out about a ledger's people at one delta: `assess` asks, `Individuals` holds
-the answers."""
+"""Each person's epsilon at one delta, by PLD and by Renyi accounting: `Individuals`, which `assess` makes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..results import Bounds, Guarantee
+from ..results import Bounds, Guarantee, Status
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -25,9 +24,9 @@ class Individuals:
     ----------
     delta : float
     epsilon : Bounds of ndarray of shape (num_examples,)
-        By privacy loss distributions.
+        By privacy loss distributions, exactly as `Ledger.epsilon` gives it.
     rdp_epsilon : ndarray of shape (num_examples,)
-        By Renyi accounting, an upper bound too.
+        Upper bound by Renyi accounting.
     worst_case, worst_case_rdp : Bounds of float, float
         The same for a person clipped at every step.
     guarantee : Guarantee
@@ -35,7 +34,7 @@ class Individuals:
     labels : ndarray of shape (num_examples,) or None
         The group of every person.
     parameters : mapping
-        What else the run was described by, in the words of the command line.
+        Further parameters of the run, under the names of the command line.
     """
 
     delta: float
@@ -50,14 +49,30 @@ class Individuals:
 
     @property
     def num_examples(self) -> int:
-        """How many people there are."""
+        """Number of people."""
         return len(self.rdp_epsilon)
 
     @property
     def not_certified(self) -> int:
-        """How many people have no certified bound."""
-        certified = np.broadcast_to(self.epsilon.certified, self.num_examples)
-        return self.num_examples - int(np.count_nonzero(certified))
+        """Number of people without a certified bound."""
+        return self._number(Status.NOT_CERTIFIED)
+
+    @property
+    def renyi_only(self) -> int:
+        """Number of people whose upper bound is the Renyi bound and whose lower bound is 0."""
+        return self._number(Status.RENYI_ONLY)
+
+    def caveats(self) -> list[str]:
+        """A sentence with the number of people for each status below `Status.CERTIFIED` that occurs."""
+        found = (
+            ("Not certified", self.not_certified, Status.NOT_CERTIFIED),
+            ("Renyi bound only", self.renyi_only, Status.RENYI_ONLY),
+        )
+        people = f"of {self.num_examples:,} people"
+        return [f"{name}: {count:,} {people}. {status.sentence}" for name, count, status in found if count]
+
+    def _number(self, status: Status) -> int:
+        return int(np.count_nonzero(np.broadcast_to(self.epsilon.status, self.num_examples) == status))
 
 
 def assess(
@@ -69,7 +84,9 @@ def assess(
     parameters: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Individuals:
-    """Ask a ledger for every person's epsilon, by privacy loss distributions and by Renyi accounting.
+    """Compute every person's epsilon from a ledger, by privacy loss distributions and by Renyi accounting.
+
+    No bound is changed here: the numbers are those of `Ledger.epsilon` and `Ledger.rdp_epsilon`.
 
     Parameters
     ----------
@@ -77,16 +94,11 @@ def assess(
         Called with (people done, people in all).
     """
     worst = ledger.worst_case()
-    most = worst.epsilon(delta, direction=direction)
-    found = ledger.epsilon(delta, direction=direction, progress=progress)
     return Individuals(
         delta=delta,
-        # nobody loses more than the worst case, which is known more exactly
-        epsilon=replace(
-            found, estimate=np.minimum(found.estimate, most.upper), upper=np.minimum(found.upper, most.upper)
-        ),
+        epsilon=ledger.epsilon(delta, direction=direction, progress=progress),
         rdp_epsilon=ledger.rdp_epsilon(delta),
-        worst_case=most,
+        worst_case=worst.epsilon(delta, direction=direction),
         worst_case_rdp=worst.rdp_epsilon(delta),
         guarantee=ledger.guarantee,
         steps=ledger.steps,

@@ -1,7 +1,7 @@
-"""Output files: all of them are written, or none is.
+"""Output files: all are written, or none.
 
-`check` is asked before the long work whether every file could be written; `write_all` writes them beside
-their names and moves them into place only when all are complete.
+`check` runs before the long work and raises if a file cannot be written.  `write_all` writes temporary files in the
+same folders and moves them into place when all are complete.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..files.formats import require
 from ..files.store import atomic_file
-from ..results import Status
+from ..results import Method, Status
 from .individuals import Individuals
 
 __all__ = [
@@ -43,7 +43,7 @@ Writer = Callable[[BinaryIO], None]
 
 
 class OutputError(ValueError):
-    """An output file that could not be written, with the reason; nothing was written."""
+    """An output file that cannot be written, with the reason; nothing was written."""
 
 
 def check(outputs: Iterable[tuple[Path, Sequence[str]]], *, inputs: Iterable[Path] = ()) -> None:
@@ -52,9 +52,9 @@ def check(outputs: Iterable[tuple[Path, Sequence[str]]], *, inputs: Iterable[Pat
     Parameters
     ----------
     outputs : iterable of (path, sequence of str)
-        The files, each with the endings it may have (none given: any).
+        The files, each with its allowed endings; an empty sequence allows any.
     inputs : iterable of path
-        Files that no output may take the place of.
+        Files that no output may replace.
 
     Raises
     ------
@@ -87,32 +87,37 @@ def check_folder(folder: Path) -> None:
 
 
 def write_all(outputs: Mapping[Path, Writer]) -> None:
-    """Write files, and move them into place when the last is complete.
+    """Write files, and move them into place when all are complete.
 
     Raises
     ------
     OSError
-        If one cannot be written; then none is.
+        If one file cannot be written; then none is.
     """
     with ExitStack() as whole:
         for path, writer in outputs.items():
             writer(whole.enter_context(atomic_file(path)))
 
 
-def _columns(
-    individuals: Individuals, index: np.ndarray | None, more: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
+def _columns(individuals: Individuals, index: np.ndarray | None, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
     people = individuals.num_examples
     columns: dict[str, Any] = {
         "index": np.arange(people) if index is None else index,
         "lower": individuals.epsilon.lower,
         "estimate": individuals.epsilon.estimate,
         "upper": individuals.epsilon.upper,
-        "status": np.broadcast_to(np.asarray(individuals.epsilon.status, dtype=np.uint8), people),
+        "status": _names(individuals.epsilon.status, Status, people),
+        "method": _names(individuals.epsilon.method, Method, people),
         "rdp_epsilon": individuals.rdp_epsilon,
     }
     group = {} if individuals.labels is None else {"group": individuals.labels}
     return {**columns, **group, **more}
+
+
+def _names(codes: Any, kind: type[Status] | type[Method], people: int) -> np.ndarray:
+    """The name of each person's status or method: (people,) strings."""
+    names = np.array([one.name for one in kind])
+    return names[np.broadcast_to(np.asarray(codes, dtype=np.intp), people)]
 
 
 def table_writer(
@@ -123,24 +128,26 @@ def table_writer(
     index: np.ndarray | None = None,
     more: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Writer:
-    """What writes a row per person: index, lower, estimate, upper, status, rdp_epsilon, and group if there
-    are groups.
+    """A writer of one row per person: index, lower, estimate, upper, status, method, rdp_epsilon, and group if any.
+
+    Status and method are written by name.
 
     Parameters
     ----------
     ending : str
         One of `TABLE_ENDINGS`.
     facts : mapping
-        What holds for the whole table (the summary, with the guarantee): kept in the metadata of Parquet
-        under ``pld_accountant`` and in the member ``summary`` of an ``.npz``, as JSON; CSV has no place for
-        it.
+        Facts about the whole table (the summary, with the guarantee).  Parquet holds them as JSON in its metadata
+        under ``pld_accountant``, ``.npz`` in the member ``summary``, both with a sentence for each status and method.
+        CSV has no place for them.
     index : ndarray of int, optional
-        The people's numbers, by default from 0.
+        Each person's number, by default from 0.
     more : mapping of str to ndarray
         Further columns.
     """
     columns = _columns(individuals, index, more)
-    about = json.dumps({**facts, "status": {str(int(s)): s.sentence for s in Status}}, allow_nan=False)
+    sentences = {kind.__name__.lower(): {one.name: one.sentence for one in kind} for kind in (Status, Method)}
+    about = json.dumps({**facts, **sentences}, allow_nan=False)
     if ending == ".parquet":
         return lambda file: _write_parquet(file, columns, about)
     if ending == ".npz":
@@ -167,7 +174,7 @@ def _write_csv(file: BinaryIO, columns: Mapping[str, np.ndarray]) -> None:
 
 
 def json_writer(facts: Mapping[str, Any]) -> Writer:
-    """What writes `facts` as indented JSON."""
+    """A writer of `facts` as indented JSON."""
     text = json.dumps(facts, indent=2, allow_nan=False) + "\n"
     return lambda file: _write_bytes(file, text.encode())
 

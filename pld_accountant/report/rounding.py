@@ -1,16 +1,15 @@
-"""Numbers in print, rounded in the direction in which they promise something."""
+"""Numbers in print: bounds rounded in their safe direction, names of quantiles, scientific notation, JSON."""
 
 from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["quantile_name", "rounded_down", "rounded_up"]
+__all__ = ["finite_or_none", "quantile_name", "rounded_down", "rounded_up", "scientific"]
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """`value` in so many significant digits, never less than it is: an upper bound stays one when it is
-    printed.
+    """`value` in `digits` significant digits, rounded up: a printed upper bound stays an upper bound.
 
     Examples
     --------
@@ -21,7 +20,7 @@ def rounded_up(value: float, digits: int = 4) -> str:
 
 
 def rounded_down(value: float, digits: int = 4) -> str:
-    """`value` in so many significant digits, never more than it is: for lower bounds.
+    """`value` in `digits` significant digits, rounded down: a printed lower bound stays a lower bound.
 
     Examples
     --------
@@ -32,7 +31,7 @@ def rounded_down(value: float, digits: int = 4) -> str:
 
 
 def quantile_name(probability: float) -> str:
-    """What a quantile is called in a table.
+    """The name of a quantile in a table.
 
     Examples
     --------
@@ -41,6 +40,23 @@ def quantile_name(probability: float) -> str:
     """
     names = {0.0: "smallest", 0.5: "median", 1.0: "largest"}
     return names.get(float(probability), f"{100 * probability:.4g} %")
+
+
+def scientific(value: float) -> tuple[str, int]:
+    """The factor, to four significant digits and without trailing zeros, and the power of ten of a number.
+
+    Examples
+    --------
+    >>> scientific(1e-5), scientific(2.5e-7)
+    (('1', -5), ('2.5', -7))
+    """
+    mantissa, exponent = f"{value:.3e}".split("e")
+    return f"{float(mantissa):g}", int(exponent)
+
+
+def finite_or_none(value: float) -> float | None:
+    """A float for JSON, which has no infinity: None if `value` is not finite."""
+    return float(value) if math.isfinite(value) else None
 
 
 def _rounded(value: float, digits: int, rounding: str) -> str:

@@ -1,4 +1,4 @@
-"""What to tell about many people: `Summary`, as a text for the terminal and as a mapping for JSON."""
+"""Counts and quantiles of many people: `Summary`, as text for the terminal and as a mapping for JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..results import Status
 from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
 from .individuals import Individuals
-from .rounding import quantile_name, rounded_up
+from .rounding import finite_or_none, quantile_name, rounded_up
 
 __all__ = ["Summary", "columns", "summarise", "wrapped"]
 
@@ -21,7 +20,7 @@ _GROUPS_SHOWN = 24
 
 @dataclass(frozen=True)
 class Summary:
-    """Individuals, counted and ordered.
+    """Quantiles, groups and shares of individuals.
 
     Attributes
     ----------
@@ -39,7 +38,7 @@ class Summary:
     groups: tuple[Group, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything for JSON; what is not finite (no certified bound) becomes None."""
+        """A mapping for JSON; a bound that is not finite (not certified) becomes None."""
         people = self.individuals
         return {
             "delta": people.delta,
@@ -49,11 +48,11 @@ class Summary:
             "neighbours": "add or remove one record",
             "guarantee": asdict(people.guarantee),
             "worst_case": {
-                **{name: _finite(getattr(people.worst_case, name)) for name in ("lower", "estimate", "upper")},
-                "rdp_epsilon": _finite(people.worst_case_rdp),
+                **{name: finite_or_none(getattr(people.worst_case, name)) for name in ("lower", "estimate", "upper")},
+                "rdp_epsilon": finite_or_none(people.worst_case_rdp),
             },
             "quantiles": [
-                {"probability": p, "epsilon": _finite(a), "rdp_epsilon": _finite(b)}
+                {"probability": p, "epsilon": finite_or_none(a), "rdp_epsilon": finite_or_none(b)}
                 for p, a, b in zip(
                     self.by_pld.probabilities.tolist(), self.by_pld.values, self.by_renyi.values, strict=True
                 )
@@ -63,9 +62,9 @@ class Summary:
                 {
                     "group": group.label,
                     "people": group.people,
-                    "mean": _finite(group.mean),
+                    "mean": finite_or_none(group.mean),
                     "quantiles": [
-                        {"probability": p, "epsilon": _finite(value)}
+                        {"probability": p, "epsilon": finite_or_none(value)}
                         for p, value in zip(group.quantiles.probabilities.tolist(), group.quantiles.values, strict=True)
                     ],
                     "under_half_the_worst_case": _share(group.under_half if self.under_half else None),
@@ -73,10 +72,11 @@ class Summary:
                 for group in self.groups
             ],
             "not_certified": people.not_certified,
+            "renyi_only": people.renyi_only,
         }
 
     def text(self) -> str:
-        """A page for the terminal.  Printed epsilons are upper bounds, rounded up."""
+        """Text for the terminal.  Printed epsilons are upper bounds, rounded up."""
         people = self.individuals
         blocks = [self.heading(), self._quantile_table()]
         if self.under_half is not None:
@@ -85,22 +85,20 @@ class Summary:
             blocks.append(f"{people_in} have less than half the worst case.")
         if self.groups:
             blocks.append(self._group_table())
-        if people.not_certified:
-            count = people.not_certified
-            blocks.append(wrapped(f"Not certified: {count:,}. {Status.NOT_CERTIFIED.sentence}"))
+        blocks += [wrapped(sentence) for sentence in people.caveats()]
         proven = people.guarantee
         blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
         return "\n\n".join(blocks)
 
     def heading(self) -> str:
-        """Sizes and parameters."""
+        """Numbers of people and steps, and the parameters."""
         people = self.individuals
         sizes = f"{people.num_examples:,} people, {people.steps:,} steps"
-        told = [
+        parameters = [
             f"{name.replace('_', ' ')} {value if isinstance(value, str) else format(value, '.4g')}"
             for name, value in people.parameters.items()
         ]
-        return wrapped(f"{sizes}; {', '.join(told)}" if told else sizes)
+        return wrapped(f"{sizes}; {', '.join(parameters)}" if parameters else sizes)
 
     def _quantile_table(self) -> str:
         people = self.individuals
@@ -127,12 +125,12 @@ class Summary:
 def summarise(
     individuals: Individuals, probabilities: Sequence[float] = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 ) -> Summary:
-    """Count and order individuals by the upper bound of their epsilon.
+    """Summarise individuals by the upper bound of their epsilon.
 
     Parameters
     ----------
     probabilities : sequence of float in [0, 1]
-        Which quantiles to tell; 0 is the smallest, 1 the largest epsilon.
+        Quantiles to report; 0 is the smallest, 1 the largest epsilon.
     """
     upper, worst = individuals.epsilon.upper, float(individuals.worst_case.upper)
     return Summary(
@@ -142,10 +140,6 @@ def summarise(
         under_half=share_under(upper, worst / 2) if math.isfinite(worst) else None,
         groups=() if individuals.labels is None else groups(upper, individuals.labels, worst),
     )
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _share(share: Share | None) -> dict[str, Any] | None:
@@ -158,7 +152,7 @@ def wrapped(text: str) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned: the first to the left, the others to the right; a rule under the heading."""
+    """Aligned columns, the first to the left and the others to the right, with a rule under the heading."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "   ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))

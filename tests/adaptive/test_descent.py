@@ -5,7 +5,8 @@ import pytest
 
 from pld_accountant.adaptive.descent import descend
 from pld_accountant.adaptive.stopping import ActiveCount, TrainingAccuracy
-from pld_accountant.filters.gaussian import GaussianFilter, RenyiFilter, ZCDPFilter
+from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
+from pld_accountant.filters.renyi import RenyiFilter
 
 PEOPLE, SIGMA, CLIP = 30, 5.0, 1.5
 RECORDS = np.random.default_rng(1).normal(size=(PEOPLE, 2)) * np.linspace(0.1, 4, PEOPLE)[:, None]
@@ -113,9 +114,7 @@ def test_norms_and_a_weighted_sum_serve_as_well():
 
 def test_poisson_sampling_takes_the_share_and_charges_everybody():
     def make():
-        return RenyiFilter(
-            5.0, 8, num_examples=PEOPLE, noise_multiplier=SIGMA, max_grad_norm=CLIP, sample_rate=0.25
-        )
+        return RenyiFilter(5.0, 8, num_examples=PEOPLE, noise_multiplier=SIGMA, max_grad_norm=CLIP, sample_rate=0.25)
 
     class Sampling(Silent):
         def __init__(self):
@@ -178,9 +177,7 @@ def test_the_journal_is_ahead_of_the_release(tmp_path):
 def test_the_count_of_active_people_stops_the_run_and_is_charged():
     f = filter_for(6.3)
     rule = ActiveCount(least=12, noise=2.0, every=3)
-    run = descend(
-        gradient, [0.0, 0.0], f, learning_rate=0.8, steps=300, stopping=[rule], rng=np.random.default_rng(0)
-    )
+    run = descend(gradient, [0.0, 0.0], f, learning_rate=0.8, steps=300, stopping=[rule], rng=np.random.default_rng(0))
     assert run.stopped and run.steps % 3 == 0
     assert [r[0] for r in run.readings] == list(range(3, run.steps + 1, 3))
     assert run.readings[-1][2] < 12 <= min(r[2] for r in run.readings[:-1])
@@ -234,18 +231,14 @@ def test_accuracy_by_noisy_questions():
     rows = np.abs(f.spent() - f.spent()[-1]) > 0
     assert rows.any(), "only those counted are charged for a question"
     flat = TrainingAccuracy(lambda p: np.ones(PEOPLE), noise=50.0, patience=3)
-    run = descend(
-        gradient, [0.0, 0.0], filter_for(1000), learning_rate=0.1, steps=50, stopping=[flat], rng=Silent()
-    )
+    run = descend(gradient, [0.0, 0.0], filter_for(1000), learning_rate=0.1, steps=50, stopping=[flat], rng=Silent())
     assert run.steps == 4
 
 
 def test_a_sampled_run_asks_everybody():
     f = RenyiFilter(0.5, 8, num_examples=PEOPLE, noise_multiplier=SIGMA, max_grad_norm=CLIP, sample_rate=0.25)
     rule = ActiveCount(least=1, noise=20.0)
-    descend(
-        lambda p: np.zeros((PEOPLE, 1)), [0.0], f, learning_rate=1.0, steps=1, stopping=[rule], rng=Silent()
-    )
+    descend(lambda p: np.zeros((PEOPLE, 1)), [0.0], f, learning_rate=1.0, steps=1, stopping=[rule], rng=Silent())
     np.testing.assert_allclose(f.spent(), 8 / (2 * 20.0**2), rtol=1e-12)
 
 
@@ -265,9 +258,7 @@ def test_a_sampled_run_asks_everybody():
         ("noise", lambda f: ActiveCount(1, noise=np.nan)),
         (
             "correct",
-            lambda f: descend(
-                gradient, [0, 0], f, stopping=[TrainingAccuracy(lambda p: p, 1.0, target=1)], **ARGS
-            ),
+            lambda f: descend(gradient, [0, 0], f, stopping=[TrainingAccuracy(lambda p: p, 1.0, target=1)], **ARGS),
         ),
     ],
 )

@@ -6,7 +6,7 @@ from scipy import stats
 
 from pld_accountant.adaptive.linear_queries import LinearQueries, row_norms
 from pld_accountant.filters.gaussian import ZCDPFilter
-from pld_accountant.notions import rdp
+from pld_accountant.notions import zcdp
 
 
 class Silent:
@@ -63,7 +63,7 @@ def test_the_stated_accuracy_holds_and_is_not_idle(dimension, failure):
 def test_noise_and_promise_fit_together():
     q = LinearQueries(42000.0, 0.021, num_examples=3)
     assert q.noise == pytest.approx(1000.0)
-    assert q.epsilon(1e-5) == rdp.zcdp_epsilon(0.021, 1e-5)
+    assert q.epsilon(1e-5) == zcdp.zcdp_epsilon(0.021, 1e-5)
     assert "zCDP" in q.guarantee.sentence
     rng = np.random.default_rng(0)
     q = LinearQueries(9.0, 0.5, num_examples=1, rng=rng)

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import pld_accountant as pa
 from pld_accountant.cli.commands import main
+from pld_accountant.results import Status
 
 STEPS, PEOPLE = 30, 12
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
@@ -48,9 +49,18 @@ def fails(*words):
 
 def test_epsilon_writes_what_the_ledger_says(folder):
     result = run(
-        "epsilon", "norms.npy", *OPTIONS, "--groups", "labels.npy",
-        "--out", "eps.parquet", "--figure", "hist.png", "--json", "summary.json",
-    )  # fmt: skip
+        "epsilon",
+        "norms.npy",
+        *OPTIONS,
+        "--groups",
+        "labels.npy",
+        "--out",
+        "eps.parquet",
+        "--figure",
+        "hist.png",
+        "--json",
+        "summary.json",
+    )
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     ledger = pa.Ledger.from_norms(NORMS, **SETTINGS)
@@ -178,15 +188,26 @@ def test_a_full_disk_leaves_nothing(folder, monkeypatch):
 
 
 def test_epsilon_of_is_one_line_that_holds_the_truth():
-    result = run(
-        "epsilon-of", "--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 10000, "--delta", 1e-5
-    )
+    result = run("epsilon-of", "--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 10000, "--delta", 1e-5)
     assert result.exit_code == 0 and result.stderr == ""
     (line,) = result.stdout.splitlines()
     upper, delta, lower, renyi = map(float, re.findall(r"\d[\d.e-]*\d", line))
     assert (delta, lower <= 1.0041127 <= upper) == (1e-5, True)
     assert upper / lower - 1 < 1e-4
     assert 1.0986 < renyi < 1.0988
+
+
+@pytest.mark.parametrize("status", [Status.RENYI_ONLY, Status.NOT_CERTIFIED])
+def test_epsilon_of_adds_a_line_if_not_both_bounds_are_certified(monkeypatch, status):
+    upper = 1.5 if status == Status.RENYI_ONLY else np.inf
+    monkeypatch.setattr(pa.Composition, "epsilon", lambda *_, **__: pa.Bounds(0.0, np.nan, upper, status))
+    words = ("--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 100, "--delta", 1e-5)
+    result = run("epsilon-of", *words)
+    assert result.exit_code == 0, result.output
+    answer, sentence = result.stdout.splitlines()
+    assert sentence == status.sentence
+    bounded = status == Status.RENYI_ONLY
+    assert answer.startswith("epsilon <= 1.500000 at" if bounded else "epsilon at delta = 1e-05 has no upper bound")
 
 
 @pytest.mark.parametrize("steps", ["0", "-1", "1.5", "nan", "many"])
@@ -211,9 +232,15 @@ def test_demo_writes_all_its_files(tmp_path):
     result = run("demo", "--out", tmp_path / "new" / "folder", "--steps", 60)
     assert result.exit_code == 0, result.output
     assert sorted(os.listdir(tmp_path / "new" / "folder")) == [
-        "epsilon.parquet", "histogram.pdf", "histogram.png", "labels.npy", "ledger.npz", "norms.npy", "report.html",
+        "epsilon.parquet",
+        "histogram.pdf",
+        "histogram.png",
+        "labels.npy",
+        "ledger.npz",
+        "norms.npy",
+        "report.html",
         "summary.json",
-    ]  # fmt: skip
+    ]
 
 
 def test_demo_refuses_a_folder_that_is_a_file(tmp_path, monkeypatch):
@@ -233,14 +260,10 @@ def test_help_is_shown_without_arguments_and_names_the_commands():
 def test_the_program_itself(folder):
     """One real process: exit status, streams, and no traceback."""
     program = [sys.executable, "-m", "pld_accountant"]
-    good = subprocess.run(
-        [*program, "epsilon", "norms.npy", *OPTIONS], check=False, capture_output=True, text=True
-    )
+    good = subprocess.run([*program, "epsilon", "norms.npy", *OPTIONS], check=False, capture_output=True, text=True)
     assert (good.returncode, good.stderr) == (0, "")
     assert "What is proven" in good.stdout
-    bad = subprocess.run(
-        [*program, "epsilon", "absent.npy", *OPTIONS], check=False, capture_output=True, text=True
-    )
+    bad = subprocess.run([*program, "epsilon", "absent.npy", *OPTIONS], check=False, capture_output=True, text=True)
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "pld-accountant: absent.npy does not exist\n"
     version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)

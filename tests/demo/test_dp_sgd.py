@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pld_accountant.demo.dp_sgd import clipping_factors, train, train_watched
+from pld_accountant.demo.dp_sgd import clipping_factors, train
 from pld_accountant.demo.network import ExampleGradients, Network
 
 SETTINGS = {"sample_rate": 0.3, "noise_multiplier": 2.0, "max_grad_norm": 0.5, "learning_rate": 0.1}
@@ -93,9 +93,7 @@ def test_equal_seeds_give_equal_runs_and_the_start_is_left_alone():
 
 def test_single_precision_stays_single():
     gradients = ExampleGradients([np.ones((4, 2), np.float32)], [np.ones((4, 1), np.float32)])
-    moved = train(
-        lambda _: gradients, np.zeros(3, np.float32), steps=2, rng=np.random.default_rng(0), **SETTINGS
-    )
+    moved = train(lambda _: gradients, np.zeros(3, np.float32), steps=2, rng=np.random.default_rng(0), **SETTINGS)
     assert moved.dtype == np.float32
 
 
@@ -113,31 +111,3 @@ def test_bad_settings(name, value):
     settings = {"steps": 1, **SETTINGS, name: value}
     with pytest.raises(ValueError, match=name):
         train(Fixed(np.ones((2, 2))), np.zeros(2), rng=np.random.default_rng(0), **settings)
-
-
-@pytest.mark.parametrize("watched", [np.arange(40), np.array([3, 7, 39]), np.array([], dtype=int)])
-def test_watching_some_trains_the_same_and_shows_their_norms(watched):
-    rng = np.random.default_rng(0)
-    network, x, y = Network((5, 4, 3)), rng.normal(size=(40, 5)), rng.integers(0, 3, 40)
-    start, expected, found = network.initial(rng), [], []
-    everybody = train(
-        lambda theta: network.example_gradients(theta, x, y),
-        start,
-        steps=30,
-        rng=np.random.default_rng(1),
-        on_step=lambda step, norms: expected.append(norms[watched]),
-        **SETTINGS,
-    )
-    some = train_watched(
-        lambda theta, rows: network.example_gradients(theta, x[rows], y[rows]),
-        start,
-        watched,
-        num_examples=40,
-        steps=30,
-        rng=np.random.default_rng(1),
-        on_step=lambda step, norms: found.append(norms),
-        **SETTINGS,
-    )
-    # The same sums over other rows: only their rounding differs.
-    np.testing.assert_allclose(some, everybody, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)

@@ -7,9 +7,7 @@ from pld_accountant.files.formats import ReadError
 from pld_accountant.files.groups import read_labels
 
 
-@pytest.mark.parametrize(
-    "labels", [np.array([3, 1, 2]), np.array(["b", "a", "c"]), np.array([True, False, True])]
-)
+@pytest.mark.parametrize("labels", [np.array([3, 1, 2]), np.array(["b", "a", "c"]), np.array([True, False, True])])
 def test_npy(tmp_path, labels):
     np.save(tmp_path / "labels.npy", labels)
     assert np.array_equal(read_labels(tmp_path / "labels.npy", 3), labels)

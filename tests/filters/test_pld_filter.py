@@ -1,4 +1,4 @@
-"""The filter on the range-mu: what it admits against compositions made afresh, credits, files and its promise."""
+"""The filter on the dominating mu: admissions against new compositions, credits, files and the guarantee."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from pld_accountant.counting.buckets import Buckets
 from pld_accountant.files import store
 from pld_accountant.filters import pld_state
 from pld_accountant.kernels import credit
-from pld_accountant.notions import rdp
+from pld_accountant.notions import zcdp
 
 SAMPLED = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 2.0}
 
@@ -27,7 +27,7 @@ def rounded_up(norms, f):
 
 
 def afresh(norms, f):
-    """Bounds of the range-mu of one person's admitted norms."""
+    """Bounds of the dominating mu of one person's admitted norms."""
     sigma, times = np.unique(rounded_up(norms[norms > 0], f), return_counts=True)
     steps = [(pa.SampledGaussian(s, f.sample_rate), int(n)) for s, n in zip(sigma, times, strict=True)]
     return pa.compose(steps).mu(f.min_delta)
@@ -40,7 +40,7 @@ def afresh(norms, f):
     min_delta=st.sampled_from([1e-3, 1e-5, 1e-8]),
     rate=st.sampled_from([0.02, 0.03]),
 )
-def test_the_range_mu_of_what_was_admitted_never_exceeds_the_budget(seed, mu, min_delta, rate):
+def test_the_dominating_mu_of_admitted_steps_never_exceeds_the_budget(seed, mu, min_delta, rate):
     rng = np.random.default_rng(seed)
     f = make(mu, min_delta, sample_rate=rate)
     base = np.array([2.0, 1.0, 0.5])
@@ -66,12 +66,12 @@ def test_credits_change_no_decision(monkeypatch):
 
     def run():
         f = make(0.2, 1e-3, num_examples=6, sample_rate=0.05)
-        held, asked = f._books._budget.holds, []
-        monkeypatch.setattr(f._books._budget, "holds", lambda counts: asked.append(len(counts)) or held(counts))
+        held, asked = f._pld_state._budget.holds, []
+        monkeypatch.setattr(f._pld_state._budget, "holds", lambda counts: asked.append(len(counts)) or held(counts))
         return np.array([f.admit(row) for row in norms]), sum(asked)
 
     quick, few = run()
-    monkeypatch.setattr(pld_state, "_QUESTIONS", (("rest", 0.0),))
+    monkeypatch.setattr(pld_state, "_PLAN_SIZES", (("rest", 0.0),))
     slow, many = run()
     np.testing.assert_array_equal(quick, slow)
     assert not quick[-50:].all() and quick[-50:].any()
@@ -89,24 +89,24 @@ def test_whatever_is_on_credit_fits_together_with_what_was_taken():
             room = f.headroom()
             norms = np.where((room > 0) & (room < 2), room, norms)
         f.admit(norms, sample_rate=0.03 if t % 25 == 24 else None)
-        books = f._books
-        total = books._counts.copy()
-        for g, ends in enumerate(books._ends):
-            total[:, books._offset(g) + ends.astype(int)] += books._credit[:, books._class_columns(g)]
-        by_headroom += int(np.sum(~books._credit.any(axis=1)))
+        state = f._pld_state
+        total = state._counts.copy()
+        for g, ends in enumerate(state._ends):
+            total[:, state._offset(g) + ends.astype(int)] += state._credit[:, state._class_columns(g)]
+        by_headroom += int(np.sum(~state._credit.any(axis=1)))
         # asked again the chords' rounding may differ
         many = total.sum(axis=1) >= 20  # fewer are not bounded for this
-        assert np.all(books._budget.spent(total)[many] <= f.mu * (1 + 1e-4))
-    assert by_headroom > 10 and len(books._groups) == 2
+        assert np.all(state._budget.spent(total)[many] <= f.mu * (1 + 1e-4))
+    assert by_headroom > 10 and len(state._groups) == 2
 
 
 def test_a_step_from_the_headroom_ends_what_was_proven_without_it():
     f = make()
     f.admit(np.full(3, 0.2))
-    assert f._books._credit.any(axis=1).all()
+    assert f._pld_state._credit.any(axis=1).all()
     assert np.all(f.headroom() == 2.0)
     assert f.admit(np.full(3, 2.0)).all()
-    assert not f._books._credit.any()
+    assert not f._pld_state._credit.any()
 
 
 def test_on_credit_nobody_takes_more_than_was_proven():
@@ -211,7 +211,7 @@ def test_other_noise_rate_and_clip_for_one_step():
 def test_bad_norms_and_shapes_book_nothing(bad, individual):
     f = make(individual=individual)
     f.admit(np.full(3, 0.5))
-    before = f._books._counts.copy()
+    before = f._pld_state._counts.copy()
     with pytest.raises(ValueError, match="example 1"):
         f.admit([0.1, bad, 0.1])
     for wrong in (np.ones(4), np.ones((2, 3)), ["a"] * 3):
@@ -219,7 +219,7 @@ def test_bad_norms_and_shapes_book_nothing(bad, individual):
             f.admit(wrong)
     with pytest.raises(ValueError, match="noise_multiplier"):
         f.admit(np.ones(3), noise_multiplier=0.0)
-    np.testing.assert_array_equal(f._books._counts, before)
+    np.testing.assert_array_equal(f._pld_state._counts, before)
 
 
 def test_a_failing_evaluation_books_nothing(monkeypatch):
@@ -230,8 +230,8 @@ def test_a_failing_evaluation_books_nothing(monkeypatch):
     def fail(counts):
         raise MemoryError
 
-    f._books._credit[:] = before["credit"][:] = 0
-    monkeypatch.setattr(f._books._budget, "holds", fail)
+    f._pld_state._credit[:] = before["credit"][:] = 0
+    monkeypatch.setattr(f._pld_state._budget, "holds", fail)
     with pytest.raises(MemoryError):
         f.admit(np.full(3, 0.5))
     for name, array in f._state().items():
@@ -289,11 +289,11 @@ def test_what_it_promises():
     assert not promise.proven_adaptive
     for words in ("Nothing is proven", "fixed beforehand", "1e-05", "every epsilon >= 0", "RenyiFilter is proven"):
         assert words in promise.sentence
-    assert f.epsilon(1e-6) == rdp.zcdp_epsilon(0.1**2 / 2, 1e-6)
+    assert f.epsilon(1e-6) == zcdp.zcdp_epsilon(0.1**2 / 2, 1e-6)
 
 
 def test_against_the_proven_renyi_filter_of_the_same_epsilon_and_delta():
-    """What the derived (epsilon, delta) would buy: at full norm less than Renyi accounting itself (MATH: Prop. C)."""
+    """What the derived (epsilon, delta) would buy: at full norm less than Renyi accounting itself."""
     steps = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 1.0}
     f = pa.PLDFilter(0.3, 1e-6, num_examples=2, **steps)
     proven = pa.RenyiFilter.for_epsilon(f.epsilon(1e-5), 1e-5, num_examples=2, **steps)

@@ -4,7 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from pld_accountant.filters.gaussian import GaussianFilter, RenyiFilter
+from pld_accountant.filters.gaussian import GaussianFilter
+from pld_accountant.filters.renyi import RenyiFilter
 from pld_accountant.filters.renyi_charges import best_order
 
 
@@ -92,9 +93,7 @@ def test_headroom_spends_what_is_left_of_a_sampled_budget(orders):
         norms = np.minimum(rng.uniform(0, 4, 200), f.headroom())
         assert np.array_equal(f.admit(norms), f.active | (norms > 0))
     assert not f.active.any()
-    full = RenyiFilter(
-        f.budget, f.alpha, num_examples=1, noise_multiplier=1.1, max_grad_norm=2.5, sample_rate=0.02
-    )
+    full = RenyiFilter(f.budget, f.alpha, num_examples=1, noise_multiplier=1.1, max_grad_norm=2.5, sample_rate=0.02)
     assert (full.headroom()[0] == 2.5) == (count == 1), "order 20 cannot pay for a whole step"
 
 
@@ -120,12 +119,12 @@ def test_equal_sampled_steps_fill_a_budget_made_for_them():
     [(1.0986, 1e-5, 2.0, 0.005), (0.107, 1e-5, 16.0, 0.005), (8.0, 1e-5, 0.6, 0.01), (1.0, 1e-5, 50.0, 1.0)],
 )
 def test_the_order_chosen_admits_most_steps(epsilon, delta, sigma, rate):
-    from pld_accountant.engine.renyi import rdp
+    from pld_accountant.engine.renyi import rdp as divergence
 
     best = best_order(epsilon, delta, sigma, rate)
 
     def steps(alpha):
-        return rdp.rdp_budget(epsilon, alpha, delta) / rdp(alpha, sigma, rate)
+        return rdp.rdp_budget(epsilon, alpha, delta) / divergence(alpha, sigma, rate)
 
     grid = 1 + np.geomspace(0.05, 1000, 400)
     assert steps(best) >= steps(grid).max() * (1 - 1e-12)

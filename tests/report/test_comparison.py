@@ -12,10 +12,10 @@ import pld_accountant as pa
 from pld_accountant.cli.commands import main
 from pld_accountant.notions import gdp
 from pld_accountant.report.comparison import check_min_delta, compare
-from pld_accountant.report.comparison_figure import draw_comparison
-from pld_accountant.report.figures import COLOURS
+from pld_accountant.report.figures import COLOURS, draw_comparison
 from pld_accountant.report.histogram import aligned_histogram
 from pld_accountant.report.rounding import rounded_up
+from pld_accountant.results import Status
 
 STEPS, PEOPLE, DELTA = 40, 15, 1e-5
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.2, "max_grad_norm": 5.0}
@@ -113,10 +113,12 @@ def test_a_picture_of_nobody_certified(found):
     from dataclasses import replace
 
     nothing = np.full(PEOPLE, np.inf)
-    people = replace(found.individuals, epsilon=pa.Bounds(np.zeros(PEOPLE), nothing, nothing), rdp_epsilon=nothing)
+    epsilon = pa.Bounds(np.zeros(PEOPLE), nothing, nothing, np.full(PEOPLE, Status.NOT_CERTIFIED, dtype=np.uint8))
+    people = replace(found.individuals, epsilon=epsilon, rdp_epsilon=nothing)
     bare = replace(found, individuals=people, gaussian_epsilon=nothing)
     draw_comparison(bare)
-    assert "Not certified: 15" in bare.text()
+    assert "Not certified: 15 of 15 people" in bare.text()
+    assert "Without a certified mu: 15 of 15 people" in bare.text()
     json.dumps(bare.as_dict(), allow_nan=False)
 
 

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pld_accountant.report.outputs import OutputError, check, json_writer, table_writer, write_all
+from pld_accountant.results import Method, Status
 
 UPPER = np.array([0.1, 1 / 3, np.inf, 2.0])
 LABELS = np.array(["b", "a", "b", "a"])
-NAMES = ["index", "lower", "estimate", "upper", "status", "rdp_epsilon", "group"]
+NAMES = ["index", "lower", "estimate", "upper", "status", "method", "rdp_epsilon", "group"]
 
 
 def columns_of(path):
@@ -24,7 +25,7 @@ def columns_of(path):
             return {name: file[name].tolist() for name in file.files if name != "summary"}
     with path.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
-    kinds = {"index": int, "status": int, "group": str}
+    kinds = {"index": int, "status": str, "method": str, "group": str}
     return {name: [kinds.get(name, float)(row[name]) for row in rows] for name in rows[0]}
 
 
@@ -35,7 +36,8 @@ def test_a_row_per_person_reads_back_exactly(tmp_path, make_individuals, ending)
     write_all({path: table_writer(people, ending, {"guarantee": {}})})
     columns = columns_of(path)
     assert list(columns) == NAMES
-    expected = [range(4), *people.epsilon, people.epsilon.status, people.rdp_epsilon, LABELS]
+    status = ["CERTIFIED" if np.isfinite(upper) else "NOT_CERTIFIED" for upper in UPPER]
+    expected = [range(4), *people.epsilon, status, ["CLOSED_FORM"] * 4, people.rdp_epsilon, LABELS]
     for name, values in zip(NAMES, expected, strict=True):
         assert np.array_equal(columns[name], list(values), equal_nan=name == "estimate"), name
 
@@ -56,7 +58,8 @@ def test_parquet_and_npz_carry_the_guarantee(tmp_path, make_individuals):
     for text in texts:
         told = json.loads(text)
         assert told["guarantee"] == facts["guarantee"]
-        assert "certified" in told["status"]["0"]
+        assert told["status"] == {status.name: status.sentence for status in Status}
+        assert told["method"] == {method.name: method.sentence for method in Method}
 
 
 def test_json_refuses_what_is_not_a_number():

@@ -2,10 +2,12 @@
 
 from fractions import Fraction
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pld_accountant.report.rounding import rounded_down, rounded_up
+from pld_accountant.report.rounding import finite_or_none, rounded_down, rounded_up, scientific
 
 
 @given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.integers(1, 17))
@@ -24,3 +26,15 @@ def test_forms():
     assert rounded_up(9.99999, 4) == "10.00"
     assert rounded_up(float("inf")) == "inf"
     assert rounded_up(0.0) == "0"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1e-5, ("1", -5)), (2.5e-7, ("2.5", -7)), (0.5, ("5", -1)), (9.99999e-4, ("1", -3)), (1234.0, ("1.234", 3))],
+)
+def test_scientific_notation(value, expected):
+    assert scientific(value) == expected
+
+
+def test_json_has_no_infinity():
+    assert [finite_or_none(value) for value in (1.5, np.float64(2.0), np.inf, np.nan)] == [1.5, 2.0, None, None]

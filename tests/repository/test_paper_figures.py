@@ -118,6 +118,36 @@ def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not(script, tmp_path, m
     np.testing.assert_allclose(log, whole.log, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("watched", [np.arange(40), np.array([3, 7, 39]), np.array([], dtype=int)])
+def test_watching_some_trains_the_same_and_shows_their_norms(script, watched):
+    sampled = script("sampled")
+    settings = {"sample_rate": 0.3, "noise_multiplier": 2.0, "max_grad_norm": 0.5, "learning_rate": 0.1}
+    rng = np.random.default_rng(0)
+    network, x, y = sampled.Network((5, 4, 3)), rng.normal(size=(40, 5)), rng.integers(0, 3, 40)
+    start, expected, found = network.initial(rng), [], []
+    everybody = sampled.train(
+        lambda theta: network.example_gradients(theta, x, y),
+        start,
+        steps=30,
+        rng=np.random.default_rng(1),
+        on_step=lambda step, norms: expected.append(norms[watched]),
+        **settings,
+    )
+    some = sampled.train_watched(
+        lambda theta, rows: network.example_gradients(theta, x[rows], y[rows]),
+        start,
+        watched,
+        num_examples=40,
+        steps=30,
+        rng=np.random.default_rng(1),
+        on_step=lambda step, norms: found.append(norms),
+        **settings,
+    )
+    # The same sums over other rows: only their rounding differs.
+    np.testing.assert_allclose(some, everybody, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_feldman_zrnic_settings_and_a_trial(script):
     """Their steps and what Gaussian accounting makes of them; nobody is spent before unfiltered accounting stops."""
     figure = script("feldman_zrnic")

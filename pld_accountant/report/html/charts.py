@@ -1,4 +1,4 @@
-"""Histograms as inline SVG, for `report`.  Colours are the page's: every shape has a class and no colour of its own."""
+"""Histograms as inline SVG.  Every shape has a class; the page's style sheet gives the colours."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from .markup import Markup, escaped
 
 __all__ = ["Mark", "histogram_chart", "small_chart"]
 
-_ROW = 17  # a line of words above the bars
-_STRONG = 7.5  # width of a bold letter, at most
+# in the units of a chart
+_ROW = 17  # height of a line of words above the bars
+_STRONG = 7.5  # largest width of a bold letter
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A line across the chart at `place`, with words; `kind` is its class: ``worst`` or ``worst dashed``."""
+    """A vertical line at `place` with a label; `kind` is its class, ``worst`` or ``worst dashed``."""
 
     place: float
     words: str
@@ -29,7 +30,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where the values from 0 to `most_x` and 0 to `most_y` lie."""
+    """The rectangle to which values from 0 to `most_x` and from 0 to `most_y` are mapped."""
 
     left: float
     right: float
@@ -56,24 +57,24 @@ def histogram_chart(
     title: str,
     description: str,
 ) -> Markup:
-    """Bars and an outline over them, between axes.
+    """A chart of bars and of an outline over them, with axes.
 
     Parameters
     ----------
     marks : sequence of Mark
-        Their words stand in lines above the bars, the first on top.
+        Their labels stand in lines above the bars, the first on top.
     half : (float, str) or None
-        How far a bracket over the bars reaches from 0, and its words.
+        Right end of a bracket that starts at 0 over the bars, and its label.
     size : (int, int)
-        Width and height in the chart's own units; words are 12 high.
+        Width and height in the chart's own units; letters are 12 high.
     name : str
-        Of the ids, unique on the page.
+        Prefix of the ids, unique on the page.
     """
     width, height = size
     most_x = max([float(filled.edges[-1]), float(outlined.edges[-1]), *(mark.place for mark in marks)]) or 1.0
     most_y = float(max(filled.counts.max(), outlined.counts.max(), 1))
     above = _ROW * len(marks) + (_ROW + 8 if half else 6)
-    left = 26 + 7 * len(f"{most_y:,.0f}")  # the label of the axis, and the widest number beside it
+    left = 26 + 7 * len(f"{most_y:,.0f}")  # the name of the axis and the widest number beside it
     frame = _Frame(left, width - 12, 8 + above, height - 46, most_x, most_y)
     parts = [
         *_axes(frame, width),
@@ -92,7 +93,7 @@ def histogram_chart(
 
 
 def small_chart(counted: Histogram, median: float, most: float, *, name: str, title: str, description: str) -> Markup:
-    """Bars on a scale from 0 to `most` with the median marked; each chart has a height of its own."""
+    """A chart of bars from 0 to `most` with the median marked; its own largest count gives the height scale."""
     width, height = 160, 74
     frame = _Frame(6, width - 6, 6, height - 18, most, float(max(counted.counts.max(), 1)))
     parts = [
@@ -116,7 +117,7 @@ def _image(width: int, height: int, name: str, title: str, description: str, par
 
 
 def _bars(frame: _Frame, counted: Histogram) -> str:
-    """One closed shape for every run of bins that hold somebody."""
+    """One closed shape for every run of bins that are not empty."""
     path = ""
     for start, stop in _runs(counted.counts):
         steps = "".join(f"V{frame.y(counted.counts[i])}H{frame.x(counted.edges[i + 1])}" for i in range(start, stop))
@@ -135,7 +136,7 @@ def _runs(counts: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _hover(frame: _Frame, counted: Histogram) -> list[str]:
-    """What a pointer over a bin is told."""
+    """A tooltip for every bin that is not empty."""
     return [
         f'<rect class="hover" x="{frame.x(low)}" y="{_short(frame.top)}" '
         f'width="{_short(float(frame.x(high)) - float(frame.x(low)))}" height="{_short(frame.bottom - frame.top)}">'
@@ -147,7 +148,7 @@ def _hover(frame: _Frame, counted: Histogram) -> list[str]:
 
 def _mark(frame: _Frame, mark: Mark, baseline: float) -> list[str]:
     x = float(frame.x(mark.place))
-    left = x > min(5 + _STRONG * len(mark.words), (frame.right + 12) / 2)  # on the side with room for the words
+    left = x > min(5 + _STRONG * len(mark.words), (frame.right + 12) / 2)  # the side that has room for the label
     return [
         f'<path class="{mark.kind}" d="M{_short(x)} {_short(baseline - 9)}V{_short(frame.bottom)}"/>',
         f'<text class="{"end strong" if left else "strong"}" x="{_short(x + (-5 if left else 5))}" '

@@ -1,4 +1,4 @@
-"""HTML and SVG as text: whatever is not `Markup` already is escaped where it is put in."""
+"""HTML and SVG as text.  Every value that is not `Markup` is escaped before it is inserted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["Markup", "escaped", "joined", "table"]
 
-# Characters that no HTML document may hold, and those that would turn the text after them round.
+# Characters that an HTML document must not contain, and those that change the direction of the text after them.
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
@@ -18,7 +18,7 @@ class Markup(str):
 
 
 def escaped(value: Any) -> Markup:
-    """Anything as HTML; `Markup` stays as it is.
+    """A value as HTML; `Markup` is returned unchanged.
 
     Examples
     --------
@@ -31,17 +31,17 @@ def escaped(value: Any) -> Markup:
 
 
 def joined(parts: Iterable[Any]) -> Markup:
-    """The parts one after the other, each escaped."""
+    """The parts, each escaped, one on a line."""
     return Markup("\n".join(escaped(part) for part in parts))
 
 
 def table(name: str, caption: Any, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
-    """A table whose first column names the rows, in a box that scrolls sideways where the page is narrow.
+    """A table whose first column names the rows, in a box that scrolls sideways if the page is narrow.
 
     Parameters
     ----------
     name : str
-        Of the caption's id, unique on the page.
+        The id of the caption, unique on the page.
     """
     heads = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
     lines = "\n".join(

@@ -1,31 +1,29 @@
-"""The report as one HTML page: `page` fills the template ``report.html``."""
+"""The report as one HTML page: `page` fills the template ``report.html``, `page_writer` writes the result."""
 
 from __future__ import annotations
 
 import math
 from importlib import resources
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ...results import Status
+from ..content import Report
 from ..histogram import Histogram, aligned_histogram
 from ..individuals import Individuals
-from ..rounding import quantile_name, rounded_down, rounded_up
+from ..outputs import Writer
+from ..rounding import quantile_name, rounded_down, rounded_up, scientific
 from .charts import Mark, histogram_chart, small_chart
 from .markup import Markup, escaped, joined, table
 
-if TYPE_CHECKING:
-    from ..content import Report
-
-__all__ = ["page"]
+__all__ = ["page", "page_writer"]
 
 _BINS, _SMALL_BINS = 50, 25
 _CHARTS, _ROWS = 24, 200  # groups shown
 _SCHEDULE_ROWS = 20
-_LABEL = 80
-_WIDE, _NARROW = (760, 400), (360, 330)
+_LABEL = 80  # characters of a label shown
+_WIDE, _NARROW = (760, 400), (360, 330)  # sizes of the chart on wide and on narrow screens
 
 
 def page(report: Report, title: str) -> str:
@@ -39,7 +37,7 @@ def page(report: Report, title: str) -> str:
         lead=_lead(people),
         caution=_caution(people),
         headline=_headline(report),
-        uncertified=_uncertified(people),
+        caveats=_caveats(people),
         histogram=_histogram(report),
         groups=_groups(report),
         extremes=_extremes(report),
@@ -48,6 +46,16 @@ def page(report: Report, title: str) -> str:
         parameters=_parameters(report),
         version=escaped(__version__),
     )
+
+
+def page_writer(report: Report, title: str = "Individual privacy loss") -> Writer:
+    """A writer of the report as one HTML file that needs no script, no font and no network."""
+    data = page(report, title).encode()
+
+    def write(file: BinaryIO) -> None:
+        file.write(data)
+
+    return write
 
 
 def _lead(people: Individuals) -> Markup:
@@ -61,13 +69,12 @@ def _upper(value: float, digits: int = 4) -> str:
 
 def _power(value: float) -> Markup:
     """A delta as a power of ten."""
-    mantissa, exponent = f"{value:.3e}".split("e")
-    factor = f"{float(mantissa):g}"
-    return Markup(f"{'' if factor == '1' else factor + ' &times; '}10<sup>&minus;{-int(exponent)}</sup>")
+    factor, exponent = scientific(value)
+    return Markup(f"{'' if factor == '1' else factor + ' &times; '}10<sup>&minus;{-exponent}</sup>")
 
 
 def _label(value: Any) -> Markup:
-    """A group's name, which comes from outside: escaped, cut if it is long, and its direction its own."""
+    """The name of a group, from a user's file: escaped, cut if long, and isolated from the direction of other text."""
     text = str(value)
     return Markup(f"<bdi>{escaped(text if len(text) <= _LABEL else text[: _LABEL - 1] + '…')}</bdi>")
 
@@ -98,20 +105,17 @@ def _caution(people: Individuals) -> Markup:
     if people.guarantee.proven_adaptive:
         return Markup("")
     return Markup(
-        "Everything but the worst case is a diagnostic, not a guarantee, unless the gradient norms were fixed or "
-        "capped beforehand."
+        "Only the worst case is a guarantee. All other numbers are a diagnostic, not a guarantee, unless the gradient "
+        "norms were fixed or capped beforehand."
     )
 
 
-def _uncertified(people: Individuals) -> Markup:
-    if not people.not_certified:
-        return Markup("")
-    sizes = f"{people.not_certified:,} of {people.num_examples:,} people"
-    return Markup(f'<p class="note">Not certified: {sizes}. {escaped(Status.NOT_CERTIFIED.sentence)}</p>')
+def _caveats(people: Individuals) -> Markup:
+    return joined(Markup(f'<p class="note">{escaped(sentence)}</p>') for sentence in people.caveats())
 
 
 def _top(people: Individuals) -> float:
-    """The largest finite epsilon, whoever's."""
+    """The largest finite epsilon of all people and of the worst case; 1 if there is none above 0."""
     ends = [people.epsilon.upper, people.rdp_epsilon, [people.worst_case.upper, people.worst_case_rdp]]
     values = np.concatenate([np.asarray(part, dtype=np.float64) for part in ends])
     return float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
@@ -157,33 +161,50 @@ def _counts(name: str, kind: str, counted: Histogram) -> Markup:
         rows.append(("without a certified bound", f"{counted.outside:,}"))
     return table(
         name,
-        f"Number of people by epsilon, by {kind}; ranges without anybody are left out",
+        f"Number of people by epsilon, by {kind}; empty ranges are omitted",
         ["Epsilon", "People"],
         rows,
     )
 
 
 def _groups(report: Report) -> Markup:
-    people, groups = report.summary.individuals, report.summary.groups
+    groups = report.summary.groups
     if not groups:
         return Markup("")
-    assert people.labels is not None
-    worst = people.worst_case.upper
-    finite = people.epsilon.upper[np.isfinite(people.epsilon.upper)]
-    top = max(float(finite.max(initial=0.0)), worst if math.isfinite(worst) else 0.0) or 1.0
+    omitted = [
+        f"{len(groups) - shown:,} more groups are not in the {where}."
+        for shown, where in ((_CHARTS, "charts"), (_ROWS, "table"))
+        if len(groups) > shown
+    ]
+    return Markup(
+        '<section aria-labelledby="groups">\n<h2 id="groups">Groups</h2>\n'
+        "<p>The distribution of epsilon in each group, with the median marked. All charts share the axis of epsilon; "
+        "heights cannot be compared between charts.</p>\n"
+        f'<div class="charts">\n{_group_charts(report)}\n</div>\n{_group_table(report)}\n'
+        f"{joined(Markup(f'<p>{words}</p>') for words in omitted)}\n</section>"
+    )
+
+
+def _group_charts(report: Report) -> Markup:
+    people = report.summary.individuals
+    upper, worst = people.epsilon.upper, people.worst_case.upper
+    finite = np.append(upper[np.isfinite(upper)], worst if math.isfinite(worst) else 0.0)
+    top = float(finite.max()) or 1.0
     charts = []
-    for number, group in enumerate(groups[:_CHARTS]):
-        counted = aligned_histogram(people.epsilon.upper[people.labels == group.label], worst, top, _SMALL_BINS)
+    for number, group in enumerate(report.summary.groups[:_CHARTS]):
+        counted = aligned_histogram(upper[people.labels == group.label], worst, top, _SMALL_BINS)
         low, median, _, high = group.quantiles.values
-        chart = small_chart(
-            counted, median, top, name=f"group{number}",
-            title=f"Histogram of {group.people:,} people",
-            description=f"From {_upper(low)} to {_upper(high)}, median {_upper(median)}.",
-        )  # fmt: skip
+        title = f"Histogram of {group.people:,} people"
+        description = f"From {_upper(low)} to {_upper(high)}, median {_upper(median)}."
+        chart = small_chart(counted, median, top, name=f"group{number}", title=title, description=description)
         count = f"{group.people:,} {'person' if group.people == 1 else 'people'}"
-        charts.append(
-            Markup(f"<figure>{chart}<figcaption>{_label(group.label)} <span>{count}</span></figcaption></figure>")
-        )
+        caption = f"{_label(group.label)} <span>{count}</span>"
+        charts.append(Markup(f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"))
+    return joined(charts)
+
+
+def _group_table(report: Report) -> Markup:
+    groups = report.summary.groups
     names = [quantile_name(p).capitalize() for p in groups[0].quantiles.probabilities]
     rows = [
         (
@@ -194,24 +215,8 @@ def _groups(report: Report) -> Markup:
         )
         for group in groups[:_ROWS]
     ]
-    told = table(
-        "by-group",
-        "Epsilon by group: upper bounds, rounded up; and how many have less than half the worst case",
-        ["Group", "People", *names, "Under half"],
-        rows,
-    )
-    left_out = [
-        f"{len(groups) - shown:,} more groups are not in the {what}."
-        for shown, what in ((_CHARTS, "charts"), (_ROWS, "table"))
-        if len(groups) > shown
-    ]
-    return Markup(
-        '<section aria-labelledby="groups">\n<h2 id="groups">Groups</h2>\n'
-        "<p>How epsilon is spread in each group, with the median marked. All charts share the axis of epsilon; "
-        "the heights of two charts cannot be compared.</p>\n"
-        f'<div class="charts">\n{joined(charts)}\n</div>\n{told}\n'
-        f"{joined(Markup(f'<p>{words}</p>') for words in left_out)}\n</section>"
-    )
+    caption = "Epsilon by group: upper bounds, rounded up; and the share of people under half the worst case"
+    return table("by-group", caption, ["Group", "People", *names, "Under half"], rows)
 
 
 def _extremes(report: Report) -> Markup:
@@ -276,7 +281,7 @@ def _promise(people: Individuals) -> Markup:
 def _parameters(report: Report) -> Markup:
     people = report.summary.individuals
     neighbours = {"both": "one record added or removed", "remove": "one record removed", "add": "one record added"}
-    told = [
+    entries = [
         ("People", f"{people.num_examples:,}"),
         ("Steps", f"{people.steps:,}"),
         ("Clipping norm (max_grad_norm)", f"{report.max_grad_norm:g}"),
@@ -285,7 +290,7 @@ def _parameters(report: Report) -> Markup:
         ("Sampling", "Poisson, as assumed"),
         ("Buckets of noise ratios", f"{report.buckets:,}"),
     ]
-    listed = joined(Markup(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>") for name, value in told)
+    listed = joined(Markup(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>") for name, value in entries)
     shown, more = report.schedule[:_SCHEDULE_ROWS], len(report.schedule) - _SCHEDULE_ROWS
     rows = [(f"{steps:,}", f"{sigma:.6g}", f"{rate:.6g}") for sigma, rate, steps in shown]
     schedule = table("schedule", "Steps and their noise", ["Steps", "Noise multiplier", "Sample rate"], rows)

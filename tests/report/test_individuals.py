@@ -1,0 +1,75 @@
+"""The report shows the ledger's own numbers, and counts the people whose bounds are not certified on both sides."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.report.content import gather
+from pld_accountant.report.figures import draw_histogram
+from pld_accountant.report.html.page import page
+from pld_accountant.report.individuals import assess
+from pld_accountant.report.summary import summarise
+from pld_accountant.results import Method, Status
+
+SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0, "buckets": 16}
+
+
+@pytest.fixture(scope="module")
+def ledger():
+    made = pa.Ledger(5, **SETTINGS)
+    made.record(np.array([0.0, 0.3, 0.7, 1.0, 9.0]), repeat=20)
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(ledger):
+    return assess(ledger, 1e-5)
+
+
+@pytest.fixture
+def mixed(found):
+    """People 1 and 2 have only the Renyi bound, person 4 has no bound."""
+    status = np.array([0, 1, 1, 0, 2], dtype=np.uint8)
+    method = np.array([Method.TRANSFORM, Method.RENYI, Method.RENYI, Method.GRID, Method.NONE], dtype=np.uint8)
+    upper = np.where(status == 2, np.inf, found.epsilon.upper)
+    lower = np.where(status > 0, 0.0, found.epsilon.lower)
+    return replace(found, epsilon=pa.Bounds(lower, found.epsilon.estimate, upper, status, method))
+
+
+@pytest.mark.parametrize("direction", ["both", "add", "remove"])
+def test_the_numbers_are_those_of_the_ledger(ledger, direction):
+    people, expected = assess(ledger, 1e-5, direction=direction), ledger.epsilon(1e-5, direction=direction)
+    for name in ("lower", "estimate", "upper", "status", "method"):
+        assert np.array_equal(getattr(people.epsilon, name), getattr(expected, name)), name
+    assert np.array_equal(people.rdp_epsilon, ledger.rdp_epsilon(1e-5))
+    assert people.worst_case == ledger.worst_case().epsilon(1e-5, direction=direction)
+
+
+def test_a_proven_bound_counts_as_certified(mixed):
+    assert mixed.epsilon.certified.tolist() == [True, True, True, True, False]
+    assert (mixed.renyi_only, mixed.not_certified) == (2, 1)
+
+
+def test_nothing_is_said_if_everybody_is_certified(ledger, found):
+    assert (found.renyi_only, found.not_certified, found.caveats()) == (0, 0, [])
+    for text in (summarise(found).text(), page(gather(ledger, found), "")):
+        assert "Renyi bound only" not in text and "Not certified" not in text
+
+
+def test_text_json_page_and_caption_say_how_many_have_only_the_renyi_bound(ledger, mixed):
+    sentences = [
+        f"Not certified: 1 of 5 people. {Status.NOT_CERTIFIED.sentence}",
+        f"Renyi bound only: 2 of 5 people. {Status.RENYI_ONLY.sentence}",
+    ]
+    assert mixed.caveats() == sentences
+    summary = summarise(mixed)
+    told = json.loads(json.dumps(summary.as_dict(), allow_nan=False))
+    assert (told["renyi_only"], told["not_certified"]) == (2, 1)
+    for sentence in sentences:
+        assert sentence in " ".join(summary.text().split())
+        assert sentence in page(gather(ledger, mixed), "")
+    caption = " ".join(draw_histogram(mixed).texts[0].get_text().split())
+    assert "2 have only the Renyi bound." in caption
