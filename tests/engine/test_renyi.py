@@ -88,10 +88,9 @@ def test_a_composition_adds_up():
 
 
 def scanned(counts, maker, delta):
-    """The optimum over sets of orders, each denser, from the conversion as Canonne, Kamath and Steinke write it.
+    """The optimum over orders, from the conversion as Canonne, Kamath and Steinke write it.
 
-    theta times the conversion is convex in theta but for log(1 - 1 / alpha), so each set is centred on the best three
-    of the one before, with room for its neighbours.
+    Each set of orders is denser than the one before, and reaches three orders past the best of that one.
     """
     theta = np.geomspace(2.0**-12, 2.0**14, 400)
     for ratio in (1.15, 1.01, 1.001, None):
