@@ -256,7 +256,7 @@ def test_bounds_hold_whatever_the_variances(direction):
 def test_far_tails_are_served_by_shares():
     """Where a few large losses decide, the tilted law falls into two, and Q is too small for the first order."""
     rng = np.random.default_rng(9)
-    people = 60
+    people = 300
     norms = rng.lognormal(-1.3, 0.5, (20, people))
     norms[0] = rng.uniform(0.7, 1.0, people)
     ledger = pa.Ledger(people, noise_multiplier=2.0, sample_rate=0.005, max_grad_norm=1.0)
