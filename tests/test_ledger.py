@@ -1,11 +1,14 @@
 """The ledger: what is booked, what is refused, and bounds that hold the exact privacy loss of the very norms."""
 
+import math
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant.counting.buckets import Buckets
 from pld_accountant.files.store import StoreError
 
 OPTIONS = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 5.0}
@@ -249,8 +252,6 @@ def test_the_exact_loss_of_the_very_norms_lies_between(delta):
 @pytest.mark.parametrize("ulps", [-2, 0, 2])
 def test_norms_at_the_edges_lie_between_too(ulps):
     """Where rounding decides the bucket the bounds must hold on both sides."""
-    from pld_accountant.counting.buckets import Buckets
-
     edges = Buckets.make(2.0, 0.02, 16).edges[[3, 9, 14]]
     norms = 5.0 * edges
     for _ in range(abs(ulps)):
@@ -466,3 +467,48 @@ def test_a_damaged_or_foreign_file_is_refused(tmp_path):
 def test_the_guarantee_says_what_is_not_promised():
     assert not ledger(1).guarantee.proven_adaptive
     assert "diagnostic" in ledger(1).guarantee.sentence
+
+
+@pytest.mark.parametrize("solve_epsilon", [True, False])
+def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, solve_epsilon):
+    """A norm just below an edge is raised past it, and its lower edge is then above the norm.
+
+    The solver is replaced by one without any error, whose own room would hide this.
+    """
+    sigma, bucket = 0.01, 13
+    edge = float(Buckets.make(sigma, 1.0, 16).edges[bucket])
+    norms = [math.nextafter(edge, 0.0)]
+    norms += [math.nextafter(norms[0], 0.0)]
+    book = pa.Ledger(2, noise_multiplier=sigma, sample_rate=1.0, max_grad_norm=1.0, buckets=16)
+    book.record(norms)
+    np.testing.assert_array_equal(np.argmax(book.counts, axis=1), bucket + 1)
+    target = 1e-5 if solve_epsilon else 0.5 * (edge / sigma) ** 2 + 4.0 * edge / sigma
+
+    def value(norm):
+        """epsilon at delta, or delta at epsilon, of one full batch, in sixty digits."""
+        mu = mpmath.mpf(float(norm)) / mpmath.mpf(sigma)
+
+        def delta(epsilon):
+            far = mpmath.exp(epsilon) * mpmath.ncdf(-epsilon / mu - mu / 2)
+            return mpmath.ncdf(-epsilon / mu + mu / 2) - far
+
+        if not solve_epsilon:
+            return delta(mpmath.mpf(target))
+        low, high = mu**2 / 2, mu**2 / 2 + 6 * mu
+        for _ in range(120):
+            middle = (low + high) / 2
+            low, high = (middle, high) if delta(middle) > target else (low, middle)
+        return low
+
+    def without_error(counts, maker, targets, direction, *, rows=None, **_):
+        edges = np.append(sigma / maker.sigma, 0.0)[np.arange(counts.shape[1]) if rows is None else rows]
+        found = np.array([float(value(edges[np.argmax(row)])) for row in counts])
+        return [pa.Bounds(found, found, found, status=np.zeros(len(counts), dtype=np.uint8))]
+
+    monkeypatch.setattr("pld_accountant.ledger.people_bounds", without_error)
+    with mpmath.workdps(60):
+        found = book.epsilon(target) if solve_epsilon else book.delta(target)
+        for lower, upper, norm in zip(found.lower, found.upper, norms, strict=True):
+            assert lower <= value(norm) <= upper
+            # and what is given back is little
+            assert lower >= value(edge) * (1 - mpmath.mpf(2) ** -35)

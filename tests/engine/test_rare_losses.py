@@ -376,7 +376,12 @@ def test_epsilon_is_that_of_the_composition(sigma, q, steps, delta):
 
 
 @pytest.mark.parametrize(
-    ("sigma", "q", "steps", "epsilon"), [(2.0, 0.005, 10_000, 4.6), (1.0, 1e-4, 1000, 0.4), (0.9, 5e-6, 6_000_000, 1.2)]
+    ("sigma", "q", "steps", "epsilon"),
+    [
+        (2.0, 0.005, 10_000, 4.6),
+        pytest.param(1.0, 1e-4, 1000, 0.4, marks=pytest.mark.slow),
+        pytest.param(0.9, 5e-6, 6_000_000, 1.2, marks=pytest.mark.slow),
+    ],
 )
 def test_delta_is_that_of_the_composition(sigma, q, steps, epsilon):
     """Also where Renyi accounting's delta, from which the places are chosen at first, is far too large."""
@@ -476,7 +481,7 @@ def test_what_lies_beyond_the_far_end_is_at_infinity():
     assert 1e-3 < cut.upper[0] - exact.upper[0] < 4e-3
 
 
-@pytest.mark.parametrize("delta", [1e-50, 1e-90])
+@pytest.mark.parametrize("delta", [1e-50, pytest.param(1e-90, marks=pytest.mark.slow)])
 def test_a_ledgers_far_tails(delta):
     """Everybody within half a percent of the largest epsilon; and it is the epsilon of the norms that were recorded."""
     rng = np.random.default_rng(3)

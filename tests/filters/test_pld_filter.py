@@ -33,7 +33,11 @@ def afresh(norms, f):
     return pa.compose(steps).mu(f.min_delta)
 
 
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(
+    max_examples=15 if settings.get_current_profile_name() == "search" else 5,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+)
 @given(
     seed=st.integers(0, 2**32 - 1),
     mu=st.floats(0.08, 0.1),
