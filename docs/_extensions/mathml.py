@@ -1,0 +1,35 @@
+"""Formulas as MathML, which browsers draw without a script and without the network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
+
+_LOG = logging.getLogger(__name__)
+
+
+def _converted(node: nodes.Node, *, display: bool) -> str:
+    try:
+        return tex2mathml(node.astext(), as_block=display)
+    except MathError as error:
+        _LOG.warning("formula %r: %s", node.astext(), error, location=node)
+        return "<code>formula</code>"
+
+
+def _inline(self: Any, node: nodes.Node) -> None:
+    self.body.append(_converted(node, display=False))
+    raise nodes.SkipNode
+
+
+def _block(self: Any, node: nodes.Node) -> None:
+    self.body.append('<div class="math">\n' + _converted(node, display=True) + "</div>\n")
+    raise nodes.SkipNode
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_block, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
