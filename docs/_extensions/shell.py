@@ -77,6 +77,20 @@ class Shell(Directive):
                 wanted += line + "\n"
 
 
+class CommandOptions(Directive):
+    """The options of one command, from the program."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        status, output = _run([self.arguments[0], "--help"])
+        block = nodes.literal_block(output, output.strip())
+        block["language"] = "text"
+        problem = self.state.document.reporter.warning(f"status {status}", line=self.lineno) if status else None
+        return [block, problem] if problem is not None else [block]
+
+
 def setup(app: Any) -> dict[str, bool]:
     app.add_directive("shell", Shell)
+    app.add_directive("command-options", CommandOptions)
     return {"parallel_read_safe": False, "parallel_write_safe": True}
