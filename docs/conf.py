@@ -39,14 +39,14 @@ numpydoc_show_class_members = False  # the template of a class lists them
 autodoc_typehints = "none"  # types stand in the docstrings
 autodoc_member_order = "bysource"
 
-doctest_global_setup = """
+doctest_global_setup = f"""
 import os, runpy, tempfile
 import numpy as np
 import pld_accountant as pa
 if not os.path.exists("norms.npy"):
     os.chdir(tempfile.mkdtemp(prefix="pld-accountant-docs-"))
-    runpy.run_path(%r)
-""" % str(DOCS / "example_norms.py")
+    runpy.run_path({str(DOCS / "example_norms.py")!r})
+"""
 doctest_test_doctest_blocks = ""  # only the pages' own examples: the test suite runs those of the docstrings
 
 _PARAGRAPHS = re.compile(r"^\*\*(Error|Cost)\*\*")

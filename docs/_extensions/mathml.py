@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -12,9 +13,19 @@ from sphinx.util import logging
 _LOG = logging.getLogger(__name__)
 
 
+_BAR = re.compile(r"<mo([^>]*)>\|</mo>")
+_APPLY = re.compile(r"<mo>&ApplyFunction;</mo>(?!\s*(?:<mrow>\s*)?<mo[^>]*>[(\[])")
+
+
+def _spaced(formula: str) -> str:
+    """Set absolute values and the names of functions apart as TeX does."""
+    formula = _BAR.sub(r'<mo\1 lspace="0" rspace="0">|</mo>', formula)
+    return _APPLY.sub('<mspace width="0.17em"/>', formula)
+
+
 def _converted(node: nodes.Node, *, display: bool) -> str:
     try:
-        return tex2mathml(node.astext(), as_block=display)
+        return _spaced(tex2mathml(node.astext(), as_block=display))
     except MathError as error:
         _LOG.warning("formula %r: %s", node.astext(), error, location=node)
         return "<code>formula</code>"

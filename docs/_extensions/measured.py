@@ -176,7 +176,7 @@ def measured(role: str, rawtext: str, text: str, lineno: int, inliner: Any, opti
         name, path, *how = text.split(maxsplit=2)
         value: Any = _read(name)
         for part in path.split("."):
-            value = value[int(part)] if isinstance(value, list) else value[part.replace("_", " ") if part not in value else part]
+            value = value[int(part)] if isinstance(value, list) else value[part]
         shown = how[0] if how else "g"
         if shown.endswith("%"):
             return [nodes.Text(f"{100 * value:{shown[:-1]}} %")], []

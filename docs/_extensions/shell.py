@@ -37,6 +37,7 @@ def _inside(folder: str) -> Iterator[None]:
 
 def _run(words: list[str]) -> tuple[int, str]:
     from click.testing import CliRunner
+
     from pld_accountant.cli.commands import main
 
     with _inside(_FOLDER.name):
