@@ -42,8 +42,8 @@ figures: $(VENV)/demo.made
 
 # Warnings are errors; the examples on the pages are run as well.
 docs: $(VENV)/docs.made
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
-	$(BIN)/python -m sphinx -W --keep-going -b doctest docs docs/_build/doctest
+	$(BIN)/python -m sphinx -W --keep-going -d docs/_build/doctrees -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -d docs/_build/doctrees -b doctest docs docs/_build/doctest
 	@echo "Open docs/_build/html/index.html"
 
 $(VENV)/base.made: setup.cfg pyproject.toml

@@ -30,6 +30,7 @@ html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
 html_math_renderer = "mathml"
 
