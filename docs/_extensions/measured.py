@@ -46,6 +46,8 @@ def _power(delta: float) -> str:
 
 def _epsilons(rows: list[dict[str, Any]], first: str) -> tuple[Row, list[Row]]:
     names = ["dp-accounting", "dp-accounting 1e-5", "dp-accounting RDP", "prv-accountant 0.01"]
+    from pld_accountant.report.rounding import rounded_down, rounded_up
+
     header = [first, "this package, lower", "this package, upper", *names]
     body = []
     for row in rows:
@@ -56,7 +58,7 @@ def _epsilons(rows: list[dict[str, Any]], first: str) -> tuple[Row, list[Row]]:
             answer = row["answers"].get(name) or {}
             value = answer.get("upper", answer.get("epsilon"))
             others.append(_number(value))
-        body.append([label, _number(ours["lower"], 10), _number(ours["upper"], 10), *others])
+        body.append([label, rounded_down(ours["lower"], 10), rounded_up(ours["upper"], 10), *others])
     return header, body
 
 
