@@ -8,13 +8,14 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST_ARGS ?=
 
-.PHONY: help demo test lint style types figures clean
+.PHONY: help demo test lint style types figures docs clean
 
 help:
 	@echo "make demo     train on handwritten digits and account for every example, into demo-output/"
 	@echo "make test     run the tests"
 	@echo "make lint     check style and types"
 	@echo "make figures  make the pictures that need no data but what is installed"
+	@echo "make docs     build the documentation into docs/_build/html and run its examples"
 	@echo "make clean    remove the virtual environment and everything made"
 
 demo: $(VENV)/demo.made
@@ -39,6 +40,12 @@ figures: $(VENV)/demo.made
 	$(BIN)/python figures/cost.py
 	$(BIN)/python figures/speed.py
 
+# Warnings are errors; the examples on the pages are run as well.
+docs: $(VENV)/docs.made
+	$(BIN)/python -m sphinx -W --keep-going -d docs/_build/doctrees -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -d docs/_build/doctrees -b doctest docs docs/_build/doctest
+	@echo "Open docs/_build/html/index.html"
+
 $(VENV)/base.made: setup.cfg pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.10 or newer was found" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
@@ -60,5 +67,10 @@ $(VENV)/test.made: $(VENV)/base.made
 	$(PIP) install --editable '.[test]'
 	touch $@
 
+$(VENV)/docs.made: $(VENV)/base.made
+	@echo "Installing into $(VENV), about half a minute ..."
+	$(PIP) install --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/api/generated demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,194 @@
+"""Numbers and tables from the files that the benchmarks and figures wrote: none is typed by hand.
+
+- The role ``measured`` shows one number: ``:measured:`people speed.upper.cold .2g``` reads ``people.json``, follows the
+  names, and formats what it finds.  A format that ends in ``%`` shows percents.
+- The directive ``measured-table`` inserts one of the tables below.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+
+ROOT = Path(__file__).parents[2]
+_FOLDERS = ROOT / "benchmarks" / "results", ROOT / "figures"
+
+Row = list[str]
+
+
+@cache
+def _read(name: str) -> Any:
+    for folder in _FOLDERS:
+        file = folder / f"{name}.json"
+        if file.is_file():
+            return json.loads(file.read_text(encoding="utf-8"))
+    raise KeyError(f"no results called {name}")
+
+
+def _steps(row: dict[str, Any]) -> str:
+    parts = [f"{count:,} steps, noise {sigma:g}, rate {rate:g}" for sigma, rate, count in row["steps"]]
+    return "; ".join(parts)
+
+
+def _number(value: float | None, digits: int = 7) -> str:
+    return "none" if value is None else f"{value:#.{digits}g}".rstrip(".")
+
+
+def _power(delta: float) -> str:
+    return f"{delta:g}"
+
+
+def _epsilons(rows: list[dict[str, Any]], first: str) -> tuple[Row, list[Row]]:
+    names = ["dp-accounting", "dp-accounting 1e-5", "dp-accounting RDP", "prv-accountant 0.01"]
+    from pld_accountant.report.rounding import rounded_down, rounded_up
+
+    header = [first, "this package, lower", "this package, upper", *names]
+    body = []
+    for row in rows:
+        ours = row["answers"]["this package"]
+        label = _power(row["delta"]) if first == "delta" else f"{_steps(row)}, delta {_power(row['delta'])}"
+        others = []
+        for name in names:
+            answer = row["answers"].get(name) or {}
+            value = answer.get("upper", answer.get("epsilon"))
+            others.append(_number(value))
+        body.append([label, rounded_down(ours["lower"], 10), rounded_up(ours["upper"], 10), *others])
+    return header, body
+
+
+def tail() -> tuple[Row, list[Row]]:
+    """One composition at many deltas."""
+    wanted = (1e-2, 1e-5, 1e-8, 1e-10, 1e-12, 1e-14, 1e-15, 1e-20, 1e-30, 1e-50, 1e-100)
+    return _epsilons([row for row in _read("accuracy")["tail"] if row["delta"] in wanted], "delta")
+
+
+def extremes() -> tuple[Row, list[Row]]:
+    """Compositions with very little or very much noise."""
+    return _epsilons(_read("accuracy")["extremes"], "composition")
+
+
+def rare() -> tuple[Row, list[Row]]:
+    """Compositions in which a few rare steps decide delta."""
+    return _epsilons(_read("accuracy")["rare"], "composition")
+
+
+def people() -> tuple[Row, list[Row]]:
+    """Seconds for one person among many."""
+    data = _read("people")
+    peers, speed = data["peers"], data["speed"]
+    body = [
+        ["this package, upper bounds", f"{speed['upper']['at_hand'] / speed['people']:.2g}", ""],
+        ["this package, all three numbers", f"{speed['all']['at_hand'] / speed['people']:.2g}",
+         f"{peers['ours_worst_error']:.1g}"],
+    ]  # fmt: skip
+    body += [
+        [name, f"{found['seconds_per_person']:.2g}", f"{found['worst_error']:.1g}"]
+        for name, found in peers.items()
+        if isinstance(found, dict)
+    ]
+    return ["accountant", "seconds for one person", "largest relative error of four people"], body
+
+
+def filters() -> tuple[Row, list[Row]]:
+    """Steps that the filters admit."""
+    header = ["norm over clipping norm", "mu", "min_delta", "PLDFilter", "RenyiFilter", "epsilon at delta = 1e-5"]
+    body = []
+    for row in _read("filters")["steps_admitted"]:
+        body.append([
+            f"{row['norm']:g}", f"{row['mu']:g}", f"{row['min_delta']:g}", f"{row['pld_filter']:,}",
+            f"{row['renyi_filter']:,}", f"{row['epsilon']:.4f}",
+        ])  # fmt: skip
+    return header, body
+
+
+def admission() -> tuple[Row, list[Row]]:
+    """Milliseconds for one call of ``admit``."""
+    rows = [row for row in _read("filters")["rows"] if row["people"] >= 60_000]
+    body = []
+    for row in rows:
+        body.append([row["filter"], f"{row['people']:,}", f"{row['admit']:.2g}"])
+    return ["filter", "people", "milliseconds for one call of admit"], body
+
+
+def growth() -> tuple[Row, list[Row]]:
+    """Seconds as people, steps, buckets and delta change."""
+    data = _read("people")["growth"]
+    base = data["base"]
+    body = []
+    for what in ("people", "steps", "buckets", "delta"):
+        for value, found in data[what].items():
+            changed = f"{what} = {float(value):,.0f}" if what != "delta" else f"delta = {float(value):g}"
+            body.append([changed, *(f"{found[name]:.2g}" for name in ("upper_cold", "upper", "all"))])
+    unless = f"{base['people']:,} people, {base['steps']:,} steps, {base['buckets']} buckets, delta {base['delta']:g}"
+    return [f"Unless varied: {unless}", "upper bounds, first time", "upper bounds, again", "all three, again"], body
+
+
+def hard() -> tuple[Row, list[Row]]:
+    """Few steps, and far tails."""
+    data = dict(_read("people")["hard"])
+    data.pop("people")
+    header = ["case", "seconds, first time", "largest distance of the bounds, of the worst case's epsilon",
+              "median distance, of a person's own epsilon"]  # fmt: skip
+    body = [
+        [name, f"{found['all_cold']:.2g}", f"{100 * found['widest_of_worst']:.2g} %",
+         f"{100 * found['median_relative_width']:.2g} %"]
+        for name, found in data.items()
+    ]  # fmt: skip
+    return header, body
+
+
+def widths() -> tuple[Row, list[Row]]:
+    """Distance of the bounds against the number of buckets."""
+    data = _read("widths")
+    names = ("median", "largest", "over the worst case")
+    header = ["buckets", "median, of a person's own epsilon", "largest, of a person's own epsilon",
+              "largest, of the worst case's epsilon"]  # fmt: skip
+    columns = [[f"{100 * value:.2g} %" for value in data[name]] for name in names]
+    return header, [[str(n), *row] for n, *row in zip(data["buckets"], *columns, strict=True)]
+
+
+TABLES = {f.__name__: f for f in (tail, extremes, rare, people, filters, admission, growth, hard, widths)}
+
+
+class MeasuredTable(Directive):
+    """One of the tables above, by the name of its function; the options filter nothing."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        header, body = TABLES[self.arguments[0]]()
+        lines = [".. list-table::", "   :header-rows: 1", "   :class: measured", ""]
+        for row in [header, *body]:
+            lines += [f"   {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(row)]
+        node = nodes.Element()
+        source = self.state_machine.input_lines.source(self.lineno - self.state_machine.input_offset - 1)
+        self.state.nested_parse(StringList(lines, source), self.content_offset, node)
+        return node.children
+
+
+def measured(role: str, rawtext: str, text: str, lineno: int, inliner: Any, options: Any = None, content: Any = None):
+    """One number from a file of results."""
+    try:
+        name, path, *how = text.split(maxsplit=2)
+        value: Any = _read(name)
+        for part in path.split("."):
+            value = value[int(part)] if isinstance(value, list) else value[part]
+        shown = how[0] if how else "g"
+        if shown.endswith("%"):
+            return [nodes.Text(f"{100 * value:{shown[:-1]}} %")], []
+        return [nodes.Text(f"{value:{shown}}" if not isinstance(value, str) else value)], []
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        message = inliner.reporter.error(f"measured: {text}: {error!r}", line=lineno)
+        return [inliner.problematic(rawtext, rawtext, message)], [message]
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.add_role("measured", measured)
+    app.add_directive("measured-table", MeasuredTable)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
