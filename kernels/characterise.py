@@ -60,12 +60,12 @@ def _part_interval(sigma, theta, part, blur, deviations, ends):
         ends[1] = min(ends[1], max(last, high) + reach)
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8, f8[:, ::1])")
+@jit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8, f8[:, ::1])")
 def interval(sigma, q, sign, theta, part, blur, deviations, ends):
     """ends[k] = an interval of x that holds the tilted law of the part, so many deviations beyond all its maxima (see
     `error_budget.tail_error`)."""
     reach = deviations * sigma
-    for k in prange(sigma.size):
+    for k in range(sigma.size):
         low, high = 0.0, 1.0 + theta
         if sign > 0.0:
             ends[k, 0], ends[k, 1] = low - reach[k], high + reach[k]

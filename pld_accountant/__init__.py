@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .composition import Composition, compose
 from .ledger import Ledger
 from .mechanisms.gaussian import Gaussian
+from .mechanisms.laplace import Laplace
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .results import Bounds, Guarantee, Method, Status
 
@@ -34,6 +35,7 @@ __all__ = [
     "GaussianFilter",
     "GaussianOdometer",
     "Guarantee",
+    "Laplace",
     "Ledger",
     "LinearQueries",
     "Method",

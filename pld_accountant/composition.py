@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds
 from .mechanisms.base import Direction, Mechanism, directions
 from .mechanisms.gaussian import Gaussian, full_batch_delta, full_batch_epsilon, full_batch_mu
-from .mechanisms.renyi_divergence import rdp
+from .mechanisms.laplace import Laplace
+from .mechanisms.mixed import MixedSteps
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .notions import gdp
 from .results import Bounds, Status
@@ -60,15 +63,15 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
     >>> round(c.epsilon(1e-5).upper, 6)
     1.004113
     """
-    counts: dict[SampledGaussian, int] = {}
+    counts: dict[Mechanism, int] = {}
     for entry in steps:
         try:
             mechanism, number = entry
         except (TypeError, ValueError):
             raise ValueError(f"steps must hold pairs (mechanism, count), got {entry!r}") from None
-        if not isinstance(mechanism, (Gaussian, SampledGaussian)):
+        if not isinstance(mechanism, (Gaussian, SampledGaussian, Laplace)):
             raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
-        step = SampledGaussian(mechanism.noise_multiplier, mechanism.sample_rate)
+        step = SampledGaussian(mechanism.noise_multiplier, 1.0) if isinstance(mechanism, Gaussian) else mechanism
         counts[step] = counts.get(step, 0) + validate.count(number, "count")
     if sum(counts.values()) > _MOST_STEPS:
         raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {sum(counts.values())}")
@@ -78,8 +81,8 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
 class Composition:
     """The privacy loss of one person over a fixed list of mechanisms.  Made by `compose`."""
 
-    def __init__(self, counts: dict[SampledGaussian, int]) -> None:
-        self._counts = dict(sorted(counts.items(), key=lambda part: (part[0].noise_multiplier, part[0].sample_rate)))
+    def __init__(self, counts: Mapping[Any, int]) -> None:
+        self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))
         self._makers: dict[Direction, TableMakers] = {}
 
     def __repr__(self) -> str:
@@ -95,17 +98,19 @@ class Composition:
     def _row(self) -> WholeCounts:
         return WholeCounts(np.array([list(self._counts.values())], dtype=np.int64))
 
-    @property
+    @cached_property
     def _full_batch(self) -> float | None:
-        """mu if every step is a full batch, whose composition has a closed form."""
-        if any(mechanism.sample_rate < 1.0 for mechanism in self._counts):
+        """mu if every step is a full batch of the Gaussian mechanism, whose composition has a closed form."""
+        if any(not isinstance(m, SampledGaussian) or m.sample_rate < 1.0 for m in self._counts):
             return None
         sigma = np.array([mechanism.noise_multiplier for mechanism in self._counts])
         return full_batch_mu(sigma, np.array(list(self._counts.values())))
 
     def _of(self, direction: Direction) -> TableMakers:
         if direction not in self._makers:
-            self._makers[direction] = TableMakers(SampledGaussian.steps(list(self._counts), direction))
+            kinds = [list(group) for _, group in groupby(self._counts, key=type)]
+            parts = [kind[0].steps(kind, direction) for kind in kinds]
+            self._makers[direction] = TableMakers(parts[0] if len(parts) == 1 else MixedSteps(parts))
         return self._makers[direction]
 
     def epsilon(self, delta: float, direction: str = "both") -> Bounds:
@@ -223,8 +228,11 @@ class Composition:
         """
         orders = np.asarray(alpha, dtype=np.float64)
         total = np.zeros(orders.shape)
-        for mechanism, n in self._counts.items():
-            total = total + n * rdp(orders, mechanism.noise_multiplier, mechanism.sample_rate)
+        if self._counts:
+            # removal has the larger divergence at every order (Mironov, Talwar and Zhang 2019, Section 3.2)
+            theta = validate.orders(orders).reshape(-1) - 1.0
+            k = self._row.times(self._of("remove").steps.log_moments(theta, exact=True))
+            total = (k[0] / theta).reshape(orders.shape)
         return total
 
     def rdp_epsilon(self, delta: float) -> float:
@@ -239,6 +247,11 @@ class Composition:
         if not self._counts:
             return 0.0
         return renyi.optimal_epsilon(self._row, self._of("remove").steps, delta)
+
+
+def _order(mechanism: Any) -> tuple[str, float, float]:
+    """Mechanisms of one kind together, in the order of their noise."""
+    return type(mechanism).__name__, mechanism.noise_multiplier, getattr(mechanism, "sample_rate", 1.0)
 
 
 def _full_batch_bounds(mu: float, question: Question) -> Bounds:

@@ -96,6 +96,14 @@ def sample_rate(value: Any) -> float:
     return x
 
 
+def orders(values: Any) -> np.ndarray:
+    """Renyi orders, finite and above 1, as an array of float64; raises ValueError for others."""
+    array = numbers(values, "alpha")
+    if not np.all((array > 1) & (array < np.inf)):
+        raise ValueError(f"alpha must be finite and above 1, got {values!r}")
+    return array
+
+
 def delta(value: Any, name: str = "delta") -> float:
     """A delta in (0, 1)."""
     x = _number(value, name)

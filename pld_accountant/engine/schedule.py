@@ -45,8 +45,11 @@ SINGLE: tuple[Method, ...] = (
 """For one composition, or a handful of people: as exact as possible."""
 
 GRID: tuple[Method, ...] = (
+    # few steps have atoms and edges, which need many frequencies
+    Convolution(1e-6, most_steps=64, most_people=4, wanted=1e-6, pairs=3e8),
     GridTransform(1e-4, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9)),
     GridTransform(1e-4, points=1 << 20, limits=Limits(tilts=4, least_expectation=1e-5, work=3e10)),
+    # a single large loss among many small ones
     Convolution(1e-4, most_people=4, wanted=1e-5),
 )
 """For families without characteristic functions."""
@@ -90,7 +93,7 @@ INTERPOLATED: tuple[Method, ...] = (
             least_steps=_SOME,
             delta=False,
             least_log_delta=TINY,
-            limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=16, least_log_delta=TINY),
+            limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=4, least_log_delta=TINY),
             places=(0.79, 0.89, 0.99, 1.09),
             nearer=nearer,
         )

@@ -177,8 +177,7 @@ def _solve_loose(
     job = Job(counts, makers, question, steps, False)
     loose = schedule.LOOSE.left_open(job, working, many)
     if loose.size:
-        few = _handful(whole, loose)
-        methods = _schedule(whole, makers, few)
+        methods = _schedule(whole, makers, _handful(whole, many))
         again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None)[0]
         working.take_side(loose, again, lower=counts.log_loss > 0.0)
 

@@ -72,8 +72,8 @@ class StepFamily(Protocol):
     @property
     def whole(self) -> bool: ...
 
-    def log_moments(self, theta: NDArray) -> NDArray:
-        """Upper bounds of K(theta) = log E[exp(theta L)], shape (size, tilts)."""
+    def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
+        """Upper bounds of K(theta) = log E[exp(theta L)], shape (size, tilts); tight even where costly if `exact`."""
         ...
 
     def log_delta_of_step(

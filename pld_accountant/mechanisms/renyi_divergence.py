@@ -53,10 +53,8 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
     >>> float(rdp(8, 100.0, 1.0))
     0.0004...
     """
-    orders, noise = validate.numbers(alpha, "alpha"), validate.numbers(noise_multiplier, "noise_multiplier")
+    orders, noise = validate.orders(alpha), validate.numbers(noise_multiplier, "noise_multiplier")
     rate = validate.sample_rate(sample_rate)
-    if not np.all((orders > 1) & (orders < np.inf)):
-        raise ValueError(f"alpha must be finite and above 1, got {alpha!r}")
     if not np.all(noise > 0):
         raise ValueError(f"noise_multiplier must be above 0, got {noise_multiplier!r}")
     finite = np.isfinite(noise).reshape(-1)

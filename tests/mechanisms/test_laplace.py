@@ -1,0 +1,133 @@
+"""The Laplace mechanism: the route of families without characteristic functions, by grids and by convolution."""
+
+from itertools import pairwise
+
+import mpmath
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.mechanisms.base import CharacteristicSteps, StepFamily
+from pld_accountant.mechanisms.laplace import LaplaceSteps
+from pld_accountant.mechanisms.mixed import MixedSteps
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+
+
+def exact_delta(noise, steps, epsilon, theta):
+    """delta by a trapezoidal sum along Re z = theta, whose integrand decays like 2^-steps / |z|^2."""
+    cap, period = 1.0 / noise, 60.0 / theta + 4.0 * steps / noise
+    omega = 2.0 * np.pi / period * np.arange(400_000)
+    z = theta + 1j * omega
+    moment = ((1.0 + z) * np.exp(z * cap) + z * np.exp(-(1.0 + z) * cap)) / (1.0 + 2.0 * z)
+    terms = moment**steps * np.exp(-z * epsilon) / (z * (1.0 + z))
+    return float((2.0 * terms.sum() - terms[0]).real / period)
+
+
+def two_step_delta(noise, epsilon):
+    """delta of two steps from the density, atom by atom, with mpmath."""
+    c = mpmath.mpf(1) / noise
+    end = mpmath.exp(-c) / 2
+
+    def once(t):
+        """E[(1 - exp(t - L))+] of one step."""
+        if t >= c:
+            return mpmath.mpf(0)
+        return 1 - mpmath.exp((t - c) / 2) if t > -c else 1 - mpmath.exp(t)
+
+    inside = mpmath.quad(lambda x: mpmath.exp((x - c) / 2) / 4 * once(epsilon - x), [-c, epsilon - c, c])
+    return once(epsilon - c) / 2 + end * once(epsilon + c) + inside
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [0.3, 1e-3, 1e-9])
+def test_one_step_is_the_closed_form(noise, delta):
+    found = pa.compose([(pa.Laplace(noise), 1)]).epsilon(delta)
+    exact = max(1.0 / noise + 2.0 * np.log1p(-delta), 0.0)
+    assert found.lower <= exact <= found.upper
+    assert found.upper - found.lower <= 1e-12 * (1.0 + exact)
+    assert found.method == pa.Method.CLOSED_FORM
+
+
+@pytest.mark.parametrize(("noise", "epsilon"), [(1.0, 0.5), (1.0, 1.7), (4.0, 0.2)])
+def test_two_steps_enclose_the_integral_over_the_density(noise, epsilon):
+    found = pa.compose([(pa.Laplace(noise), 2)]).delta(epsilon)
+    exact = two_step_delta(noise, epsilon)
+    assert found.lower <= exact <= found.upper
+    assert found.upper - found.lower <= 1e-5 * found.upper
+
+
+@pytest.mark.parametrize(("noise", "steps", "epsilon", "theta"), [(10.0, 100, 2.0, 2.0), (30.0, 1000, 4.0, 3.0)])
+def test_many_steps_on_a_grid_enclose_the_inverse_transform(noise, steps, epsilon, theta):
+    composition = pa.compose([(pa.Laplace(noise), steps)])
+    exact = exact_delta(noise, steps, epsilon, theta)
+    found = composition.delta(epsilon)
+    assert found.lower <= exact <= found.upper
+    assert found.method == pa.Method.GRID
+    found = composition.epsilon(exact)
+    assert found.lower <= epsilon <= found.upper
+    assert found.upper - found.lower <= 1e-4 * epsilon
+
+
+def test_laplace_and_gaussian_steps_compose_in_one_family():
+    alone = pa.compose([(pa.SampledGaussian(2, 0.005), 10_000)]).epsilon(1e-5)
+    free = pa.compose([(pa.SampledGaussian(2, 0.005), 10_000), (pa.Laplace(1e6), 3)]).epsilon(1e-5)
+    # three steps of 1e-6-DP cost at most 3e-6
+    assert alone.lower <= free.upper <= alone.upper + 3e-6 + 1e-4 * alone.upper
+    assert free.lower <= alone.upper + 3e-6
+
+
+@pytest.mark.parametrize("noise", [0.2, 1.0, 50.0, 1e6])
+def test_log_moments_are_above_the_exact_ones_and_close(noise):
+    theta = np.array([1e-3, 0.5, 3.0, 100.0, 1e4])
+    found = LaplaceSteps(np.array([noise]), "remove").log_moments(theta)[0]
+    with mpmath.workdps(60):
+        for t, value in zip(theta, found, strict=True):
+            a, c = 1 + mpmath.mpf(t), 1 / mpmath.mpf(noise)
+            exact = mpmath.log((a * mpmath.exp(t * c) + t * mpmath.exp(-a * c)) / (2 * a - 1))
+            assert exact <= value
+            assert value <= exact * (1 + mpmath.mpf(1e-11)) + mpmath.mpf(1e-14) * (1 + t) / noise + 1e-12 * (
+                t * c > 500
+            )
+
+
+@pytest.mark.parametrize("noise", [0.5, 3.0])
+def test_masses_of_cells_add_up_and_are_those_of_the_density(noise):
+    steps = LaplaceSteps(np.array([noise]), "add")
+    cap = 1.0 / noise
+    knots = np.unique(np.concatenate([np.linspace(-1.3 * cap, 1.4 * cap, 40), [-cap, cap]]))
+    p, u = steps.masses(0, knots)
+    assert p.sum() == pytest.approx(1.0, rel=1e-13)
+    for k, (left, right) in enumerate(pairwise(knots)):
+        low, high = max(left, -cap), min(right, cap)
+        exact_p = exact_u = mpmath.mpf(0)
+        if high > low:
+            exact_p = mpmath.quad(lambda x: mpmath.exp((x - cap) / 2) / 4, [low, high])
+            exact_u = mpmath.quad(
+                lambda x, left=left: mpmath.exp((x - cap) / 2) / 4 * -mpmath.expm1(left - x), [low, high]
+            )
+        for at, mass in ((cap, 0.5), (-cap, 0.5 * np.exp(-cap))):
+            if left <= at < right:
+                exact_p, exact_u = exact_p + mass, exact_u - mass * mpmath.expm1(left - at)
+        assert p[k] == pytest.approx(float(exact_p), rel=1e-11, abs=1e-18)
+        assert u[k] == pytest.approx(float(exact_u), rel=1e-10, abs=1e-18)
+
+
+def test_families_keep_their_protocols():
+    laplace, gaussian = LaplaceSteps(np.ones(2), "remove"), SampledGaussianSteps(np.ones(1), np.ones(1), "remove")
+    for family in (laplace, gaussian, MixedSteps([laplace, gaussian])):
+        assert isinstance(family, StepFamily)
+    assert isinstance(gaussian, CharacteristicSteps)
+    assert not isinstance(laplace, CharacteristicSteps)
+
+
+def test_rows_of_a_mixed_family_are_those_of_its_parts():
+    laplace = LaplaceSteps(np.array([2.0, 5.0]), "add")
+    gaussian = SampledGaussianSteps(np.array([1.5]), np.array([0.1]), "add")
+    both, theta = MixedSteps([laplace, gaussian]), np.array([0.5, 4.0])
+    np.testing.assert_array_equal(both.log_moments(theta)[2], gaussian.log_moments(theta)[0])
+    np.testing.assert_array_equal(both.largest_loss(), [*laplace.largest_loss(), *gaussian.largest_loss()])
+    row, epsilon = np.array([2, 0, 1]), np.array([0.01, 0.2, 0.1])
+    found = both.log_delta_of_step(epsilon, row)
+    for i, (family, at) in enumerate(((gaussian, 0), (laplace, 0), (laplace, 1))):
+        alone = family.log_delta_of_step(epsilon[i : i + 1], np.array([at]))
+        assert [found[0][i], found[1][i]] == [alone[0][0], alone[1][0]]
