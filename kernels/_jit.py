@@ -1,9 +1,9 @@
 """The one place where numba's options are chosen.
 
-``jit`` compiles with explicit signatures (a lazily typed kernel would sum float32 in float32), without
-``fastmath`` (it deletes compensated sums and NaN checks) and keeps the machine code on disk.  ``pjit`` adds
-``prange``; it is used over people or buckets only, never over a sum, so no result depends on the number of threads.
-Kernels that follow a matrix product have no ``prange``: `pld_accountant.parallel` calls them from several threads.
+``jit`` compiles with explicit signatures, because a lazily typed kernel would sum float32 in float32.  It omits
+``fastmath``, which deletes compensated sums and NaN checks.  It keeps the machine code on disk.  ``pjit`` adds
+``prange`` over people or buckets, never over a sum, so no result depends on the number of threads.  Kernels that follow
+a matrix product have no ``prange``: `pld_accountant.threads` calls them from several threads.
 """
 
 import os
@@ -16,8 +16,8 @@ from numba.core import cgutils, types
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
-# A process that forks after OpenMP has started aborts, and the workqueue layer aborts on concurrent use:
-# kernels with prange are called from one thread at a time, and worker processes are spawned, not forked.
+# A process that forks after OpenMP has started aborts: worker processes must be spawned, not forked.  The workqueue
+# layer aborts on concurrent use: one thread at a time may call kernels with prange.
 
 prange = numba.prange
 get_num_threads = numba.get_num_threads
@@ -26,7 +26,7 @@ _JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 
 def _disk_cache_works() -> bool:
-    """Whether numba finds a writable place for this package's machine code (a read-only install has none)."""
+    """Whether numba finds a writable folder for this package's machine code; a read-only install has none."""
     if not _JIT:
         return False
     try:
@@ -37,7 +37,7 @@ def _disk_cache_works() -> bool:
 
 
 def _prepare_cache() -> bool:
-    """Find a place for machine code: numba's own choice, else a private temporary folder of this user."""
+    """Find a folder for machine code: numba's own choice, else a private temporary folder of this user."""
     if _disk_cache_works():
         return True
     if "NUMBA_CACHE_DIR" not in os.environ:
@@ -73,7 +73,7 @@ def inline(function: Any) -> Any:
 
 
 def _prefetch(_context: Any, array: Any, row: Any, column: Any) -> Any:
-    """An element of a matrix will soon be written: its memory is asked for, and nothing waits."""
+    """Start to load one element of a matrix, which will soon be written, into the cache; do not wait for it."""
 
     def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         ir = cgutils.ir
@@ -83,7 +83,7 @@ def _prefetch(_context: Any, array: Any, row: Any, column: Any) -> Any:
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        # to write, into the nearest cache, of data
+        # the constants mean: for writing, into the nearest cache, data and not instructions
         builder.call(ask, [builder.bitcast(place, byte), word(1), word(3), word(1)])
         return context.get_dummy_value()
 

@@ -5,19 +5,19 @@ Legend
     x       the Gaussian's own variable;  g(x) = 1 - q + q exp((2x-1)/(2 sigma^2))
     loss    L = +log g (remove) or -log g (add);  sign = +1 or -1
     a       exponent of g in the tilted integrand: 1 + theta (remove), -theta (add)
-    psi     N(x; 0, sigma^2) g(x)^a, the tilted law up to its mass exp(K(theta))
+    psi     N(x; 0, sigma^2) g(x)^a, the tilted density before division by its mass exp(K(theta))
     w       q e^t / g, the share of the sampled part in g;  (log psi)' = (a w(x) - x) / sigma^2
-    r       psi / (dL/dx): density of the tilted law on the loss axis, up to the same mass
+    r       psi / (dL/dx): tilted density on the loss axis, before division by the same mass
     d       L minus its tilted mean
-    part    the part of the law that is wanted: its density times v(x) = P(low < x + s Z < high), Z a standard normal;
-            -inf, inf: all of it.  Parts that adjoin add up to the whole
-    s       blur times sigma: how soft the part's ends are.  0: they are sharp, v is 1 or 0
-    ends    interval of x that holds the nodes: all of the part but for tails of no account
-    gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1], or no points
+    part    (low, high): the part of the distribution to integrate, with density psi(x) v(x),
+            v(x) = P(low < x + s Z < high), Z standard normal;  (-inf, inf) is the whole.  Adjoining parts add up
+    s       blur times sigma, the width of the part's soft ends;  0: sharp ends, v is 1 or 0
+    ends    interval of x that holds the nodes;  `mechanisms.quadrature.tail_error` bounds the mass beyond
+    gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1];  no points: the trapezoidal rule
 
-The rule is the trapezoidal one, or, for a part with sharp ends, Gauss-Legendre on equal panels.
+The rule is the trapezoidal rule or, for a part with sharp ends, Gauss-Legendre on equal panels.
 
-All results are normalised: phi(omega) = E_theta[exp(i omega L)] of that part.
+All results are normalised: phi(omega) = E_theta[exp(i omega L)] over the part.
 """
 
 import math
@@ -38,13 +38,13 @@ from ._jit import inline, jit, pjit, prange
 from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, log_ndtr, log_part, sampled_share
 
 _TINY = 1e-300
-_SUM = 128  # terms of a sum that are added up without blocks
+_SUM = 128  # terms in one block of a sum
 _RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
 
 
 @inline
 def _part_interval(sigma, theta, part, blur, deviations, ends):
-    """As `interval`, of a part under removal; ends are those of the whole law."""
+    """As `interval`, for a part under removal; on entry, ends holds the interval of the whole distribution."""
     low, high = part[0], part[1]
     if blur == 0.0:
         ends[0], ends[1] = max(low, ends[0]), high
@@ -62,8 +62,11 @@ def _part_interval(sigma, theta, part, blur, deviations, ends):
 
 @jit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8, f8[:, ::1])")
 def interval(sigma, q, sign, theta, part, blur, deviations, ends):
-    """ends[k] = an interval of x that holds the tilted law of the part, so many deviations beyond all its maxima (see
-    `error_budget.tail_error`)."""
+    """Write an interval of x that holds the tilted part to ends[k].
+
+    The interval reaches `deviations` standard deviations beyond all maxima of the tilted density.
+    `mechanisms.quadrature.tail_error` bounds the mass beyond it.
+    """
     reach = deviations * sigma
     for k in range(sigma.size):
         low, high = 0.0, 1.0 + theta
@@ -91,16 +94,40 @@ def _log_psi(x, sigma, q, a):
 
 @inline
 def _turn(x, sigma, q, phi):
-    """|arg g| at most left of x and less than phi sigma^2 off the line, phi <= pi."""
+    """Upper bound of |arg g| left of x and less than phi sigma^2 off the real line, phi <= pi."""
     t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
     r = math.exp(min(t, 700.0))
-    # the angle of 1 + r exp(i p) grows with r, and with p up to where cos p = -r
+    # the angle of 1 + r exp(i p) grows with r, and with p until cos p = -r; there it is arcsin(r)
     return math.atan2(r * math.sin(phi), 1.0 + r * math.cos(phi)) if math.cos(phi) >= -r else math.asin(r)
 
 
 @jit("f8(f8, f8, f8, f8, f8, f8, i8, i8, f8[::1])")
 def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
-    """See `error_budget.panel_error`."""
+    """Bound the error of phi(omega), |omega| <= width, by Gauss-Legendre on equal panels of [low, top].
+
+    Removal only.  The error is absolute, in the normalised phi, and at most 1.  n = `points` is the number of nodes of
+    one panel, r its half-width.
+
+    1. On [-1, 1] the n-point rule errs by at most (64 / 15) M rho^(2 - 2 n) / (1 - rho^-2), if the integrand is at most
+       M in modulus on the ellipse with foci -1, 1 and half-axes (rho +- 1 / rho) / 2.
+    2. On a panel this ellipse reaches A = r (rho + 1 / rho) / 2 along the real line and B = r (rho - 1 / rho) / 2 off
+       it.  The integrand is analytic for B < pi sigma^2.
+    3. Off the line the integrand grows as in `mechanisms.quadrature`: the normal density by at most
+       exp(B^2 / (2 sigma^2)), |g| not at all, and exp(i omega log g) by at most exp(width |arg g|).
+    4. |arg g| is bounded panel by panel (`_turn`).  Write g / (1 - q) = 1 + s exp(i phi).  Its angle grows with s, and
+       with phi until cos phi = -s, where it is arcsin(s).  Left of the x where sampling matters, s is small and so is
+       the angle.
+    5. Along the line (log psi)'' >= -1 / sigma^2.  So on an interval of length 2 A, log psi exceeds the larger of its
+       end values by at most A^2 / (2 sigma^2).
+    6. By the same inequality the mass of a panel is at least psi(centre) 2 r exp(-r^2 / (2 sigma^2)).  The normalising
+       mass is at least that of the heaviest panel.
+    7. The error is at most the number of panels times the largest bound of one panel, over the mass of step 6.  The
+       ellipse with the smallest bound counts.
+
+    References
+    ----------
+    Trefethen, "Approximation Theory and Approximation Practice", Theorem 19.3, for step 1.
+    """
     a = 1.0 + theta
     r = 0.5 * (top - low) / panels
     log_mass = -np.inf
@@ -127,7 +154,7 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
 
 @pjit("void(f8[::1], f8[::1], f8, f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
 def choose_panels(sigma, q, theta, ends, width, points, limit, ellipses, tolerance, panels, error):
-    """The number of panels of the interval at which the error falls to the tolerance; limit + 1 if none does."""
+    """Write the number of panels at which the error falls to the tolerance, and that error; limit + 1 if none does."""
     for k in prange(sigma.size):
         n = 2
         error[k] = 1.0
@@ -141,7 +168,7 @@ def choose_panels(sigma, q, theta, ends, width, points, limit, ellipses, toleran
 
 @inline
 def _dot(weight, values):
-    """Sum of products, in blocks: the round-off is that of `_additions` additions, not of one for each term."""
+    """Sum of products, in blocks: the round-off is that of `_additions` additions instead of one addition a term."""
     total = 0.0
     for start in range(0, values.size, _SUM):
         total += np.dot(weight[start : start + _SUM], values[start : start + _SUM])
@@ -155,7 +182,7 @@ def _additions(n):
 
 @inline
 def _place(low, high, gauss, x, log_h):
-    """Nodes and the logarithms of their weights on [low, high]: a uniform grid, or panels."""
+    """Write the nodes on [low, high] and the logarithms of their weights: a uniform grid, or panels."""
     n = x.size
     points = gauss.shape[1]
     if points == 0:
@@ -172,7 +199,7 @@ def _place(low, high, gauss, x, log_h):
 
 @inline
 def _outside(sigma, part, blur):
-    """E[1 - v(x)], x ~ N(0, sigma^2), of a part that begins at -inf; else 1, which is of no use."""
+    """E[1 - v(x)], x ~ N(0, sigma^2), if the part begins at -inf; else 1, the trivial bound."""
     if part[0] > -np.inf:
         return 1.0
     return 0.5 * math.erfc(part[1] / (sigma * math.sqrt(1.0 + blur * blur)) * SQRT_HALF)
@@ -183,9 +210,9 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     """Fill the nodes, log_g, the tilted probabilities and their round-off; return K(theta), the kept range and K's
     round-off.
 
-    The unit of round-off is 2^-53: each term of a sum carries the error of its exponent,
-    (x / sigma)^2 / 2 + |a log g| + |log v|, and one unit for each addition.  The error of t, three units of |t|, and
-    that of log q move log g by w times theirs.
+    The unit of round-off is 2^-53.  Each term of a sum carries the error of its exponent,
+    (x / sigma)^2 / 2 + |a log g| + |log v|, and one unit for each addition.  The error of t is three units of |t|.
+    log g inherits the errors of t and of log q, each times w.
     """
     n = x.size
     _place(ends[0], ends[1], gauss, x, weight)
@@ -205,8 +232,8 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
         of_g += sampled_share(x[j], sigma, q) * (3.0 * abs(2.0 * x[j] - 1.0) / (2.0 * sigma * sigma) + log_q)
         carried[j] = abs(a) * of_g + (x[j] / sigma) ** 2 + 6.0 * abs(log_v) + additions + 40.0
         top = max(top, weight[j])
-    # K = log E[g^a].  Near 0 it is summed as E[expm1(a log g)], less the mass outside: the exact mass 1 never enters,
-    # and the absolute error shrinks with the step.  Far from 0 the largest exponent is taken out.
+    # K = log E[g^a].  If K is near 0, the sum is E[expm1(a log g)] less the mass outside.  The exact mass 1 never
+    # enters it, so the absolute error shrinks with K.  If K is far from 0, the largest exponent is factored out.
     units = 0.0
     total = -1.0
     if top < 30.0 and outside < 0.5:
@@ -239,10 +266,10 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
 
 @pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
 def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, units_out):
-    """K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
+    """Write K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
-    0 nodes ask for the Gaussian bound, K(theta) <= theta (theta + 1) / (2 sigma^2), which holds because sampling is a
-    post-processing (MATH, Prop. B).
+    If nodes[k] is 0, the result is the bound of the unsampled Gaussian, K(theta) <= theta (theta + 1) / (2 sigma^2).
+    The bound holds because sampling is a post-processing: with probability 1 - q, replace the output by noise.
     """
     for k in prange(sigma.size):
         if q[k] == 1.0 or nodes[k] == 0:
@@ -257,11 +284,11 @@ def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, un
 
 @jit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[::1])")
 def _harmonics(weight, d, sums, spacing, re, im):
-    """log E[exp(i omega d)] at omega = j spacing, j = 1..m, d centred; sums = sum of the weights.
+    """Write log E[exp(i omega d)] at omega = j spacing, j = 1..m; d centred, sums = sum of the weights.
 
-    exp(i y) - 1 is carried from one frequency to the next, never exp(i y): its error is relative to |y|, so that the
-    error of the logarithm shrinks with the step and ten million steps keep their digits.  It is evaluated afresh every
-    so often, before the errors of the recurrence add up.
+    The recurrence over frequencies carries exp(i y) - 1, never exp(i y).  Its error is relative to |y|, so the error of
+    the logarithm shrinks with the loss of one step, and ten million steps keep their digits.  Every `_RESTART`
+    frequencies exp(i y) - 1 is evaluated afresh, which limits the error of the recurrence.
     """
     n = d.size
     cos_d = np.empty(n)
@@ -296,10 +323,10 @@ def _harmonics(weight, d, sums, spacing, re, im):
     "f8[:, ::1])"
 )
 def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, moments, re, im):
-    """Centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
+    """Write the centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
 
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
-    nodes left out, and the ends of the interval of x that holds all but 1e-11 of the tilted law.
+    nodes left out, and the ends of an interval of x outside of which the tilted mass is at most 1e-11.
     """
     for k in prange(sigma.size):
         if q[k] == 1.0:

@@ -1,12 +1,12 @@
 """Composition of few steps without a transform: pairs of atoms, added up in the cells of a grid of any spacing.
 
 Legend
-    a, b     two laws: ascending losses la, lb with masses pa, pb under P;  an atom's mass under Q is p e^-l
+    a, b     two discrete losses: ascending losses la, lb with masses pa, pb under P;  an atom's Q mass is p e^-l
     knots    ascending ends of the cells of the sum;  cell k = [knots[k], knots[k + 1]]
     p, u     of a cell: sums of masses m, and of m (1 - exp(knots[k] - loss)), that is p less e^knot times the Q mass
-    E        of a cell: how much the curve of the whole composition suffers from giving up the losses in the cell
+    E        of a cell: how much the curve of the whole composition changes if the cell's losses are merged
 
-Nothing is subtracted from a sum, so every result has a small relative error, at a mass of 1e-100 too.
+No sum contains a subtraction, so every result has a small relative error, even a mass of 1e-100.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 
 from ._jit import inline, jit
 
-BLOCK = 16  # losses of a whose sums are added up by themselves, which keeps chains of additions short
+BLOCK = 16  # consecutive losses of a with sums of their own, which keeps chains of additions short
 _STEEP = 3.0
 _BELOW = 1.0 - 2.0**-48
 _SHORT = 0.03  # below, eight terms of the series of 1 - exp(-d) are exact to 1e-17
@@ -32,9 +32,9 @@ def _fall(d):
 
 @jit("void(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
 def compose(la, pa, lb, pb, knots, p, u):
-    """p and u of the cells for the sum of two losses; every sum must lie between the first and the last knot.
+    """Write p and u of the cells for the sum of two losses; every sum must lie between the first and the last knot.
 
-    The first and the last cell are wide and hold many pairs that matter little: they take sums over b made beforehand.
+    The first and the last cell are wide and hold many pairs: for these cells, sums over b are made once in advance.
     """
     n, last = lb.size, knots.size - 2
     before, before_fall = np.zeros(n + 1), np.zeros(n + 1)
@@ -74,7 +74,7 @@ def compose(la, pa, lb, pb, knots, p, u):
             p[last] += m * after[stop]
             u[last] += m * (curve[stop] + _fall(max(x + lb[stop] - knots[last], 0.0)) * beyond[stop])
         for j in range(first, stop):
-            # from one a to the next a sum seldom moves on by more than two cells
+            # between consecutive losses of a, a sum seldom moves by more than two cells
             s = x + lb[j]
             k = cell[j]
             k += s > knots[k + 1]
@@ -91,7 +91,7 @@ def compose(la, pa, lb, pb, knots, p, u):
 
 @jit("void(f8[::1], f8[::1], f8[::1], f8[::1])")
 def spread_up(knots, p, u, mass):
-    """Each cell's masses under P and Q shared between its ends; mass has an element for every knot."""
+    """Share each cell's masses under P and Q between its ends; mass has an element for every knot."""
     mass[:] = 0.0
     for k in range(p.size):
         right = min(u[k] / _fall(knots[k + 1] - knots[k]), p[k])
@@ -101,7 +101,7 @@ def spread_up(knots, p, u, mass):
 
 @jit("i8(f8[::1], f8[::1], f8[::1], f8, f8[::1], f8[::1])")
 def merge_down(knots, p, u, error, loss, mass):
-    """Each cell merged into one atom, with u lowered by its relative error; returns the number of atoms."""
+    """Merge each cell into one atom, with u lowered by its relative error; return the number of atoms."""
     n = 0
     for k in range(p.size):
         if p[k] > 0.0:
@@ -114,7 +114,7 @@ def merge_down(knots, p, u, error, loss, mass):
 
 @jit("void(f8[::1], f8[::1], f8[::1], f8[::1])")
 def tails(loss, mass, curve, beyond):
-    """The hockey-stick curve at the atoms, and e^loss times the Q mass from each atom on."""
+    """Write the hockey-stick curve at the atoms, and e^loss times the Q mass from each atom on."""
     for r in range(loss.size):
         j = loss.size - 1 - r
         curve[j], beyond[j] = 0.0, mass[j]
@@ -140,7 +140,7 @@ def hockey_stick(la, pa, lb, curve, beyond, epsilon):
 
 @inline
 def _beside(at, below, above, s):
-    """Masses below and above s, each law's mass spread evenly between the losses `at`."""
+    """Masses below and above s, where the mass is spread evenly between the losses `at`."""
     n = at.size
     if s <= at[0]:
         return 0.0, above[0]
@@ -153,7 +153,7 @@ def _beside(at, below, above, s):
 
 @inline
 def _between(at, below, above, low, high):
-    """Mass between two losses, from whichever side the difference keeps its digits."""
+    """Mass between two losses, as a difference of tails on the side with less cancellation."""
     below_low, above_low = _beside(at, below, above, low)
     below_high, above_high = _beside(at, below, above, high)
     return max(above_low - above_high if above_low < below_high else below_high - below_low, 0.0)
@@ -161,7 +161,7 @@ def _between(at, below, above, low, high):
 
 @inline
 def _harm(mass, rest_at, rest_below, rest_above, epsilon, low, high):
-    """E of the cell: its mass, times that of the other steps' losses which make up epsilon, times its width."""
+    """E of the cell: its mass, times the mass of the other steps' losses that add up to epsilon, times its width."""
     most = 0.0
     for e in epsilon:
         most = max(most, _between(rest_at, rest_below, rest_above, e - high, e - low))
@@ -170,12 +170,13 @@ def _harm(mass, rest_at, rest_below, rest_above, epsilon, low, high):
 
 @jit("i8(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8, f8, f8, f8, f8[::1], f8[::1])")
 def partition(at, below, above, rest_at, rest_below, rest_above, epsilon, low, high, most, least, ends, harm):
-    """Halve cells from [low, high] on until none has an E above `most`, nor falls too steeply; returns their number.
+    """Halve cells, beginning with [low, high], until no E exceeds `most` and no cell is too steep; return their number.
 
-    A cell of mass above `least` falls too steeply where little lies beyond it: its right end would be lifted by orders
-    of magnitude, which E, made for one change at a time, does not see.
+    A cell with a mass above `least` is too steep if its mass exceeds `_STEEP` times the mass beyond it: its right end
+    would be lifted by orders of magnitude, which E, a first-order estimate, does not show.
 
-    ends, harm : the right ends of the cells, ascending, and their E; 0 is returned where they do not suffice.
+    ends, harm : written: the right ends of the cells, ascending, and their E.  If these arrays are too short, the
+    result is 0.
     """
     stack = np.empty(200)
     stack[0] = high

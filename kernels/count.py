@@ -1,17 +1,18 @@
-"""Counting norms into buckets of noise ratios, rounded the safe way.
+"""Count norms into buckets of noise ratios, rounded to the side of larger loss.
 
 Legend
     t        step of a block;  i = person;  k = bucket
     s        relative norm: min(norm, clip) * scale, in (0, 1] = smallest noise multiplier over the person's own
     edges    ascending upper edges of the buckets in s, the last one 1;  bucket k holds edges[k-1] < s <= edges[k]
     first    first[c] = the first bucket whose edge is not below c / (cells of the look-up table)
-    slope, offset    per bucket: a step at s wins by (edge - s) slope - offset, in units of `lotteries.UNITS`, see there
-    short    (people, buckets): what the steps in a bucket win, rounded down, in these units
+    slope_offset    (2, buckets): a step at s has the lower weight (edge - s) slope - offset, in units of
+                    1 / `counting.interpolation.UNITS`; a negative weight counts as 0
+    short    (people, buckets): sums of the steps' lower weights, each rounded down, in these units
 
-A relative norm is raised by four units of round-off before it is compared, so none falls below its bucket.
+A relative norm is raised by four units of round-off before it is compared, so no norm falls below its bucket.
 
-float32 is taken as it is and widened in the register, which is exact.  Counting waits for memory: each norm meets the
-counters of a person of its own.  So the counters of a whole tile are asked for before the first of them is raised.
+float32 is read as it is and widened in the register, which is exact.  Counting waits for memory, because each norm
+needs the counters of another person.  So the counters of a whole tile are prefetched before the first is raised.
 """
 
 import numpy as np
@@ -22,7 +23,7 @@ _RAISE = 1.0 + 2.0**-50
 _TILE = 128
 
 
-# a memory map that is open for reading only is read in place
+# read-only arrays: a memory map that is open for reading is read in place
 _NORMS = tuple(f"Array({kind}, 2, 'C', readonly=True)" for kind in ("f4", "f8"))
 
 
@@ -40,7 +41,7 @@ def all_norms(norms):
 def _bucket(s, edges, first):
     """The bucket of a relative norm."""
     k = np.int64(first[np.int64(s * (first.size - 1))])
-    # nearly every cell of the table holds one edge at most: no jump to foretell
+    # nearly every cell of the table holds at most one edge: this line avoids a branch that the processor must predict
     k += edges[k] < s
     while edges[k] < s:
         k += 1
@@ -55,8 +56,10 @@ def _bucket(s, edges, first):
     )
 )
 def count_down(norms, clip, scale, edges, slope_offset, first, repeat, counts, short, offset):
-    """counts[i, offset + k] += repeat for every norm above 0, the noise ratio going down to its bucket's edge, and
-    short[i, offset + k] += repeat times what the step wins; slope_offset (2, buckets)."""
+    """For every norm above 0, add `repeat` to counts[i, offset + k] and `repeat` lower weights to short[i, offset + k].
+
+    Error: the noise ratio is rounded down to its bucket's edge, and the lower weight is rounded down.
+    """
     steps, people = norms.shape
     slope, loss = slope_offset[0], slope_offset[1]
     for tile in prange((people + _TILE - 1) // _TILE):
@@ -79,7 +82,7 @@ def count_down(norms, clip, scale, edges, slope_offset, first, repeat, counts, s
 
 @pjit("void(f8[::1], f8, f8, f8[::1], i2[::1], i2[::1])")
 def place_down(norms, clip, scale, edges, first, bucket):
-    """bucket (people,): each norm's bucket as `count_down` counts it; -1 for a norm of 0."""
+    """Write each norm's bucket, as `count_down` counts it, to bucket (people,); -1 for a norm of 0."""
     for i in prange(norms.size):
         s = min(min(norms[i], clip) * scale * _RAISE, 1.0)
         bucket[i] = _bucket(s, edges, first) if norms[i] > 0.0 else -1

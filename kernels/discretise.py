@@ -2,19 +2,19 @@
 
 Legend
     cell m      losses in [e_m, e_m + h], e_m = start + m h;  knot m = its left end
-    p, b        mass of the cell under P; the part of it that connect-the-dots moves to the right end
+    p, b        mass of the cell under P; the part of this mass that connect-the-dots moves to the right end
     H(gamma)    = integral of (P - gamma Q)+, convex in gamma = e^epsilon
-    gap         distance between the chord of H over a cell and those tangents, where two of them meet
+    gap         distance between the chord of H over a cell and the tangents of H, where two tangents meet
     sign, x, g  as in `_loss`: the loss is sign * log g(x), P has the density N(x; 0, sigma^2) g(x)^(sign > 0)
     u           of a cell: p less e^(left end) times the mass under Q
 
 Up: connect the dots.  The chord of H over each cell is a hockey-stick curve above H whose kinks lie on the grid.
-Down: the knots are lowered so far that the chords through them lie below the tangents of H at both ends and in the
-middle of each cell.
-Both keep the composition's order: a curve that lies above (below) H for every gamma stays so under composition.
+Down: the curve is lowered at the knots until its chords lie below the tangents of H at both ends and in the middle of
+each cell.
+Composition preserves both orders: a curve that lies above (below) H for every gamma stays above (below) it.
 
 References: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, "Connect the dots: tighter discrete approximations of privacy
-loss distributions", PoPETs 2022.  The lowered knots are this project's; their validity needs only that H is convex.
+loss distributions", PoPETs 2022.  The lowered knots are this project's; they are valid because H is convex.
 """
 
 import math
@@ -24,7 +24,7 @@ import numpy as np
 from ._jit import inline, jit, pjit, prange
 from ._loss import LOG_SQRT_2PI, x_of_log_g
 
-# Gauss-Legendre rules on [-1, 1]: three points where a cell is tiny, else five.
+# Gauss-Legendre rules on [-1, 1]: three points if a cell is tiny, else five.
 _NODE_3 = (-0.7745966692414834, 0.0, 0.7745966692414834)
 _WEIGHT_3 = (0.5555555555555556, 0.8888888888888888, 0.5555555555555556)
 _NODE = (-0.906179845938664, -0.5384693101056831, 0.0, 0.5384693101056831, 0.906179845938664)
@@ -47,9 +47,9 @@ def _log_g(x, sigma, q):
 
 @inline
 def _cell(sigma, q, sign, left, start, stop):
-    """Over losses from `start` to `stop`: mass p under P, and p minus e^left times the mass under Q.
+    """The mass p under P of the losses from `start` to `stop`, and p minus e^left times their mass under Q.
 
-    The losses are integrated in x, in pieces so short that the Gauss points are exact to 1e-15.
+    The integrals run over x, in pieces on which the Gauss rule is exact to 1e-15, relative.
     """
     if sign > 0:
         x0, x1 = x_of_log_g(start, sigma, q), x_of_log_g(stop, sigma, q)
@@ -80,10 +80,10 @@ def _cell(sigma, q, sign, left, start, stop):
 
 @inline
 def _gaps(p1, q1, p2, q2, h, b, gap):
-    """How far the chord of a cell exceeds the tangents where two of them meet, and at which share of the cell.
+    """Write how far the chord of a cell exceeds the tangents where two of them meet, and at which share of the cell.
 
-    p, q = masses of the two halves under P, and under Q times e^left.  gap = g1, t1, g2, t2: the chord of the lowered
-    curve stays below the tangents if (1 - t) down_left + t down_right >= g for both.
+    p, q = masses of the two halves under P, and under Q times e^left.  gap = g1, t1, g2, t2.  The chord of the lowered
+    curve stays below the tangents if (1 - t) down_left + t down_right >= g for both pairs (g, t).
     """
     gap[0], gap[1], gap[2], gap[3] = 0.0, 0.25, 0.0, 0.75
     if p1 > 0.0 and q1 > 0.0:
@@ -97,7 +97,7 @@ def _gaps(p1, q1, p2, q2, h, b, gap):
 
 @inline
 def _right_end(gap):
-    """The part of the lowering that falls to a cell's right end: both conditions met with equality, if no end rises."""
+    """How much a cell's right end is lowered: both conditions hold with equality, unless an end would rise."""
     g1, t1, g2, t2 = gap[0], gap[1], gap[2], gap[3]
     if t2 - t1 > 1e-3:
         right = (g2 * (1.0 - t1) - g1 * (1.0 - t2)) / (t2 - t1)
@@ -111,7 +111,7 @@ def _right_end(gap):
 
 @inline
 def _left_end(gap, right):
-    """The least lowering of a cell's left end, given that of its right end."""
+    """The smallest lowering of a cell's left end, given the lowering of its right end."""
     first = (gap[0] - gap[1] * right) / max(1.0 - gap[1], 1e-300)
     second = (gap[2] - gap[3] * right) / max(1.0 - gap[3], 1e-300)
     return max(first, second, 0.0) * _SAFE
@@ -119,10 +119,10 @@ def _left_end(gap, right):
 
 @inline
 def _convex(mass, h):
-    """Remove negative masses (kinks that bend the wrong way): each goes to the knots beside it, which lowers the curve.
+    """Remove negative masses (kinks that bend the wrong way): move each to the knots beside it, which lowers the curve.
 
-    A negative atom is split over its neighbours so that both its P and its Q mass are kept; the first one's goes up
-    to the next knot with its P mass.
+    A negative atom is split over its neighbours so that its masses under P and Q are kept.  If the first atom is
+    negative, its P mass moves to the next knot.
     """
     n = mass.size
     before = np.empty(n, dtype=np.int64)
@@ -153,7 +153,7 @@ def losses(sigma, q, sign, x, loss):
 
 @pjit("void(f8, f8, f8, f8[::1], f8[::1], f8[::1])")
 def masses(sigma, q, sign, knots, p, u):
-    """p and u of the cells between ascending losses."""
+    """Write p and u of the cells between ascending losses."""
     for k in prange(p.size):
         p[k], up = _cell(sigma, q, sign, knots[k], knots[k], knots[k + 1])
         u[k] = min(max(up, 0.0), p[k])
@@ -161,9 +161,9 @@ def masses(sigma, q, sign, knots, p, u):
 
 @jit("void(f8[::1], f8[::1], f8, f8[::1], f8[::1], f8[:, ::1])")
 def join_halves(p_half, u_half, h, p, b, gap):
-    """p, b and the gaps of cells of width h from p and u of their halves, two for each cell.
+    """Write p, b and the gaps of cells of width h, from p and u of two halves for each cell.
 
-    u of the right half refers to the middle of the cell; only positive numbers are added.
+    u of the right half refers to the middle of the cell.  Only positive numbers are added.
     """
     fall = -math.expm1(-0.5 * h)
     for m in range(p.size):
@@ -177,7 +177,7 @@ def join_halves(p_half, u_half, h, p, b, gap):
 
 @jit("void(f8[::1], f8[::1], f8[::1])")
 def connect_up(p, b, mass):
-    """mass[m] at knot m, m = 0 .. cells: connect the dots; the mass beyond the cells is the caller's."""
+    """Write mass[m] at knot m, m = 0 .. cells: connect the dots; the caller adds the mass beyond the cells."""
     mass[:] = 0.0
     for m in range(p.size):
         mass[m] += p[m] - b[m]
@@ -186,17 +186,17 @@ def connect_up(p, b, mass):
 
 @jit("void(f8[::1], f8[::1], f8[:, ::1], f8, f8[::1])")
 def connect_down(p, b, gap, h, mass):
-    """mass[m] at knot m, m = 0 .. cells: below H everywhere; the mass beyond the cells is dropped.
+    """Write mass[m] at knot m, m = 0 .. cells: below H everywhere; the mass beyond the cells is dropped.
 
-    From the right, each knot is lowered as its two cells want it, but never below 0; its left neighbour makes up for
-    what is missing then.
+    From right to left, each knot is lowered by the larger amount that its two cells need, but never below 0.  If 0
+    limits the lowering, the left neighbour is lowered more.
     """
     n = p.size
     fall, rise = -math.expm1(-h), math.expm1(h)
     connect_up(p, b, mass)
     curve = np.zeros(n + 1)  # H of the connected dots at the knots
     lower = np.zeros(n + 1)
-    zero = n  # the first knot from which on the lowered curve is 0
+    zero = n  # the lowered curve is 0 from this knot on
     beyond = 0.0  # gamma times the mass under Q beyond the knot
     for r in range(n):
         m = n - 1 - r

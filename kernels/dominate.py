@@ -9,12 +9,15 @@ Legend
     tau          phi(t1) R(t2) = -dG / d epsilon: e^epsilon times the slope of G against e^epsilon
     shift        log of the factor by which all deltas of a person are multiplied, so that none underflows
 
-delta is convex in e^epsilon and so lies below its chord; G is convex too and lies above its tangents.  A chord that
-lies below the tangents lies below G.
+delta is convex in e^epsilon and so lies below its chord.  G is convex too and lies above its tangents.  So a chord
+below the tangents of G proves that delta lies below G.
 
-Errors: `_mills` and `_mills_slope` are accurate to `_ERROR`, relative.  G is returned with both ends: the cancellation
-in R(t1) - R(t2) is bounded, not avoided.  Below `_SHORT` the difference is mu times -R' at the middle, from below
-because -R' is convex, and from above within mu^2 / 10, as -R''' is at most 2.1 times -R' there.
+**Error**
+
+1. `_mills` and `_mills_slope` are accurate to `_ERROR`, relative.
+2. G is returned as a lower and an upper bound, because R(t1) - R(t2) cancels.
+3. If mu < `_SHORT`, the difference is mu times -R' at the middle.  This is a lower bound because -R' is convex.  It is
+   within mu^2 / 10, relative, of an upper bound because -R''' is at most 2.1 times -R' there.
 """
 
 import math
@@ -23,14 +26,14 @@ import numpy as np
 
 from ._jit import inline, pjit, prange
 
-_ERROR = 2.0**-48  # four times the worst seen against 60 digits
-_STEP = 8  # nodes of the Taylor series of R to the unit of t
+_ERROR = 2.0**-48  # four times the largest error in comparisons with 60 digits
+_STEP = 8  # nodes of the Taylor series of R per unit of t
 _FAR = 40.0
 _SHORT = 1e-4
 _CHUNK = 16
-_PIECES = 8  # tangents to a chord, when two do not do
+_PIECES = 8  # pieces of a chord, if the tangents at its ends do not suffice
 _STRIDES = (64, 8, 1)
-_RAISES = 3  # steps in which mu is raised by `loss` for the sake of the chords
+_RAISES = 3  # steps in which mu is raised by up to a relative `loss` until G lies above the chords
 
 
 def _series():
@@ -83,7 +86,7 @@ def _gauss(epsilon, mu, shift):
     if t1 < -_FAR:
         whole = math.exp(shift)
         return whole * (1.0 - 2.0**-50), whole, 0.0, whole * 2.0**-50, 0.0
-    # the rounding of t1 and of the exponent, and of exp itself
+    # round-off of t1, of the exponent and of exp
     loss = 2.0**-50 * (4.0 + t1 * t1 + abs(t1) * mu + shift)
     if not loss < 0.5:
         return 0.0, np.inf, 0.0, np.inf, 0.0
@@ -108,14 +111,17 @@ def _gauss(epsilon, mu, shift):
 
 @pjit("void(f8[::1], f8[::1], f8[:, ::1])")
 def gauss_bounds(epsilon, mu, out):
-    """out (n, 4): lower and upper G, lower and upper tau."""
+    """Write lower and upper G, lower and upper tau to out (n, 4)."""
     for i in prange(epsilon.size):
         out[i, 0], out[i, 1], out[i, 2], out[i, 3], _ = _gauss(epsilon[i], mu[i], 0.0)
 
 
 @inline
 def _newton(epsilon, goal, mu, shift):
-    """Nearly the mu at which G is `goal`, from a mu below it: log G is concave in log mu, so the steps stay below."""
+    """The mu at which G is `goal`, up to round-off, from a smaller mu.
+
+    log G is concave in log mu, so no step overshoots.
+    """
     for _ in range(200):
         low, high, _a, _b, phi = _gauss(epsilon, mu, shift)
         g = 0.5 * (low + high)
@@ -131,7 +137,7 @@ def _newton(epsilon, goal, mu, shift):
 
 @inline
 def _raise(epsilon, goal, mu, shift):
-    """A mu at which G is surely `goal` or more, from one at which it is not; inf if there is none."""
+    """A mu at which G is certainly at least `goal`, from a smaller mu; inf if the search fails."""
     mu = _newton(epsilon, goal, mu, shift)
     push = 1e-11
     for _ in range(40):
@@ -150,7 +156,7 @@ def _chord(left, right, d_left, d_right, epsilon):
     if epsilon >= right:
         return d_right
     share = math.expm1(epsilon - left) / math.expm1(right - left)
-    # where the share is nearly 1 what is left of d_left has lost digits
+    # if the share is near 1, (1 - share) has lost digits: the last term covers them
     return ((1.0 - share) * d_left + share * d_right) * (1.0 + 2.0**-48) + 2.0**-49 * d_left
 
 
@@ -158,15 +164,15 @@ def _chord(left, right, d_left, d_right, epsilon):
 def _below_tangents(e0, g0, tau0, c0, e1, g1, tau1, c1):
     """Whether the line from (e0, c0) to (e1, c1) lies below the tangents at e0 and e1.
 
-    g0, g1, tau1: lower ends; tau0: an upper end.  The place where the tangents meet is rounded: both must reach the
-    line there.
+    g0, g1, tau1: lower bounds; tau0: an upper bound.  The place where the tangents meet is rounded, so both tangents
+    must reach the line there.
     """
     if g0 < c0 or g1 < c1:
         return False
     rounding = 1.0 + 2.0**-48
     fall0 = tau0 * math.expm1(e1 - e0) * rounding
     fall1 = -tau1 * math.expm1(e0 - e1) / rounding
-    # in shares of the way from e0 to e1
+    # as a share of the line from e0 to e1
     meet = (g0 - g1 - fall1) / (fall0 - fall1) if fall0 > fall1 else 0.0
     meet = min(max(meet, 0.0), 1.0)
     line = ((1.0 - meet) * c0 + meet * c1) * rounding
@@ -177,14 +183,14 @@ def _below_tangents(e0, g0, tau0, c0, e1, g1, tau1, c1):
 
 @inline
 def _above_chord(left, right, d_left, d_right, mu, shift):
-    """Whether G surely lies above the chord: by two tangents, or by some more."""
+    """Whether G certainly lies above the chord: by the tangents at its ends, else by those at `_PIECES` pieces."""
     g0, _, _, tau0, _ = _gauss(left, mu, shift)
     if g0 < d_left:
         return False
     g1, _, tau1, _, _ = _gauss(right, mu, shift)
     if _below_tangents(left, g0, tau0, d_left, right, g1, tau1, d_right):
         return True
-    # the middle is where it fails first
+    # if G lies below the chord anywhere, it does so first in the middle
     width = (right - left) / _PIECES
     middle = left + _PIECES // 2 * width
     if g1 < d_right or _gauss(middle, mu, shift)[0] < _chord(left, right, d_left, d_right, middle):
@@ -202,7 +208,7 @@ def _above_chord(left, right, d_left, d_right, mu, shift):
 
 @inline
 def _raise_chord(left, right, d_left, d_right, mu, part, shift):
-    """A mu whose G surely lies above the chord, from one that may not: by relative steps that double; or inf."""
+    """A mu whose G certainly lies above the chord, by relative steps that double; inf if the search fails."""
     for _ in range(60):
         if _above_chord(left, right, d_left, d_right, mu, shift):
             return mu
@@ -213,11 +219,14 @@ def _raise_chord(left, right, d_left, d_right, mu, part, shift):
 
 @inline
 def _least_at_points(e, d, mu, ceiling, shift, tangents):
-    """The smallest mu that serves all points, from a mu below it, or one above ceiling; the last point that asked for
-    more, or -1.  tangents (points, 4): lower G, lower and upper tau, and the mu they are for.
+    """The smallest mu that dominates all points, from a smaller mu, or a mu above ceiling; and the last point that
+    raised mu, or -1.
 
-    From right to left: most curves ask for more mu the further they go, and then only the last point does.  Some
-    points first: where a curve asks for more the further left, few points do so either.
+    tangents (points, 4), written: lower G, lower and upper tau, and the mu that they belong to.
+
+    The points are visited from right to left because most curves need a larger mu at larger epsilon: then only the last
+    point raises mu.  They are visited in coarse strides first: if a curve needs a larger mu at smaller epsilon, few
+    points raise mu then too.
     """
     touch = -1
     for stride in _STRIDES:
@@ -237,8 +246,10 @@ def _least_at_points(e, d, mu, ceiling, shift, tangents):
 
 @inline
 def _doubtful(e, d, mu, shift, tangents, chords, number):
-    """Of these chords, ascending, those that do not surely lie below the tangents at their own ends remain, and how
-    many they are.  A chord that lies below G does so for every larger mu."""
+    """Keep the chords, ascending, that do not certainly lie below the tangents at their own ends; return their number.
+
+    A chord that lies below G does so for every larger mu.
+    """
     kept = 0
     for c in range(number):
         for j in range(chords[c], chords[c] + 2):
@@ -255,13 +266,16 @@ def _doubtful(e, d, mu, shift, tangents, chords, number):
 
 @pjit("void(f8[:, ::1], f8[:, ::1], f8[:, ::1], f8, f8, b1, f8[:, ::1], i8[:, ::1])")
 def least_mu_up(epsilon, log_delta, floor, ceiling, loss, final, out, hull):
-    """The smallest mu, at least floor, whose G lies above everybody's chords, rounded up.
+    """Write the smallest mu, at least floor, whose G lies above each person's chords, rounded up.
 
-    log_delta: upper bounds.  floor (people, 2): at least what all points seen so far need; at least what their chords
-    do.  out (people, 3): mu that serves all points; all points and all chords but those of the hull; mu that serves
-    all, inf where none was found or, unless `final`, where there is a hull.  hull (people, 3): first and last point of
-    the chords that cost more than a relative `loss` above what the points need, (0, 0) for none; the point that asked
-    for the most, -1 for none.  Who needs more than ceiling at some point is left there: all three are that mu.
+    log_delta : upper bounds.
+    floor (people, 2) : lower bounds of the mu that the points need, and of the mu that their chords need.
+    out (people, 3) : mu that dominates all points; mu that dominates all points and all chords outside of the hull; mu
+        that dominates all chords.  The third is inf if the search failed, or if there is a hull and `final` is false.
+    hull (people, 3) : first and last point of the chords that need more than a relative `loss` above the points' mu,
+        (0, 0) for none; the point that needs the largest mu, -1 for none.
+
+    If a point needs mu > ceiling, the search stops and returns this mu in all three columns.
     """
     people, points = epsilon.shape
     for chunk in prange((people + _CHUNK - 1) // _CHUNK):
@@ -317,7 +331,7 @@ def least_mu_up(epsilon, log_delta, floor, ceiling, loss, final, out, hull):
 
 @pjit("void(f8[:, ::1], f8[:, ::1], f8[::1])")
 def least_mu_down(epsilon, log_delta, out):
-    """The largest mu whose G surely lies below some point, rounded down; 0 where there is none.
+    """Write the largest mu whose G certainly lies below some point, rounded down; 0 if there is none.
 
     log_delta: lower bounds; out (people,).
     """

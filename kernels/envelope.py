@@ -1,21 +1,23 @@
-"""How small the tilted characteristic function of one step must be beyond a frequency: proven, without sampling it.
+"""Proven upper bounds of one step's tilted characteristic function beyond a frequency, without sampling the function.
 
-Legend: as in `spectral`, but that r is of the whole law, v times it that of the part; in addition
+Legend: as in `characterise`, where r is the density of the whole distribution and r v that of the part; in addition
     j       cell of a fine grid in x;  mass[j] = lower bound of its tilted probability
     W       frequency;  level = index into an ascending array of frequencies
     env     log of an upper bound of sup |phi(omega)| over omega >= W
 
-Three bounds, the smallest one counts.
-Pairs: with y = omega |L - L'| of two independent losses, for omega in [W, rho W], rho = sqrt 2,
-    1 - |phi|^2 = E[1 - cos y] >= 0.4596 E[min(1, (W |L - L'|)^2); |L - L'| <= (2 pi - 1) / (rho W)]
-    since 1 - cos y >= 0.4596 min(1, y^2) for 0 <= y <= 2 pi - 1.
-Cut: with T the tilted probability beyond a cut and f the density of the loss there (integration by parts),
-    |phi| <= 1 - T + TV(f beyond the cut, jump included) / omega.
-Shift: the integral may run along Im x = b, |b| < pi sigma^2, up to a sharp end and back to the line,
-    |phi| <= exp(b^2 / (2 sigma^2)) (E[(|g(x + ib)| / g)^a exp(-omega |arg g(x + ib)|)] + |b| psi(end)),
-    the sign of b such that this falls with omega, which it does exponentially where the sampled part of g is large.
-    Of a part with soft ends, as v is an integral of normal densities, exp(b^2 / (2 s^2)) times that.
-Of a part that begins, a soft beginning allows for shifts alone, a sharp one for none of them.
+The envelope is the smallest of three bounds.
+
+1. Pairs.  L and L' are independent losses, y = omega |L - L'|, omega in [W, rho W], rho = sqrt 2:
+       1 - |phi|^2 = E[1 - cos y] >= 0.4596 E[min(1, (W |L - L'|)^2); |L - L'| <= (2 pi - 1) / (rho W)],
+   because 1 - cos y >= 0.4596 min(1, y^2) for 0 <= y <= 2 pi - 1.
+2. Cuts.  T is the tilted probability beyond a cut, f the density of the loss there.  Integration by parts gives
+       |phi| <= 1 - T + TV(f beyond the cut, jump included) / omega.
+3. Shifts.  The path of integration runs along Im x = b, |b| < pi sigma^2, to a sharp end and there back to the line:
+       |phi| <= exp(b^2 / (2 sigma^2)) (E[(|g(x + ib)| / g)^a exp(-omega |arg g(x + ib)|)] + |b| psi(end)).
+   The sign of b is the one for which the bound falls with omega.  It falls exponentially if the sampled part of g is
+   large.  For a part with soft ends v is an integral of normal densities, which adds a factor exp(b^2 / (2 s^2)).
+
+If a part has a soft lower end, no cut is computed.  If its lower end is sharp, nothing is computed: |phi| <= 1.
 """
 
 import math
@@ -28,18 +30,18 @@ from ._loss import LOG_SQRT_2PI, log_g_at, log_part, sampled_share
 _RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
 _ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.0])
-_OUTSIDE = 1e-10  # mass of the nodes outside of the cells, ten times that
-_LEAST_FALL = 1e-26  # smaller factors are not followed
-_KEEP = 0.999999999  # the grid quantities are exact to about 1e-13; this absorbs their round-off
+_OUTSIDE = 1e-10  # ten times the bound of the tilted mass outside of the cells
+_LEAST_FALL = 1e-26  # factors are rounded up to this, so that none underflows
+_KEEP = 0.999999999  # absorbs the round-off of the cells' quantities, about 1e-13 relative
 
 
 @jit("void(f8, f8, f8, f8, f8[::1], f8, f8, f8, f8, i8, f8[::1], f8[::1], f8[::1], f8[::1])")
 def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r, log_v):
-    """Cells of [low, high]: lower bounds of the masses; log g, log of the density r and log v at the edges."""
+    """Write lower bounds of the masses of n cells of [low, high], and log g, log r and log v at their edges."""
     a = 1.0 + theta if sign > 0 else -theta
     step = (high - low) / n
-    # (log psi)'' <= bulge, and log v is concave, so psi v lies above its log-linear chord times exp(-bulge step^2 / 8);
-    # a log-linear function has at least the mean sqrt(psi_j psi_j+1).
+    # (log psi)'' <= bulge and log v is concave: psi v is at least its log-linear chord times exp(-bulge step^2 / 8).
+    # The mean of a log-linear function is at least the geometric mean of its end values.
     bulge = max(0.0, a / (4.0 * sigma**4) - 1.0 / sigma**2)
     shrink = bulge * step * step / 8.0
     previous = 0.0
@@ -61,8 +63,8 @@ def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r
 def _pairs(mass, loss, w, prefix):
     """Lower bound of 1 - |phi|^2 over [w, _RATIO w] from pairs of cells.
 
-    prefix[j] = sums of mass, mass u, mass u^2 over the cells before j, u = left edge of the cell.  A pair i < j is at
-    least u_j - v_i apart (v = right edge) and at most v_j - u_i.
+    prefix[j] = sums of mass, mass u, mass u^2 over the cells before j, u = left edge of the cell, v = right edge.  The
+    losses of cells i < j are at least u_j - v_i and at most v_j - u_i apart.
     """
     n = mass.size
     near = 1.0 / w
@@ -93,11 +95,11 @@ def _pairs(mass, loss, w, prefix):
 
 @jit("void(f8[::1], f8[::1], f8[::1], f8, f8, f8, f8[::1], f8[::1])")
 def _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound):
-    """bound[level] = the better of itself and the best cut, from the right and from the left; v is 1, or falls.
+    """Replace bound[level] by the best cut from the right or from the left, if smaller; v is constant 1, or falls.
 
-    The variation of the density r v beyond a cut, its jump at the cut included, is the sum of its changes from edge to
-    edge, plus what up to three extrema of r hidden inside cells can add (`wiggle`, relative), plus what lies beyond.
-    In a cell it is at most that of r times the largest v, and that of v times the largest r.
+    The variation of the density r v beyond a cut, with its jump at the cut, has three parts: the changes from edge to
+    edge; the excess of up to three extrema of r inside cells (`wiggle`, relative); and the variation beyond the grid.
+    In a cell the variation of r v is at most that of r times the largest v, plus that of v times the largest r.
     """
     n = mass.size
     for side in range(2):
@@ -107,8 +109,8 @@ def _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound):
         beyond = outside_high if side == 0 else outside_low
         peak = max(beyond, edge)
         r = math.exp(min(edge, 700.0))
-        # Beyond the grid r has at most two maxima, so it varies by at most 4 sup r, and v falls by 1 at most; nothing
-        # but their product itself where both fall.
+        # Beyond the grid r has at most two maxima, so it varies by at most 4 sup r, and v falls by at most 1.  If r and
+        # v both fall there, their product varies by its value at the edge.
         falls = beyond <= edge and (side == 0 or v == 1.0)
         variation = r * v if falls else 5.0 * math.exp(min(beyond, 700.0))
         for i in range(n):
@@ -130,13 +132,17 @@ def _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound):
 
 @jit("void(f8, f8, f8, f8, f8, f8, f8[::1], f8, f8, f8[::1], f8[::1])")
 def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
-    """bound[level] = the better of itself and of all shifts by phi = b / sigma^2 in `_ANGLES`.
+    """Replace bound[level] by the best shift by phi = b / sigma^2 in `_ANGLES`, if smaller.
 
-    In a cell psi v is at most its log-linear chord times exp(step^2 / (8 sigma^2) (narrow + max(0, -a) / (4 sigma^2))),
-    narrow = 1 + (sigma / s)^2 for soft ends, else 1; top is a sharp end, or inf; arg g grows with x; and |g(x + ib)|^2
-    is g^2 (1 - 2 w (1 - w) (1 - cos phi)) with w (1 - w), which has one maximum, 1/4, taken where it makes the bound
-    larger.  What lies outside of the cells is less than `_OUTSIDE` of the law.  Every other level is twice as high, so
-    that its factors exp(-level arg g) are the squares of those before.
+    narrow = 1 + (sigma / s)^2 for soft ends, else 1; top is a sharp end, or inf.
+
+    1. In a cell psi v is at most its log-linear chord times
+       exp(step^2 / (8 sigma^2) (narrow + max(0, -a) / (4 sigma^2))).
+    2. arg g grows with x, so its value at the left edge bounds it from below in the cell.
+    3. |g(x + ib)|^2 = g^2 (1 - 2 w (1 - w) (1 - cos phi)).  w (1 - w) has one maximum, 1/4.  Each cell takes the value
+       of w (1 - w) that makes the bound larger.
+    4. The tilted mass outside of the cells is below `_OUTSIDE`.
+    5. Levels ascend by sqrt 2.  So the factors exp(-level arg g) of a level are the squares of those two levels before.
     """
     n = log_v.size - 1
     bulge = step * step / (8.0 * sigma * sigma) * (narrow + max(0.0, -a) / (4.0 * sigma * sigma))
@@ -188,7 +194,7 @@ def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
 
 @inline
 def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
-    """log of sup r on [start, stop] from n cells; (log r)'' >= -dip bounds what lies between the edges."""
+    """Upper bound of log sup r on [start, stop] from n cells; (log r)'' >= -dip bounds log r between the edges."""
     a = 1.0 + theta if sign > 0 else -theta
     step = (stop - start) / n
     dip = 1.0 / sigma**2 + max(0.0, -(1.0 + a)) / (4.0 * sigma**4)
@@ -203,10 +209,10 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
 
 @pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
 def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
-    """env[bucket, level] for every bucket.
+    """Write env[bucket, level] for every bucket.
 
-    k = K(theta) of each bucket; span[bucket] = the interval of x that holds the tilted law but for 1e-11;
-    levels ascend by `_RATIO`.  Beyond the last level cuts and shifts alone serve: these fall with the frequency.
+    k = K(theta) of each bucket; span[bucket] = an interval of x outside of which the tilted mass is at most 1e-11;
+    levels ascend by `_RATIO`.  Beyond the last level only cuts and shifts hold, because both fall with the frequency.
     """
     for b in prange(sigma.size):
         if q[b] == 1.0:
@@ -220,10 +226,10 @@ def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
         if begins and blur == 0.0:
             env[b] = 0.0
             continue
-        # r has its critical points in [min(-1, a), max(-1, a)]: outside of that it falls.
+        # r has its critical points in [min(-1, a), max(-1, a)] and falls outside of this interval.
         far_low, far_high = min(-1.0, a), max(-1.0, a)
         if ends and part[b, 1] < far_high:
-            # with a soft end, r v falls where a - x + (end - x) / blur^2 < 0
+            # with a soft end, r v falls if a - x + (end - x) / blur^2 < 0
             far_high = (a * blur * blur + part[b, 1]) / (1.0 + blur * blur)
             if blur > 0.0:
                 high = max(high, far_high)

@@ -344,9 +344,7 @@ def bound_people(exponents, weight, setting, helper, target, wants_epsilon, larg
         else:
             _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
         if wants_epsilon:
-            found = _epsilon_bounds(
-                a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i]
-            )
+            found = _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i])
         else:
             found = _delta_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], out[i])
         if not found:

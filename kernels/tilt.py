@@ -1,18 +1,18 @@
-"""Choosing, for every person, the tilt at which the inner product needs the fewest frequencies.
+"""Choose, for every person, the tilt at which the inner product needs the fewest frequencies.
 
 Legend
     i           person
     j, t        index into the ascending grid of tilts theta
-    k[i, j]     log-moment K(theta_j) of person i (an upper bound where the grid says so)
+    k[i, j]     log-moment K(theta_j) of person i, or an upper bound of it
     log_c[j]    log of c(theta) = theta^theta / (1 + theta)^(1 + theta)
-    eta         relative error wanted of delta
-    log_least   log of the least E_theta[g] that is accepted
+    eta         relative error wanted for delta
+    log_least   log of the smallest E_theta[g] that is accepted
     back        how many tilts below the saddle point are candidates
     choice      columns: tilt, helper tilt above, helper tilt below (-1: theta = 0), each an index
     need        columns: period P, frequency W, expected epsilon or log delta, epsilon or log delta by Renyi (Chernoff)
 
-Nothing here is a bound but the last column of `need`, where k is one: elsewhere a poor choice costs time or a failed
-certificate, never a wrong number.
+The last column of `need` is an upper bound if k is.  Every other result is only a choice: a poor choice costs time or a
+failed certificate, never a wrong number.
 """
 
 import math
@@ -24,7 +24,7 @@ from ._jit import inline, jit
 
 @inline
 def _spreads(k, theta, spread):
-    """Standard deviation of the tilted sum at each tilt from second differences of K; NaN at the ends."""
+    """Write the standard deviation of the tilted sum at each tilt, from second differences of K; NaN at the ends."""
     n = theta.size
     for j in range(theta.size):
         spread[j] = np.nan
@@ -38,7 +38,7 @@ def _spreads(k, theta, spread):
 
 @inline
 def _periods(excess, theta, j, log_floor, helpers):
-    """The least period at which both aliasing terms stay below exp(log_floor); helpers = tilts that prove it.
+    """The smallest period at which both aliasing terms stay below exp(log_floor); helpers = tilts that prove it.
 
     excess[t] = K(t) - t epsilon + log c(t) - log_floor.
     """
@@ -63,8 +63,8 @@ def _periods(excess, theta, j, log_floor, helpers):
 def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, back, choice, need):
     """Fill choice and need.
 
-    target[i] = log delta where epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the answer where known, or
-    NaN.  choice[i, 0] = -1: no tilt serves.
+    target[i] = log delta if epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the approximate answer, or NaN
+    if it is not known.  choice[i, 0] = -1: no tilt is suitable.
     """
     spread = np.empty(theta.size)
     excess = np.empty(theta.size)
@@ -81,14 +81,14 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             if value < best:
                 best = value
                 at = j
-        # what the additions above may have lost
+        # round-off of the additions above
         if solve_epsilon:
             best += 2.0**-50 * ((abs(k[i, at]) + abs(target[i]) + abs(log_c[at])) / theta[at] + abs(best))
         else:
             best += 2.0**-50 * (abs(k[i, at]) + theta[at] * abs(target[i]) + abs(log_c[at]))
         need[i, 3] = best
         choice[i, 0] = -1
-        # A hint beyond what Renyi accounting proves came from digits that were lost: it is no hint.
+        # A hint above the Renyi bound comes from cancellation and is ignored.
         known = hint[i] if hint[i] <= best and not (solve_epsilon and hint[i] <= 0.0) else np.nan
         at = min(max(at, 1), theta.size - 2)
         s = spread[at]
@@ -121,7 +121,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             expectation = log_delta - k[i, j] + theta[j] * epsilon
             if j > at and math.isnan(known):
                 expectation = min(expectation, log_expectation)
-            # Where no tilt meets the least expectation the one that comes nearest is tried all the same.
+            # If no tilt reaches the smallest accepted expectation, the nearest tilt is tried.
             if expectation < log_least and (cheapest < np.inf or expectation <= largest):
                 continue
             period = _periods(excess, theta, j, log_floor, helpers)
