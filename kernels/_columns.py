@@ -49,7 +49,7 @@ M_UNITS = 2  # round-off of K in units of 2^-53
 M_SPREAD = 3  # E|d|, d the centred loss
 M_WEIGHTED = 4  # E[|d| times the error of a node's weight in units]
 M_LEFT_OUT = 5  # mass of the nodes left out
-M_LOW = 6  # ends of an interval of x that holds the tilted law up to 1e-11
+M_LOW = 6  # ends of an interval of x outside of which the tilted mass is at most 1e-11
 M_HIGH = 7
 MOMENTS = 8
 

@@ -52,7 +52,7 @@ __all__ = [
     "descend",
 ]
 
-# Made available when first used: the kernels of most need numba, whose import alone takes most of a second.
+# Names that are imported on first use, because most need numba, which takes about a second to import.
 _LATER = {
     "ApproximateDPFilter": "filters.pure_dp",
     "GaussianFilter": "filters.gaussian",

@@ -1,7 +1,7 @@
-"""How much noise, how many steps, or how large a sample: the end of the range that still keeps a target epsilon.
+"""The smallest noise multiplier, most steps or largest sample rate that keep a target epsilon.
 
-Epsilon falls with the noise multiplier and rises with steps and sample rate, so each answer is the end of a bracket.
-The end returned is the one whose certified upper bound keeps the target; the other end is known to exceed it.
+Epsilon falls with the noise multiplier and rises with steps and sample rate, so a search narrows a bracket.  At the end
+returned the certified upper bound keeps the target; at the other end of the bracket it exceeds the target.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .mechanisms.sampled_gaussian import SampledGaussian
 
 __all__ = ["calibrate_noise_multiplier", "calibrate_sample_rate", "calibrate_steps"]
 
-_TOLERANCE = 1e-6
+_TOLERANCE = 1e-6  # relative width of the last bracket
 _LEAST_NOISE, _MOST_NOISE = 0.02, 1e8
-_MOST_STEPS = 2**32 - 1  # as many as a ledger holds
+_MOST_STEPS = 2**32 - 1  # the most steps of a ledger
 
 
 @dataclass(frozen=True)
 class _End:
-    """A place and log(epsilon / target) there: at most 0 where the target is kept."""
+    """A place and log(epsilon / target) there, which is at most 0 if the target is kept."""
 
     place: float
     value: float
@@ -52,15 +52,15 @@ def calibrate_noise_multiplier(
     Returns
     -------
     float
-        `Composition.epsilon` has an upper bound of at most the target there, and one above it at a noise multiplier
-        that is smaller by a millionth.
+        With it, the upper bound of `Composition.epsilon` is at most the target.  With a noise multiplier that is
+        smaller by a relative 1e-6, the upper bound exceeds the target.
 
     Raises
     ------
     ValueError
-        For an argument out of its range, or if the answer lies outside of 0.02 to 1e8.
+        If an argument is out of its range, or if the answer lies outside of 0.02 to 1e8.
 
-    **Cost**: about ten evaluations of `Composition.epsilon`; few steps at small rates take seconds each.
+    **Cost**: about ten evaluations of `Composition.epsilon`; at small rates, few steps take seconds each.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def calibrate_steps(
     Raises
     ------
     ValueError
-        Also if a single step exceeds the target, or 2^32 - 1 steps keep it.
+        If an argument is out of its range, a single step exceeds the target, or 2^32 - 1 steps keep it.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def calibrate_sample_rate(
     """The largest sample rate with epsilon(delta) <= target_epsilon, at most 1; otherwise as
     `calibrate_noise_multiplier`.
 
-    There always is one: whoever is sampled with probability at most delta in all has epsilon = 0.
+    A solution always exists: if a person is sampled with total probability at most delta, epsilon is 0.
 
     Examples
     --------
@@ -138,17 +138,15 @@ def calibrate_sample_rate(
     return _last_good(at, *_bracket(at, 1.0, lambda end: 0.01 if end.place == 1.0 else end.place / 4))
 
 
-def _asked(
-    target_epsilon: float, delta: float, direction: str
-) -> tuple[float, Callable[[float, float, int], float]]:
-    """The target, checked, and the function that compares with it."""
+def _asked(target_epsilon: float, delta: float, direction: str) -> tuple[float, Callable[[float, float, int], float]]:
+    """The checked target, and the function whose value is log(upper bound of epsilon / target)."""
     target, delta = validate.positive(target_epsilon, "target_epsilon"), validate.delta(delta)
 
     def asked(sigma: float, rate: float, steps: int) -> float:
         upper = compose([(SampledGaussian(sigma, rate), steps)]).epsilon(delta, direction).upper
         if upper == target:
             return 0.0
-        # the sign is that of the comparison, whatever the logarithms are rounded to
+        # the sign comes from the comparison, because the logarithms are rounded
         size = abs(math.log(upper) - math.log(target)) if 0 < upper < math.inf else math.inf
         return max(size, 1e-300) if upper > target else -size
 
@@ -156,7 +154,7 @@ def _asked(
 
 
 def _bracket(at: Callable[[float], _End], first: float, further: Callable[[_End], float]) -> tuple[_End, _End]:
-    """Neighbouring places of which one keeps the target: from `first` on, as far as `further` does not raise."""
+    """Neighbouring places of which exactly one keeps the target; `further` gives the next place, or raises."""
     end = at(first)
     while True:
         following = at(further(end))
@@ -166,11 +164,11 @@ def _bracket(at: Callable[[float], _End], first: float, further: Callable[[_End]
 
 
 def _last_good(at: Callable[[float], _End], one: _End, other: _End, *, whole: bool = False) -> float:
-    """The place that keeps the target, when the two ends lie as near to each other as they should.
+    """The end of the bracket that keeps the target, once the two ends are within the tolerance.
 
-    Regula falsi in logarithms with Illinois' remedy for an end that stays.  No point lies nearer to an end than a small
-    step: once one end is at the root, the next point is just across.  Where two points do not halve the bracket, or a
-    value is infinite, the third is the middle.
+    The method is regula falsi in logarithms with the Illinois correction for an end that does not move.  Every point
+    is at least a small step away from both ends: if one end is at the root, the next point lies just across.  If two
+    points do not halve the bracket, or a value is infinite, the next point is the middle.
     """
     good, bad = (one, other) if one.keeps else (other, one)
     weight = {True: 1.0, False: 1.0}

@@ -1,4 +1,4 @@
-"""`Ledger`: every person's gradient norms, counted into buckets, and the privacy loss that follows from the counts."""
+"""`Ledger`: counts of every person's gradient norms in buckets, and the privacy loss that follows from the counts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["Ledger"]
 
 _KIND, _VERSION = "pld-accountant ledger", 2
 _BLOCK_BYTES = 1 << 26
-_LOWER = 1.0 - 2.0**-36  # a norm is raised by 4 units before it is counted; the lower bound gives that back
+_LOWER = 1.0 - 2.0**-36  # a norm is raised by 4 units of round-off before it is counted; lower bounds allow for it
 
-_ABOVE = 0.03  # the true value lies near the upper bound: share of the width by which the estimate is below it
-_LARGE = -0.5  # log delta from which on the lower bound counts whole steps
+_ABOVE = 0.03  # the true value lies near the upper bound: the estimate is this share of the width below it
+_LARGE = -0.5  # if log delta is at least this, the lower bound counts whole steps
 
 Progress = Callable[[int, int], None]
 
@@ -73,7 +73,7 @@ def _joined(found: Sequence[Bounds], worst: Bounds, lower: bool) -> Bounds:
 
 
 def _reporter(total: int, progress: Progress | None) -> Callable[[int], None]:
-    """Turns numbers done since the last call into `progress(done, total)`."""
+    """A function that adds up the numbers it is called with and calls `progress(done, total)`."""
     done = 0
 
     def report(number: int) -> None:
@@ -86,10 +86,10 @@ def _reporter(total: int, progress: Progress | None) -> Callable[[int], None]:
 
 
 def _let_go(norms: Any) -> None:
-    """Unmap what was read of a file that is mapped for reading: its pages would count as memory of this process."""
+    """Release the pages of a file that is mapped for reading: they would count as memory of this process."""
     mapped = False
     while isinstance(norms, np.ndarray):
-        # a map that may be written keeps its pages: they may hold the only copy
+        # a writable map keeps its pages, which may hold the only copy of the data
         mapped = mapped or (isinstance(norms, np.memmap) and norms.mode == "r")
         norms = norms.base
     if mapped and isinstance(norms, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
@@ -104,13 +104,13 @@ class Ledger:
     num_examples : int
         Number of people, at least 1.
     noise_multiplier : float
-        Noise standard deviation over the clipping norm, of the steps to come; `record` can change it.
+        Noise standard deviation over the clipping norm, for all steps unless `record` is given another.
     sample_rate : float
-        Poisson sampling rate in (0, 1]; `record` can change it.
+        Poisson sampling rate in (0, 1], for all steps unless `record` is given another.
     max_grad_norm : float
         Clipping norm, in the unit of the norms; between 1e-100 and 1e100.
     buckets : int
-        Buckets of noise ratios, 2 to 4096: more are tighter and cost memory (6 bytes each a person).
+        Number of buckets of noise ratios, 2 to 4096.  More buckets give tighter bounds and cost 6 bytes each a person.
 
     Raises
     ------
@@ -139,7 +139,7 @@ class Ledger:
         self.sample_rate = validate.sample_rate(sample_rate)
         self.max_grad_norm = validate.positive(max_grad_norm, "max_grad_norm")
         if not 1e-100 <= self.max_grad_norm <= 1e100:
-            # a scale of the norms that overflows would count them in the wrong bucket
+            # if the scale of the norms overflowed, norms would count in the wrong bucket
             raise ValueError(f"max_grad_norm must lie between 1e-100 and 1e100, got {max_grad_norm!r}")
         self.buckets = validate.count(buckets, "buckets", least=2)
         if self.buckets > 4096:
@@ -168,12 +168,12 @@ class Ledger:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the numbers promise."""
+        """The guarantee of all numbers of a ledger."""
         return _GUARANTEE
 
     @property
     def counts(self) -> NDArray:
-        """Steps per person and bucket, shape (num_examples, buckets of all sample rates); a read-only view."""
+        """Steps per person and bucket, shape (num_examples, buckets of all groups); a read-only view."""
         view = self._counts.view()
         view.flags.writeable = False
         return view
@@ -196,17 +196,18 @@ class Ledger:
             Gradient norms before clipping, of *every* person whether sampled or not; at least 0 and finite.  A norm
             above max_grad_norm counts as max_grad_norm; 0 costs nothing.
         repeat : int
-            How many steps have these norms.
+            Number of steps with these norms.
         noise_multiplier, sample_rate : float, optional
-            Of these steps, if other than the ledger's.
+            Values for these steps, if they differ from the ledger's.
 
         Raises
         ------
         ValueError
-            For a bad norm (the message says where), a wrong shape or a bad parameter; nothing is counted then.
+            For a bad norm (the message names its place), a wrong shape or a bad parameter.  Then nothing is counted.
 
-        **Error**: a step counts as a lottery between the edges of its bucket, of larger loss (see `lotteries`).
-        **Cost**: 5 to 10 ns a norm and core, of float32 or float64; other types are converted first.
+        **Error**: a step is divided between the edges of its bucket such that the upper bound stays an upper bound
+        (`counting.interpolation`).
+        **Cost**: 5 to 10 ns a norm and core for float32 and float64; other types are converted first.
         """
         sigma = self.noise_multiplier if noise_multiplier is None else validate.noise_multiplier(noise_multiplier)
         rate = self.sample_rate if sample_rate is None else validate.sample_rate(sample_rate)
@@ -224,13 +225,21 @@ class Ledger:
         group, offset = self._group(sigma, rate)
         scale = group.scale(sigma, self.max_grad_norm)
         count.count_down(
-            norms, self.max_grad_norm, scale, group.edges, lower_weight_line(group), group.first, np.uint32(repeat),
-            self._counts, self._lower_weights, offset,
-        )  # fmt: skip
+            norms,
+            self.max_grad_norm,
+            scale,
+            group.edges,
+            lower_weight_line(group),
+            group.first,
+            np.uint32(repeat),
+            self._counts,
+            self._lower_weights,
+            offset,
+        )
         self._schedule[sigma, rate] = self._schedule.get((sigma, rate), 0) + steps
 
     def _make_room(self, steps: int) -> None:
-        """Widen the counters before one of them can overflow."""
+        """Widen the counters if the new steps could make one overflow."""
         most = self.steps + steps
         if most > np.iinfo(np.uint32).max:
             raise ValueError(f"a ledger holds at most {np.iinfo(np.uint32).max} steps, got {most}")
@@ -240,7 +249,7 @@ class Ledger:
             self._lower_weights = self._lower_weights.astype(np.int64)
 
     def _group(self, sigma: float, rate: float) -> tuple[Buckets, int]:
-        """The buckets that can count this noise multiplier at this rate, made if need be, and their first column."""
+        """Buckets for this noise multiplier and rate, made if there are none, and their first column."""
         number, lowest = choose_group(self._groups, sigma, rate)
         offset = sum(group.size for group in self._groups[:number]) if number >= 0 else self._counts.shape[1]
         if number >= 0:
@@ -281,10 +290,9 @@ class Ledger:
         Raises
         ------
         ValueError
-            As `record`; the ledger is then not made.
+            As `record`.
 
-        **Cost**: memory for one block of 64 MiB beside the counts, whatever the size of the log; 5 to 10 ns a norm and
-        core.
+        **Cost**: memory for the counts and one block of 64 MiB, for any size of the log; 5 to 10 ns a norm and core.
 
         Examples
         --------
@@ -297,9 +305,12 @@ class Ledger:
             raise ValueError(f"norms must have shape (steps, num_examples), got {tuple(source.shape)}")
         steps, people = (int(n) for n in source.shape)
         ledger = cls(
-            people, noise_multiplier=noise_multiplier, sample_rate=sample_rate, max_grad_norm=max_grad_norm,
+            people,
+            noise_multiplier=noise_multiplier,
+            sample_rate=sample_rate,
+            max_grad_norm=max_grad_norm,
             buckets=buckets,
-        )  # fmt: skip
+        )
         block = max(1, _BLOCK_BYTES // (8 * people))
         for start in range(0, steps, block):
             given = source[start : start + block]
@@ -316,7 +327,7 @@ class Ledger:
         Raises
         ------
         ValueError
-            If it has another number of people.
+            If `other` is not a ledger of the same number of people.
         """
         if not isinstance(other, Ledger) or other.num_examples != self.num_examples:
             raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
@@ -342,7 +353,7 @@ class Ledger:
     # ------------------------------------------------------------------ privacy loss
 
     def _of(self, direction: Direction) -> TableMakers:
-        """The makers of tables for the steps at all upper edges."""
+        """The makers of tables for steps at all upper edges."""
         if direction not in self._makers:
             sigma = np.concatenate([g.sigma for g in self._groups])
             rate = np.concatenate([np.full(g.size, g.sample_rate) for g in self._groups])
@@ -351,7 +362,7 @@ class Ledger:
         return self._makers[direction]
 
     def _whole(self, *, lower: bool = False) -> WholeCounts:
-        """Steps counted whole, at the upper or the lower edges of their buckets."""
+        """Whole counts of the steps, at the upper or at the lower edges of their buckets."""
         return WholeCounts(self._counts, lower_edges(self._groups) if lower else None)
 
     def epsilon(
@@ -364,11 +375,11 @@ class Ledger:
         delta : float or sequence of float
             In (0, 1).
         direction : {"both", "remove", "add"}
-            The person's record is removed, added, or the larger of the two.
+            Whether the person's record is removed or added; "both" gives the larger of the two.
         bounds : {"all", "upper"}
-            With "upper" the lower bound and the estimate are NaN and the work is two thirds.
+            With "upper" the lower bound and the estimate are NaN, which saves a third of the time.
         progress : callable, optional
-            Called as ``progress(done, total)``, in people times passes.
+            Called as ``progress(done, total)``, counted in people times passes.
 
         Returns
         -------
@@ -380,13 +391,14 @@ class Ledger:
         ValueError
             For a delta outside (0, 1), or an unknown direction or kind of bounds.
 
-        **Error**: with 256 buckets the upper bound is typically within a ten-thousandth of the truth, and the bounds
-        are at most half a percent of the worst case's epsilon apart for deltas down to 1e-15.  They may be further
-        apart for smaller deltas, and for a few steps of little noise, which are counted at the edges of their buckets.
+        **Error**: with 256 buckets the upper bound typically exceeds the true epsilon by at most a relative 1e-4.  For
+        deltas down to 1e-15 the bounds differ by at most 0.5 % of the worst case's epsilon.  They may differ by more
+        for smaller deltas, and for a few steps of little noise, which are counted at the edges of their buckets.
         If no method certifies a person's epsilon, the bounds are 0 and the Renyi bound, and the status says so.  No
         upper bound exceeds the worst case's.
-        **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for tiny deltas.
-        **Threads** change no bit of the result; the order of people changes it within its bounds.
+        **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15.
+        **Threads**: the number of threads changes no bit of the result.  The order of people may change the bounds, but
+        the true value always lies between them.
         """
         return self._answers(delta, lambda v: EpsilonAt(validate.delta(v)), direction, bounds, progress)
 
@@ -459,7 +471,7 @@ class Ledger:
         return [_joined(found, cap, lower) for *found, cap in zip(*sides, caps, strict=True)]
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both", *, progress: Progress | None = None) -> Bounds:
-        """The smallest mu whose Gaussian curve lies above each person's for every epsilon >= 0 with delta >= min_delta.
+        """The smallest mu whose Gaussian curve lies above a person's at every epsilon >= 0 with delta >= min_delta.
 
         Parameters
         ----------
@@ -467,7 +479,7 @@ class Ledger:
             In (0, 1).
         direction : {"both", "remove", "add"}
         progress : callable, optional
-            Called as ``progress(done, total)``, in people times passes.
+            Called as ``progress(done, total)``, counted in people times passes.
 
         Returns
         -------
@@ -476,7 +488,7 @@ class Ledger:
 
         Notes
         -----
-        A description of the curve, not mu-GDP; see `Composition.mu`.
+        mu describes the curve; it does not imply mu-GDP.  See `Composition.mu`.
 
         **Cost**: about 0.1 milliseconds a person on one core.
         """
@@ -490,7 +502,7 @@ class Ledger:
         counts = self._whole()
         upper, touch, end = dominating_mu.touching(counts, self._of(first), min_delta, progress=report)
         for d in others:
-            # addition's curve usually is the lower one: it is below min_delta at the same end
+            # the curve of addition is usually the lower one, so the end of the first direction's range suffices
             upper, _, _ = dominating_mu.touching(counts, self._of(d), min_delta, floor=upper, end=end, progress=report)
         share = np.where(end > 0.0, touch / np.where(end > 0.0, end, 1.0), 1.0)
         below = dominating_mu.mu_lower(
@@ -504,7 +516,7 @@ class Ledger:
         return Bounds(lower, middle, upper, status, method)
 
     def rdp_epsilon(self, delta: float) -> NDArray:
-        """What Renyi accounting reports for each person, order optimised: an upper bound, looser than `epsilon`.
+        """The Renyi bound of each person's epsilon, at the best order: an upper bound, looser than `epsilon`.
 
         Returns
         -------
@@ -520,13 +532,13 @@ class Ledger:
         return np.minimum(renyi.best_epsilon(self._whole(), self._of("remove").steps, delta), worst)
 
     def worst_case(self) -> Composition:
-        """The hypothetical person whose every step is clipped: what accounting without individuals reports for all."""
+        """The hypothetical person who is clipped at every step; no individual's bound exceeds theirs."""
         return Composition({SampledGaussian(s, q): n for (s, q), n in self._schedule.items()})
 
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
-        """Write the ledger to one file, whole or not at all; or to a file that is open for writing bytes."""
+        """Write the ledger to a path, completely or not at all, or to a file that is open for writing bytes."""
         header = {
             "num_examples": self.num_examples,
             "noise_multiplier": self.noise_multiplier,

@@ -1,8 +1,8 @@
 """Blocks of people over threads.
 
-Each block is worked on by one thread, BLAS included, and which people form a block does not depend on the number of
-threads: so neither does any result, to the last bit.  It is faster than threads within each matrix product and each
-kernel, too, which wait for one another by spinning.
+One thread works on one block, BLAS included.  The blocks do not depend on the number of threads, so no bit of a result
+depends on it.  Threads inside each matrix product and each kernel would be slower, because they spin while they wait
+for one another.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ R = TypeVar("R")
 
 
 def blocks(people: int, most: int | None = None) -> list[slice]:
-    """People in blocks that keep a thread busy and fit its cache, of at most so many."""
+    """Slices of people, of at most `most` each, that keep a thread busy and fit its cache."""
     size = _BLOCK if most is None else max(min(most, _BLOCK), 1)
     return [slice(a, min(a + size, people)) for a in range(0, people, size)]
 
 
 def few(people: int) -> bool:
-    """Whether so few people are served before a thread has started."""
+    """Whether the work for these people takes less time than starting a thread."""
     return people <= _FEW
 
 
@@ -49,9 +49,9 @@ def in_order(work: Callable[[P], R], parts: Iterable[P], *, alone: bool = False)
     work : callable
         Calls numpy and kernels without prange; called from several threads at once.
     parts : iterable
-        Taken from the calling thread, a few ahead of what is worked on.
+        Taken in the calling thread, at most one more than there are threads ahead of the results.
     alone : bool
-        Work in the calling thread: for what is over before a thread has started.
+        Work in the calling thread, for work that takes less time than starting a thread.
     """
     from .kernels._jit import get_num_threads
 

@@ -1,4 +1,4 @@
-"""Checks of arguments: each raises `ValueError` with the argument, the value and, for arrays, the first bad place.
+"""Checks of arguments: each raises `ValueError` with the argument, the value and, for norms, the first bad place.
 
 Conditions are written so that NaN fails them.
 """
@@ -39,7 +39,7 @@ def _number(value: Any, name: str) -> float:
 
 
 def numbers(values: Any, name: str) -> np.ndarray:
-    """A number or an array of numbers as float64; values beyond the largest double become inf."""
+    """A number or an array of numbers as float64; values above the largest double become inf."""
     try:
         array = np.asarray(values)
         if np.ma.is_masked(values) or array.dtype.kind not in _REAL:
@@ -97,7 +97,7 @@ def sample_rate(value: Any) -> float:
 
 
 def orders(values: Any) -> np.ndarray:
-    """Renyi orders, finite and above 1, as an array of float64; raises ValueError for others."""
+    """Renyi orders, finite and above 1, as an array of float64."""
     array = numbers(values, "alpha")
     if not np.all((array > 1) & (array < np.inf)):
         raise ValueError(f"alpha must be finite and above 1, got {values!r}")

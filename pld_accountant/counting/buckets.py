@@ -1,8 +1,8 @@
-"""Buckets of noise ratios: where the edges lie, and which bucket a norm falls into.
+"""Buckets of noise ratios: their edges, and the bucket of a norm.
 
 A person whose clipped norm is s times the clipping norm has the noise multiplier sigma / s.  Buckets are intervals of s
-in (0, 1]; a step counts as one at its bucket's upper edge for the upper bound, and at its lower edge for the lower
-bound, or as a lottery between the two (`lotteries`).
+in (0, 1].  The upper bound counts a step at its bucket's upper edge, and the lower bound at its lower edge.
+Interpolated counts divide a step between both edges (`counting.interpolation`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from numpy.typing import NDArray
 
 __all__ = ["Buckets", "choose_group", "place_edges"]
 
-_CELLS = 8192
-_EVEN = 0.8  # of the edges lie evenly in s, the others in log s
-_SMALL = 2e-3  # smaller norms have few edges
+_CELLS = 8192  # of the look-up table of buckets
+_EVEN = 0.8  # share of the edges that are even in s; the others are even in log s
+_SMALL = 2e-3  # below this relative norm, edges are even in s only
 
 
 def place_edges(buckets: int) -> NDArray:
     """Upper edges of the buckets in relative norm s, ascending, the last one 1; shape (buckets,).
 
-    Lotteries leave up to epsilon'(s) h min(1, h z^2 / (8 s)) between the bounds of somebody whose steps lie at s, h the
-    width of the bucket there, z the standard deviations of one step that delta reaches.  As h counts twice but far out,
-    it may be nearly the same for all s, whatever the slope of epsilon (which depends on delta and on steps that are yet
-    to come); small norms, of less than z^2 h, ask for edges even in log s.
+    For steps at relative norm s in a bucket of width h, interpolated bounds differ by at most
+
+        epsilon'(s) h min(1, h z^2 / (8 s)).
+
+    Here z is the number of standard deviations of one step that delta reaches.  Except at small norms the difference is
+    quadratic in h, so edges even in s suffice whatever the slope of epsilon, which depends on delta and on future
+    steps.  Small norms, below about z^2 h, need edges even in log s.
     """
     fine = np.unique(np.concatenate([np.linspace(0.0, 1.0, 8193), np.geomspace(_SMALL, 1.0, 8193)]))
     small = np.log(np.maximum(fine, _SMALL) / _SMALL) / np.log(1.0 / _SMALL)
@@ -54,11 +57,11 @@ class Buckets:
 
     @classmethod
     def make(cls, noise_multiplier: float, sample_rate: float, buckets: int) -> Buckets:
-        """Buckets for steps with at least that noise multiplier and just that sample rate."""
+        """Buckets for steps with at least this noise multiplier and exactly this sample rate."""
         return cls(sample_rate, noise_multiplier, place_edges(buckets))
 
     def scale(self, noise_multiplier: float, max_grad_norm: float) -> float:
-        """Relative norm of a norm of 1, clipped there and hidden by that noise."""
+        """Relative norm of a norm of 1, at this clipping norm and noise multiplier."""
         return self.noise_multiplier / noise_multiplier / max_grad_norm
 
     @property
@@ -72,16 +75,16 @@ class Buckets:
 
     @cached_property
     def first(self) -> NDArray:
-        """Look-up table for `kernels.count`: the first bucket that can hold a relative norm of c / cells or more."""
+        """Look-up table for `kernels.count`: the first bucket that can hold a relative norm of at least c / cells."""
         return np.searchsorted(self.edges, np.arange(_CELLS + 1) / _CELLS, side="left").astype(np.int16)
 
 
 def choose_group(groups: list[Buckets], noise_multiplier: float, sample_rate: float) -> tuple[int, float]:
-    """The group that can count these steps, or -1, and the noise multiplier to make a new one from.
+    """The index of the group that can count these steps, or -1, and the noise multiplier for a new group.
 
-    Buckets count every noise multiplier from their own upwards, but those of much larger ones come to lie in a few of
-    them.  So a group serves up to twice its own, and a smaller one gets new buckets from at most half the old: a
-    schedule that falls or rises step by step makes few groups.
+    Buckets can count every noise multiplier from their own upwards, but steps with a much larger one would share a few
+    buckets.  So a group counts noise multipliers up to twice its own.  For a smaller noise multiplier the new group
+    starts at most at half the old one's: a schedule that falls or rises step by step makes few groups.
     """
     lowest = np.inf
     for number, group in enumerate(groups):

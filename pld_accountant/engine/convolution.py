@@ -1,15 +1,16 @@
-"""Direct convolution of few or rare steps, on grids placed where the answer is decided: no tilt, period or band.
+"""Direct convolution of few or rare steps, without tilt, period or band, on grids that are fine where delta arises.
 
-A partial sum of the losses is held as two discrete distributions, one above and one below the true one.  Two partial
-sums are added pair by pair, and the sums brought back to a grid: up by sharing each mass between the ends of its cell,
-down by merging each cell into one atom.  Both keep the masses under P and under Q.  So the first is a chord of the
-hockey-stick curve, which is convex in e^epsilon, and the second a post-processing; both orders survive composition.
-Only positive numbers are added, so delta = 1e-100 is as accurate as 1e-5.  The sum of the last two partial sums is
-never formed.
+1. A partial sum of the losses is stored as two discrete distributions, one above and one below the true one.
+2. Two partial sums are added pair by pair.  The sums return to a grid: up, by sharing each mass between the ends of its
+   cell; down, by merging each cell into one atom.
+3. Both preserve the masses under P and under Q.  So the first is a chord of the hockey-stick curve, which is convex in
+   e^epsilon, and the second is a post-processing.  Composition preserves both orders.
+4. Only positive numbers are added, so delta = 1e-100 is as accurate as 1e-5.
+5. The sum of the last two partial sums is never formed: delta is a sum over their pairs.
 
-With f and r the densities of a partial sum and of the other steps' sum, a cell of width h at the loss l adds about
-f(l) r(epsilon - l) h^3 / 12 to the curve above, and takes half as much from the curve below.  A rough pass finds f and
-r; the next passes place h like the inverse cube root of their product.  The bounds are valid on any grid.
+The bounds are valid on any grid.  Let f and r be the densities of a partial sum and of the sum of the other steps.  A
+cell of width h at the loss l adds about f(l) r(epsilon - l) h^3 / 12 to the curve above, and takes half of this from
+the curve below.  A rough pass estimates f and r.  The next passes choose h proportional to (f r)^(-1/3).
 
 References: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, "Connect the dots: tighter discrete approximations of privacy
 loss distributions", PoPETs 2022, for the chords.
@@ -28,7 +29,7 @@ from .. import results
 from ..counting.counts import WholeCounts
 from ..mechanisms.base import StepFamily
 from ..threads import in_order
-from .convolution_tree import Aim, Law, law, place, plant, thinned
+from .convolution_tree import Aim, DiscreteLoss, discrete_loss, place, plant, thinned
 from .method import Job, Method
 from .question import Question
 from .working import WorkingBounds
@@ -36,16 +37,16 @@ from .working import WorkingBounds
 __all__ = ["Convolution", "ConvolvedLoss"]
 
 _REACH = 38.0  # truncation of one step, in standard deviations
-_ROUGH, _FIRST, _MOST_MODEL = 300, 500, 2_000
-_ENOUGH = 100.0  # times the width wanted: where a pass is a good enough model for the last ones
-_PAIRED = 250
-_ROUGH_STEP = 0.4
-_LEAF = 100_000  # points where nothing is composed before the end
-_TRIES = 3
-_QUICK = 1e6  # pairs that are added up before a thread has started
+_ROUGH, _FIRST, _MOST_MODEL = 300, 500, 2_000  # points: of rough grids, of the next pass, and of a model at most
+_ENOUGH = 100.0  # times the width wanted: at this width a pass can be the model of the final passes
+_PAIRED = 250  # atoms of each partial sum whose pairs place a rough grid
+_ROUGH_STEP = 0.4  # of the log of the tail mass, between two knots of a rough grid
+_LEAF = 100_000  # points of a grid if no partial sum is formed
+_TRIES = 3  # final passes at most
+_QUICK = 1e6  # adding up this many pairs takes less time than starting a thread
 _TILTS = 2.0 ** np.arange(-4.0, 46.0, 0.5)
-_LEAST_NOISE = 0.01  # the cells of one step cost time like 1 / sigma^2
-_MOST_SUMS = 48  # partial sums
+_LEAST_NOISE = 0.01  # the time for the cells of one step grows like 1 / sigma^2
+_MOST_SUMS = 48  # partial sums of one person at most
 
 LEAF = 1e-12
 """Relative error of a cell's masses of one step (`mechanisms.base.StepFamily.masses`)."""
@@ -53,14 +54,14 @@ LEAF = 1e-12
 
 @dataclass(frozen=True)
 class Convolution(Method):
-    """Direct convolution, person by person, for whole counts that are the sum of few partial sums.
+    """Direct convolution, person by person, for whole counts that few partial sums add up to.
 
     Attributes
     ----------
     wanted : float
-        The width at which it stops, as for `width`.
+        The width at which the convolution stops, in the unit of `width`.
     pairs : float
-        How many pairs of atoms may be added up, all people together.
+        The largest number of pairs of atoms, of all people together.
     """
 
     wanted: float = 1e-4
@@ -91,11 +92,14 @@ class Convolution(Method):
 
 
 def roundoff_pairs(one: int, two: int) -> float:
-    """Relative error of the masses of a sum of laws of these sizes (`kernels.direct`), beside that of the laws.
+    """Relative round-off that `kernels.convolve` adds to the masses of a sum of two discrete losses of these sizes.
 
-    All terms are positive.  A cell's additions form chains of at most 16 x two within a block of 16 losses of the
-    first law and one / 16 over the blocks; sums over the second law made beforehand are 4 x two roundings deep; a
-    product, 1 - exp(-d) and the sharing between the ends of a cell cost at most 30.
+    All terms are positive, so the round-off in units of 2^-53 is at most the length of the longest chain.
+
+    1. A cell's additions form chains of at most 16 x two within a block of 16 atoms of the first loss, and of one / 16
+       over the blocks.
+    2. The sums over the second loss that are made in advance are 4 x two roundings deep.
+    3. A product, 1 - exp(-d) and the sharing between the ends of a cell cost at most 30.
     """
     return 2.0**-53 * (20.0 * two + one / 16.0 + one + 64.0)
 
@@ -114,13 +118,13 @@ class ConvolvedLoss:
         self.tree = plant(counts)
         self._family = steps
         self._steps = int(counts.sum())
-        # mass of all steps beyond 38 standard deviations, where their grids end: each below 6e-316
+        # mass of all steps beyond 38 standard deviations, where their grids end: below 6e-316 for each step
         self._outside = 1e-315 * self._steps
         self._scale, self._offset = steps.loss_roundoff(counts, self.tree.depth)
         self._tilt, self._cap, self._log_least = 0.0, np.inf, 0.0
-        self._laws: list[Law] = []
-        self._model: list[Law] = []
-        self._rest: list[Law] = []
+        self._losses: list[DiscreteLoss] = []
+        self._model: list[DiscreteLoss] = []
+        self._rest: list[DiscreteLoss] = []
 
     def bounds(self, question: Question, width: float, pairs: float) -> tuple[float, float]:
         """Lower and upper epsilon or log delta.
@@ -128,9 +132,9 @@ class ConvolvedLoss:
         Parameters
         ----------
         width : float
-            At which to stop: relative for epsilon, absolute for log delta.
+            Width at which to stop: relative for epsilon, absolute for log delta.
         pairs : float
-            How many pairs of atoms the largest pass may add up, about.
+            Approximate limit of the pairs of atoms in one pass.
         """
         target, wants_epsilon = float(np.ravel(question.given)[0]), question.wants_epsilon
         most = int(math.sqrt(pairs / (2 * self.tree.sums))) if self.tree.sums else _LEAF
@@ -155,7 +159,7 @@ class ConvolvedLoss:
         least = math.exp(self._log_least)
         if not wants_epsilon:
             return Aim(np.array([target]), least)
-        apart = max(min(upper, self._cap) - lower, 0.0)  # an upper bound far off says nothing
+        apart = max(min(upper, self._cap) - lower, 0.0)  # the Renyi estimate limits a loose upper bound
         return Aim(lower + np.array([0.0, 1e-3, 0.03, 0.3, 1.0]) * apart, least)
 
     # answers
@@ -165,15 +169,13 @@ class ConvolvedLoss:
 
         ends = []
         for side in ("down", "up"):
-            one, two = (getattr(self._laws[i], side) for i in self.tree.root)
+            one, two = (getattr(self._losses[i], side) for i in self.tree.root)
             curve, beyond = np.empty((2, two[0].size))
             convolve.tails(*two, curve, beyond)
             error = self._error(one[0].size, two[0].size) + self._scale
             factor, more = (1.0 + error, self._outside) if side == "up" else (1.0 - error, 0.0)
 
-            def delta(
-                epsilon: float, one=one, two=two, curve=curve, beyond=beyond, factor=factor, more=more
-            ) -> float:  # fmt: skip
+            def delta(epsilon: float, one=one, two=two, curve=curve, beyond=beyond, factor=factor, more=more) -> float:
                 return convolve.hockey_stick(*one, two[0], curve, beyond, epsilon) * factor + more
 
             sign = 1.0 if side == "up" else -1.0
@@ -188,20 +190,20 @@ class ConvolvedLoss:
         return ends[0], ends[1]
 
     def _error(self, one: int, two: int) -> float:
-        """Relative error of delta as the sum over the last two laws, of these sizes."""
+        """Relative error of delta as a sum over the last two partial sums, which have these sizes."""
         nodes, total = self.tree.nodes, roundoff_pairs(one, two)
         for (a, b), uses in zip(nodes, self.tree.uses, strict=True):
-            step = LEAF if a < 0 else roundoff_pairs(self._laws[a].knots.size, self._laws[b].knots.size)
+            step = LEAF if a < 0 else roundoff_pairs(self._losses[a].knots.size, self._losses[b].knots.size)
             total += uses * step
         return total
 
-    # laws
+    # discrete losses
 
-    def _leaf(self, bucket: int, knots: NDArray) -> Law:
+    def _leaf(self, bucket: int, knots: NDArray) -> DiscreteLoss:
         cells = np.stack(self._family.masses(bucket, knots))
-        return law(knots, cells, cells, LEAF)
+        return discrete_loss(knots, cells, cells, LEAF)
 
-    def _sum(self, one: Law, two: Law, knots: NDArray) -> Law:
+    def _sum(self, one: DiscreteLoss, two: DiscreteLoss, knots: NDArray) -> DiscreteLoss:
         from ..kernels import convolve
 
         up, down = np.empty((2, 2, knots.size - 1))
@@ -209,7 +211,7 @@ class ConvolvedLoss:
         sides = [(*one.up, *two.up, knots, *up), (*one.down, *two.down, knots, *down)]
         for _ in in_order(lambda side: convolve.compose(*side), sides, alone=pairs < _QUICK):
             pass
-        return law(knots, up, down, roundoff_pairs(one.knots.size, two.knots.size))
+        return discrete_loss(knots, up, down, roundoff_pairs(one.knots.size, two.knots.size))
 
     def _ends(self, bucket: int) -> tuple[float, float]:
         low, high = self._family.losses(bucket, _REACH, 2)
@@ -218,7 +220,7 @@ class ConvolvedLoss:
     # grids
 
     def _rough(self, target: float, wants_epsilon: bool) -> None:
-        """A first pass: steps on even grids in the Gaussian's variable, sums on some of the pairs' sums."""
+        """First pass: steps on grids even in the Gaussian's variable, partial sums on some of the pairs' sums."""
         reach = _REACH
         if wants_epsilon:
             reach = min(_REACH, math.sqrt(2.0 * (math.log(1e4 * self._steps) - target)))
@@ -229,18 +231,20 @@ class ConvolvedLoss:
                 steps[bucket] = self._leaf(bucket, np.unique(knots))
         self._tilt, self._cap, log_delta = self._chernoff(steps, target, wants_epsilon)
         self._log_least = max(log_delta - 14.0, -690.0)
-        self._laws = []
+        self._losses = []
         for a, b in self.tree.nodes:
             if a < 0:
-                self._laws.append(steps[b])
+                self._losses.append(steps[b])
             else:
-                one, two = self._laws[a], self._laws[b]
-                self._laws.append(self._sum(one, two, self._rough_grid(one, two)))
-        self._model = self._laws
+                one, two = self._losses[a], self._losses[b]
+                self._losses.append(self._sum(one, two, self._rough_grid(one, two)))
+        self._model = self._losses
         self._rest = self._others(lambda _, one, two: self._rough_grid(one, two))
 
-    def _chernoff(self, steps: dict[int, Law], target: float, wants_epsilon: bool) -> tuple[float, float, float]:
-        """About Renyi accounting's tilt, epsilon and log delta, from the lower laws: rough grids lift upper ones."""
+    def _chernoff(
+        self, steps: dict[int, DiscreteLoss], target: float, wants_epsilon: bool
+    ) -> tuple[float, float, float]:
+        """Estimates of the Renyi tilt, epsilon and log delta, from the lower losses; rough grids lift the upper."""
         k = np.zeros(_TILTS.size)
         for (a, bucket), uses in zip(self.tree.nodes, self.tree.uses, strict=True):
             if a < 0:
@@ -255,8 +259,8 @@ class ConvolvedLoss:
         epsilon = (k - target) / _TILTS
         return float(_TILTS[np.argmin(epsilon)]), max(float(epsilon.min()), 0.0), target
 
-    def _rough_grid(self, one: Law, two: Law) -> NDArray:
-        """Some of the pairs' sums: at equal steps of the log of the mass above, of that below, and of tilted mass."""
+    def _rough_grid(self, one: DiscreteLoss, two: DiscreteLoss) -> NDArray:
+        """Some of the pairs' sums: at equal steps of the log mass above, the log mass below, and the tilted mass."""
         (x, p), (y, r) = (thinned(part, _PAIRED) for part in (one, two))
         sums = np.add.outer(x, y).ravel()
         order = np.argsort(sums)
@@ -272,39 +276,39 @@ class ConvolvedLoss:
         heavy = sums[np.searchsorted(tilted, np.linspace(0.0, tilted[-1], _ROUGH // 2)[1:-1])]
         return np.unique(np.concatenate([_range(one, two), high, low, heavy]))
 
-    def _others(self, grid: Callable[[int, Law, Law], NDArray]) -> list[Law]:
-        """Of every node, the law of all the other steps; `grid` places the sum for a node."""
-        found: dict[int, Law] = {}
+    def _others(self, grid: Callable[[int, DiscreteLoss, DiscreteLoss], NDArray]) -> list[DiscreteLoss]:
+        """The loss of all steps outside of each node; `grid` places the grid of such a sum."""
+        found: dict[int, DiscreteLoss] = {}
         a, b = self.tree.root
-        found[a], found[b] = self._laws[b], self._laws[a]
+        found[a], found[b] = self._losses[b], self._losses[a]
         for i in range(len(self.tree.nodes) - 1, -1, -1):
             a, b = self.tree.nodes[i]
             for child, other in ((a, b), (b, a)):
                 if a >= 0 and child not in found:
-                    one, two = found[i], self._laws[other]
+                    one, two = found[i], self._losses[other]
                     found[child] = self._sum(one, two, grid(child, one, two))
         return [found[i] for i in range(len(self.tree.nodes))]
 
     def _pass(self, points: int, aim: Aim, final: bool) -> None:
-        """All laws once more, on grids of this size placed by the model: the last laws but the final ones."""
-        model, rest, self._laws = self._model, self._rest, []
+        """Convolve again on grids of this size, placed by the model: the losses of the last pass that was not final."""
+        model, rest, self._losses = self._model, self._rest, []
         for i, (a, b) in enumerate(self.tree.nodes):
             if a < 0:
-                self._laws.append(self._leaf(b, place(model[i], rest[i], aim, self._ends(b), points)))
+                self._losses.append(self._leaf(b, place(model[i], rest[i], aim, self._ends(b), points)))
             else:
-                one, two = self._laws[a], self._laws[b]
-                self._laws.append(self._sum(one, two, place(model[i], rest[i], aim, _range(one, two), points)))
+                one, two = self._losses[a], self._losses[b]
+                self._losses.append(self._sum(one, two, place(model[i], rest[i], aim, _range(one, two), points)))
         if not final:
-            self._model = self._laws
+            self._model = self._losses
             self._rest = self._others(lambda i, one, two: place(rest[i], model[i], aim, _range(one, two), points))
 
 
-def _range(one: Law, two: Law) -> tuple[float, float]:
+def _range(one: DiscreteLoss, two: DiscreteLoss) -> tuple[float, float]:
     return one.knots[0] + two.knots[0], one.knots[-1] + two.knots[-1]
 
 
 def _root(delta: Callable[[float], float], goal: float, start: float) -> tuple[float, float]:
-    """Neighbouring epsilon with delta above the goal at the first and not above it at the second; (0, 0) if at 0."""
+    """Neighbouring epsilons: delta exceeds the goal at the first only; (0, 0) if delta(0) is at most the goal."""
     low, high = 0.0, max(start, 1e-12)
     if delta(0.0) <= goal:
         return 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Partial sums of losses: which sums are formed, their discrete distributions, and the grids."""
+"""Partial sums of losses: the tree of sums, their discrete distributions and their grids."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Aim", "Law", "Tree", "law", "place", "plant", "thinned"]
+__all__ = ["Aim", "DiscreteLoss", "Tree", "discrete_loss", "place", "plant", "thinned"]
 
-_STEPS = 400  # cells that only keep a law from falling too steeply
+_STEPS = 400  # additional cells, which keep cells from being too steep (`kernels.convolve.partition`)
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Partial sums, each of two earlier ones; the whole sum is that of the two in `root`.
+    """Partial sums, each of two earlier nodes; the two nodes in `root` add up to the whole sum.
 
     Attributes
     ----------
     nodes : list of (int, int)
-        Children; (-1, k) for one step in bucket k.
+        Children of each node; (-1, k) for one step in bucket k.
     uses : list of int
         How often each node enters the whole sum.
     depth : int
+        Number of additions on the longest path.
     """
 
     nodes: list[tuple[int, int]]
@@ -38,7 +39,7 @@ class Tree:
 
 
 def plant(counts: NDArray) -> Tree:
-    """The tree of these numbers of steps in each bucket, at least two in all: by halving, then bucket by bucket."""
+    """The tree for these numbers of steps in each bucket, at least two in all: by halving, then bucket by bucket."""
     nodes: list[tuple[int, int]] = []
     known: dict[tuple[int, int], int] = {}
 
@@ -66,8 +67,8 @@ def plant(counts: NDArray) -> Tree:
 
 
 @dataclass(frozen=True)
-class Law:
-    """A loss on a grid: (losses, masses) of the upper and of the lower law; the lower one's masses by cells."""
+class DiscreteLoss:
+    """A loss on a grid: (losses, masses) of the upper and of the lower distribution, and the lower masses by cells."""
 
     knots: NDArray
     up: tuple[NDArray, NDArray]
@@ -83,32 +84,32 @@ class Law:
         return np.concatenate([np.cumsum(self.cells[::-1])[::-1], [0.0]])
 
 
-def law(knots: NDArray, up: NDArray, down: NDArray, error: float) -> Law:
-    """From (p, u) of the cells of either side; `error` is the relative one of u."""
+def discrete_loss(knots: NDArray, up: NDArray, down: NDArray, error: float) -> DiscreteLoss:
+    """Make a loss from (p, u) of the cells of the upper and of the lower side; `error` is the relative error of u."""
     from ..kernels import convolve
 
     mass, loss, merged = np.empty((3, knots.size))
     convolve.spread_up(knots, up[0], up[1], mass)
     n = convolve.merge_down(knots, down[0], down[1], error, loss, merged)
-    return Law(knots, (knots, mass), (loss[:n].copy(), merged[:n].copy()), down[0])
+    return DiscreteLoss(knots, (knots, mass), (loss[:n].copy(), merged[:n].copy()), down[0])
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What grids are placed for: where epsilon may be, and a mass that does not matter."""
+    """What grids are placed for: candidates of epsilon, and a mass that is negligible."""
 
     epsilons: NDArray
     least: float
 
 
-def thinned(full: Law, points: int) -> tuple[NDArray, NDArray]:
-    """Some of a law's knots and the masses from each to the next."""
+def thinned(full: DiscreteLoss, points: int) -> tuple[NDArray, NDArray]:
+    """Some of a loss's knots, and the masses between neighbours."""
     some = np.unique(np.linspace(0, full.cells.size, points + 1).astype(int))
     return full.knots[some[:-1]], np.add.reduceat(full.cells, some[:-1])
 
 
-def place(whole: Law, rest: Law, aim: Aim, ends: tuple[float, float], points: int) -> NDArray:
-    """A grid for a partial sum: no cell may do much harm, and their cube roots of harm are about equal."""
+def place(whole: DiscreteLoss, rest: DiscreteLoss, aim: Aim, ends: tuple[float, float], points: int) -> NDArray:
+    """A grid for a partial sum: the cells' cube roots of E (`kernels.convolve`) are about equal."""
     from ..kernels import convolve
 
     right, harm = np.empty((2, min(points, 6_000) // 6 + _STEPS))

@@ -1,9 +1,11 @@
-"""Quadrature of the sampled Gaussian's tilted losses, in the Gaussian's own variable, with its error terms.
+"""Quadrature of the sampled Gaussian's tilted losses, in the Gaussian's own variable, and the terms of its error.
 
-Each term of the error is a function of its own, with its derivation.  `kernels.characterise` evaluates the sums.
+Each term of the error is a function of its own, with its derivation; `kernels.characterise.panel_error` holds the
+derivation for panels.  `kernels.characterise` evaluates the sums.
 
-Notation: one step has the loss L = +log g(x) (remove) or -log g(x) (add), g(x) = 1 - q + q exp((2x - 1) / (2 sigma^2)),
-x ~ N(0, sigma^2) with the weight g^a, a = 1 + theta or -theta; phi(omega) = E_theta[exp(i omega L)] is normalised.
+Notation: one step has the loss L = +log g(x) (remove) or -log g(x) (add), g(x) = 1 - q + q exp((2x - 1) / (2 sigma^2)).
+Here x ~ N(0, sigma^2) with the weight g^a, a = 1 + theta or -theta.  The characteristic function
+phi(omega) = E_theta[exp(i omega L)] is normalised.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ __all__ = [
     "ELLIPSES",
     "GAUSS",
     "REACH",
-    "TiltedLaw",
+    "TiltedLosses",
     "log_moments",
     "quadrature_error",
     "quadrature_nodes",
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 _UNIT = 2.0**-53  # unit round-off of double precision
-_TOLERANCE = 1e-19  # of the quadrature, per step: ten million steps still add up to 1e-12
+_TOLERANCE = 1e-19  # of the quadrature, per step: over ten million steps the errors add up to 1e-12
 
 GAUSS = np.array(leggauss(40))
 """Abscissas and weights of the Gauss-Legendre rule on one panel."""
@@ -41,14 +43,14 @@ REACH = 10.0
 """How many standard deviations the nodes reach beyond the maxima of the tilted distribution."""
 
 ELLIPSES = np.geomspace(1.25, 5.0, 6)
-"""Candidate sums of the half-axes of the ellipses in which a panel's integrand is bounded."""
+"""Candidate sums rho of the half-axes of the ellipses in which a panel's integrand is bounded."""
 
 _RESTART = 32  # frequencies between two fresh evaluations, as in `kernels.characterise`
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
 
 
-class TiltedLaw(NamedTuple):
-    """Steps under a tilt: the arguments that the kernels of `kernels.characterise` share."""
+class TiltedLosses(NamedTuple):
+    """Tilted losses of some steps: the arguments that the kernels of `kernels.characterise` share."""
 
     sigma: NDArray
     q: NDArray
@@ -57,36 +59,36 @@ class TiltedLaw(NamedTuple):
     part: NDArray
     blur: float
 
-    def of(self, rows: NDArray) -> TiltedLaw:
-        """The same for some rows."""
+    def of(self, rows: NDArray) -> TiltedLosses:
+        """The losses of some rows."""
         return self._replace(sigma=self.sigma[rows], q=self.q[rows], part=self.part[rows])
 
 
-def log_moments(law: TiltedLaw, most: int, panels: bool, largest_loss: NDArray) -> NDArray:
-    """K(theta), rounded up, shape (rows,); the unsampled Gaussian's K if more than `most` nodes would be needed."""
+def log_moments(losses: TiltedLosses, most: int, panels: bool, largest_loss: NDArray) -> NDArray:
+    """K(theta), rounded up, shape (rows,); if more than `most` nodes are needed, the unsampled Gaussian's K."""
     from ..kernels import characterise
 
-    ends, nodes, _ = _nodes(law, 0.0, most, panels)
-    k, units = np.empty((2, law.sigma.size))
-    characterise.log_moments(*law, ends, _rule(panels), nodes, k, units)
-    k += roundoff_k(law.sigma.size, k, units) + 1e-18
-    return np.minimum(k, largest_loss * law.theta)
+    ends, nodes, _ = _nodes(losses, 0.0, most, panels)
+    k, units = np.empty((2, losses.sigma.size))
+    characterise.log_moments(*losses, ends, _rule(panels), nodes, k, units)
+    k += roundoff_k(losses.sigma.size, k, units) + 1e-18
+    return np.minimum(k, largest_loss * losses.theta)
 
 
 def spectrum(
-    law: TiltedLaw, spacing: float, m: int, columns: int, work: float, most: int, *, panels: bool
+    losses: TiltedLosses, spacing: float, m: int, columns: int, work: float, most: int, *, panels: bool
 ) -> Spectrum | None:
     """See `base.CharacteristicSteps.spectrum`."""
     from ..kernels import _columns as c
     from ..kernels import characterise
 
-    ends, nodes, truncation = _nodes(law, m * spacing, most, panels)
+    ends, nodes, truncation = _nodes(losses, m * spacing, most, panels)
     if float(nodes.sum()) * m > work or not np.all(nodes):
         return None
-    rows = law.sigma.size
+    rows = losses.sigma.size
     moments, re, im = np.empty((rows, c.MOMENTS)), np.empty((rows, m)), np.empty((rows, m))
     if rows:
-        characterise.spectrum(*law, ends, _rule(panels), spacing, nodes, moments, re, im)
+        characterise.spectrum(*losses, ends, _rule(panels), spacing, nodes, moments, re, im)
     k, units = moments[:, c.M_LOG_MOMENT], moments[:, c.M_UNITS]
     return Spectrum(
         log_moment=k,
@@ -101,15 +103,15 @@ def spectrum(
 
 
 def _rule(panels: bool) -> NDArray:
-    """Gauss-Legendre on panels, or no points: the trapezoidal rule."""
+    """Abscissas and weights of Gauss-Legendre on panels; no points mean the trapezoidal rule."""
     return GAUSS if panels else np.empty((2, 0))
 
 
-def _nodes(law: TiltedLaw, width: float, most: int, panels: bool) -> tuple[NDArray, NDArray, NDArray]:
-    """Ends of the interval, number of nodes (0: more than `most`), and the error of phi up to `width`."""
+def _nodes(losses: TiltedLosses, width: float, most: int, panels: bool) -> tuple[NDArray, NDArray, NDArray]:
+    """Ends of the interval, number of nodes (0: more than `most` are needed), and the error of phi up to `width`."""
     from ..kernels import characterise
 
-    sigma, q, sign, theta, part, blur = law
+    sigma, q, sign, theta, part, blur = losses
     ends = np.empty((sigma.size, 2))
     characterise.interval(sigma, q, sign, theta, part, blur, REACH, ends)
     if panels:
@@ -129,14 +131,18 @@ def _nodes(law: TiltedLaw, width: float, most: int, panels: bool) -> tuple[NDArr
 
 
 def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float, blur: float) -> NDArray:
-    """log sup over the strip |Im x| <= b of the integrand's growth, for angles b / sigma^2 in `_ANGLES`.
+    """Upper bound of the log of the integrand's growth over the strip |Im x| <= b, for angles b / sigma^2 in `_ANGLES`.
 
-    On the line Im x = b the normal density grows by exp(b^2 / (2 sigma^2)), |g| <= g(Re x), and |arg g| <= b / sigma^2,
-    so that |exp(i omega log g)| <= exp(omega b / sigma^2).  For addition |g| must not be small, in one of two ways, phi
-    the angle: |g| >= g(Re x) cos(phi / 2); or, for phi < pi / 2, |g| >= Re g = c g'(Re x), where g' is g at the smaller
-    rate q cos(phi) / c and c = 1 - q + q cos(phi), and E[g'^-theta] <= E[g^-theta] since fewer records sampled is a
-    post-processing.  Of a part with soft ends, v(x) is an integral of normal densities of standard deviation
-    s = blur sigma, and grows by at most exp(b^2 / (2 s^2)).
+    1. On the line Im x = b the normal density grows by exp(b^2 / (2 sigma^2)), and |g| <= g(Re x).
+    2. |arg g| <= b / sigma^2, so |exp(i omega log g)| <= exp(omega b / sigma^2).
+    3. For addition |g| has a negative exponent and needs a lower bound.  Let phi be the angle.  The smaller growth of
+       two counts:
+
+       a. |g| >= g(Re x) cos(phi / 2);
+       b. if phi < pi / 2, |g| >= Re g = c g'(Re x), c = 1 - q + q cos(phi), where g' is g at the smaller rate
+          q cos(phi) / c.  E[g'^-theta] <= E[g^-theta], because a smaller sample rate is a post-processing.
+    4. For a part with soft ends, v(x) is an integral of normal densities of standard deviation s = blur sigma, and
+       grows by at most exp(b^2 / (2 s^2)).
 
     Returns
     -------
@@ -172,13 +178,13 @@ def quadrature_nodes(
     sign : float
         +1 for removal, -1 for addition.
     ends : ndarray, shape (buckets, 2)
-        From `kernels.spectral.interval`.
+        From `kernels.characterise.interval`.
     theta, width : float
-        Tilt, and largest frequency omega at which phi is wanted.
+        Tilt, and largest frequency omega at which phi is computed.
     tolerance : float
         Absolute error of the normalised phi.
     blur : float
-        Of a part of the law with soft ends: how soft, in standard deviations of the noise.
+        Width of the soft ends of a part of the losses, in standard deviations of the noise; 0: none.
 
     Returns
     -------
@@ -202,9 +208,10 @@ def quadrature_error(
 ) -> NDArray:
     """Absolute error of the normalised phi(omega), |omega| <= width, by the trapezoidal rule on `nodes` nodes.
 
-    For an integrand analytic in |Im x| < b whose modulus integrates to at most M on every line of the strip, the
-    trapezoidal sum with step h differs from the integral by at most 2 M / (exp(2 pi b / h) - 1).
-    The integrand here is analytic for b < pi sigma^2, the nearest zero of g; M is `_growth` times its value at b = 0.
+    1. Let the integrand be analytic in |Im x| < b, and let its modulus integrate to at most M on every line of this
+       strip.  Then the trapezoidal sum with step h differs from the integral by at most 2 M / (exp(2 pi b / h) - 1).
+    2. The integrand here is analytic for b < pi sigma^2, the distance of the nearest zero of g.
+    3. M is exp(`_growth`) times its value at b = 0.
 
     References
     ----------
@@ -219,23 +226,32 @@ def quadrature_error(
 
 
 def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float, blur: float = 0.0) -> NDArray:
-    """Tilted mass beyond the first and the last node.
+    """Upper bound of the tilted mass beyond the first and the last node.
 
-    The logarithm of the integrand has slope (a w(x) - x) / sigma^2, w growing from 0 to 1.  Removal: all its zeros lie
-    in [0, a].  Outside of that it falls at least as fast as a normal density of standard deviation sigma, from a height
-    psi; inside, the slope points away from the end and the curvature is at least -1 / sigma^2, so the mass inside is at
-    least psi sigma sqrt(pi / 2).  Addition: a w(x) falls, so there is one maximum, left of 0;
-    beyond it the same holds, and left of it, where w <= q, the curvature is at least -c / sigma^2,
-    c = 1 + theta min(q, 1/4) / sigma^2, which leaves a mass of at least psi sigma sqrt(pi / (2 c)) there.
-    A tail thus holds at most 2 sqrt(c) Phi(-10) of the mass; two tails, and as much again for a sum in place of an
-    integral.
+    The whole distribution:
 
-    A sharp end leaves nothing beyond.  Soft ends add (log v)' = (E[t | x] - x) / s^2 with t between the low and the
-    high one, and (log v)'' between -1 / s^2 and 0, s = blur sigma.  With s' = s / sqrt(1 + blur^2) the slope is at most
-    (u - x) / s'^2 and at least (d - x) / s'^2, u = (a blur^2 + high) / (1 + blur^2), d = low / (1 + blur^2): beyond u
-    and d the same holds with s' in place of sigma.  Without a low end (log v)' is at most 0, so that the larger of u
-    and high serves as u does; and beyond a, and below sigma^2 (log v)'(0), what falls as sigma says is sigma / s' times
-    as much relative to a mass that may bend down as s' says.
+    1. The logarithm of the integrand has the slope (a w(x) - x) / sigma^2, and w grows from 0 to 1.
+    2. Removal: all zeros of the slope lie in [0, a].  Let psi be the integrand's height at an end of [0, a].  Outside
+       of this interval the integrand falls at least as fast as a normal density of standard deviation sigma.  Inside,
+       the slope points away from the end and the curvature is at least -1 / sigma^2, so the mass inside is at least
+       psi sigma sqrt(pi / 2).
+    3. Addition: a w(x) falls, so the integrand has one maximum, left of 0.  On both sides it falls as in step 2.  Left
+       of the maximum w <= q, so the curvature is at least -c / sigma^2, c = 1 + theta min(q, 1/4) / sigma^2.  The mass
+       there is at least psi sigma sqrt(pi / (2 c)).
+    4. So a tail holds at most 2 sqrt(c) Phi(-10) of the mass.  There are two tails.  A second factor of 2 covers sums
+       in place of integrals.
+
+    A part of the distribution:
+
+    1. A sharp end has no mass beyond it.
+    2. Soft ends, s = blur sigma, add (log v)' = (E[t | x] - x) / s^2 with t between the low and the high end.
+       (log v)'' lies between -1 / s^2 and 0.
+    3. Let s' = s / sqrt(1 + blur^2).  The slope is at most (u - x) / s'^2 and at least (d - x) / s'^2, with
+       u = (a blur^2 + high) / (1 + blur^2) and d = low / (1 + blur^2).  Beyond u and d the steps above hold with s' in
+       place of sigma.
+    4. If there is no low end, (log v)' is at most 0, so the larger of u and high can replace u.  Above a, and below
+       sigma^2 (log v)'(0), the integrand falls at least as fast as a normal density of standard deviation sigma.  The
+       mass inside may bend down as fast as one of standard deviation s'.  So a tail's share grows by sigma / s'.
     """
     excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
     if blur > 0.0:
@@ -246,20 +262,24 @@ def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float, blur: floa
 def roundoff_phi(frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
     """Round-off of the normalised, centred phi at a frequency omega, per step and per unit of omega.
 
-    phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), each factor at most omega |d_j|.  The recurrence, begun
-    afresh every 32 frequencies, loses at most 6 units of that at each; a weight p_j has the relative error of its
-    exponent (in units, summed by the kernel into `weighted`, with the units of the additions).  The matrix product adds
-    `columns` units of |Re log phi| + |Im log phi|: with t = omega E|d| >= |phi - 1| the second is at most pi t, and the
-    first at most t / |phi|, which `relative` allows for; without it y exp(-y) <= t stands for the sum y over all steps.
+    A unit is 2^-53.
+
+    1. phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), and |exp(i omega d_j) - 1| <= omega |d_j|.
+    2. The recurrence, which restarts every 32 frequencies, loses at most 6 units of omega |d_j| at each frequency.
+    3. A weight p_j has the relative error of its exponent.  The kernel sums these units into `weighted`, with those of
+       the additions.
+    4. The matrix product adds `columns` units of |Re log phi| + |Im log phi|.  Let t = omega E|d| >= |phi - 1|.  The
+       second term is at most pi t.  The first is at most t / |phi|.  `tables.errors.relative` allows for 1 / |phi|;
+       without it, y exp(-y) <= t covers the sum y over all steps.
 
     Parameters
     ----------
     spread, weighted : ndarray, shape (buckets,)
-        E_theta|d|, and E_theta[|d| times the units of a weight].
+        E_theta|d|, and E_theta[|d| times the round-off of a weight in units].
     """
     return 2.0 * _UNIT * ((6.0 * min(frequencies, _RESTART) + 2.5 * columns + 16.0) * spread + weighted)
 
 
 def roundoff_k(columns: int, k: NDArray, units: NDArray) -> NDArray:
-    """Round-off of K(theta) in the sum over steps: the kernel's units, and the matrix product's."""
+    """Round-off of K(theta) in the sum over steps: that of the kernel, `units`, and that of the matrix product."""
     return _UNIT * (units + (columns + 8.0) * np.abs(k))

@@ -17,7 +17,7 @@ __all__ = ["rdp"]
 
 
 def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
-    """Renyi divergence of order alpha of one step of the Poisson-sampled Gaussian: the larger of both directions.
+    """Renyi divergence of order alpha of one step of the Poisson-sampled Gaussian; the larger of the two directions.
 
     Parameters
     ----------
@@ -31,20 +31,20 @@ def rdp(alpha: Any, noise_multiplier: Any, sample_rate: float) -> NDArray:
     Returns
     -------
     ndarray
-        In nats, of the shape of `noise_multiplier` followed by that of `alpha`.
+        In nats; the shape is that of `noise_multiplier` followed by that of `alpha`.
 
     Raises
     ------
     ValueError
-        For an order that is not above 1, a noise multiplier that is not above 0, or a sample rate outside of (0, 1].
+        If an order is not above 1, a noise multiplier is not above 0, or the sample rate lies outside of (0, 1].
 
-    **Error**: rounded up, by at most a relative 1e-12 and 1e-14 / (alpha - 1).
-    **Cost**: some hundred exponentials an element.
+    **Error**: rounded up, by at most a relative 1e-12 plus 1e-14 / (alpha - 1).
+    **Cost**: a few hundred exponentials an element.
 
     References
     ----------
-    Mironov, Talwar and Zhang, "Renyi differential privacy of the sampled Gaussian mechanism" (2019), Section 3.3; the
-    series there equals E[g^alpha] over the normal variable, which the trapezoidal rule gives to machine precision.
+    Mironov, Talwar and Zhang, "Renyi differential privacy of the sampled Gaussian mechanism" (2019), Section 3.3.  The
+    series there equals E[g^alpha] over the normal variable; the trapezoidal rule computes it to machine precision.
 
     Examples
     --------

@@ -239,7 +239,7 @@ class SampledGaussianSteps:
         most = _NODES_AT_MOST if exact else _NODES_FOR_MOMENTS
         for t in (float(t) for t in theta):
             if t not in self._moments:
-                self._moments[t] = quadrature.log_moments(self._law(t), most, self._panels, self.largest_loss())
+                self._moments[t] = quadrature.log_moments(self._tilted(t), most, self._panels, self.largest_loss())
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
 
     def spectrum(
@@ -247,7 +247,7 @@ class SampledGaussianSteps:
     ) -> Spectrum | None:
         """See `base.CharacteristicSteps`."""
         return quadrature.spectrum(
-            self._law(theta).of(rows), spacing, m, columns, work, _NODES_AT_MOST, panels=self._panels
+            self._tilted(theta).of(rows), spacing, m, columns, work, _NODES_AT_MOST, panels=self._panels
         )
 
     def envelope_levels(self, theta: float) -> tuple[int, int]:
@@ -260,14 +260,14 @@ class SampledGaussianSteps:
         """See `base.CharacteristicSteps`; `kernels.envelope` has the proof."""
         from ..kernels import envelope
 
-        law = self._law(theta).of(rows)
+        tilted = self._tilted(theta).of(rows)
         fresh = np.empty((rows.size, levels.size))
         log_moment, span = np.ascontiguousarray(found.log_moment), np.ascontiguousarray(found.span)
-        envelope.envelope(*law, log_moment, span, _ENVELOPE_CELLS, levels, fresh)
+        envelope.envelope(*tilted, log_moment, span, _ENVELOPE_CELLS, levels, fresh)
         return fresh
 
-    def _law(self, theta: float) -> quadrature.TiltedLaw:
-        return quadrature.TiltedLaw(self.sigma, self.q, self.sign, theta, self.part, self.blur)
+    def _tilted(self, theta: float) -> quadrature.TiltedLosses:
+        return quadrature.TiltedLosses(self.sigma, self.q, self.sign, theta, self.part, self.blur)
 
     # ------------------------------------------------------------------ discrete distributions
 
