@@ -113,7 +113,7 @@ def admitted_steps(accountant: Any, norms: np.ndarray) -> list[int]:
 
 
 def comparison(mu: float, min_delta: float, delta: float = 1e-5) -> list[dict[str, Any]]:
-    """Steps that a budget admits: the range-mu filter, and the proven filter of the epsilon derived from it."""
+    """Steps that a budget admits: by the dominating mu filter, and by the proven filter of the epsilon it implies."""
     norms = np.array([1.0, 0.7, 0.5, 0.35])
     approximate = pa.PLDFilter(mu, min_delta, num_examples=norms.size, **LONG)
     epsilon = approximate.epsilon(delta)

@@ -16,7 +16,6 @@ import platform
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -103,56 +102,60 @@ def worker(question: dict) -> dict:
     return result
 
 
-def measure(ask: list[str], cache: str, **changes: Any) -> dict:
-    """A worker's answer; `cache` is the folder of its tables."""
+def measure(ask: list[str], **changes: Any) -> dict:
+    """A worker's answer."""
     question = {**BASE, **changes, "ask": ask}
-    done = subprocess.run(
-        [sys.executable, __file__, "--worker", json.dumps(question)],
-        env={**os.environ, "PLD_ACCOUNTANT_CACHE": cache}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [sys.executable, __file__, "--worker", json.dumps(question)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def speed(people: int) -> dict:
-    """Cold and warm, upper alone and all three."""
+    """First and second query of a process: the upper bound alone, and all three numbers."""
     table: dict[str, Any] = {"people": people, **{k: v for k, v in BASE.items() if k != "people"}}
-    measure(["upper", "all"], "", people=1000)  # compiles the kernels, once and for all
+    measure(["upper", "all"], people=1000)  # compiles the kernels, once and for all
     for name in ("upper", "all"):
         ask = [name, name]
-        with tempfile.TemporaryDirectory() as cache:
-            cold = measure(ask, cache, people=people)
-            table[name] = {"cold": cold[name][0], "at_hand": cold[name][1]}
-            warm = measure(ask[:1], cache, people=people)
-            table[name]["tables_on_disk"] = warm[name][0]
-            table[name]["peak_megabytes"] = cold["peak_megabytes"]
-            if name == "all":
-                for key in WIDTHS:
-                    table[key] = cold[key]
+        found = measure(ask, people=people)
+        table[name] = {
+            "cold": found[name][0],
+            "at_hand": found[name][1],
+            "peak_megabytes": found["peak_megabytes"],
+        }
+        if name == "all":
+            for key in WIDTHS:
+                table[key] = found[key]
         best, line = table[name]["at_hand"], table[name]
-        print(f"{name:>6}: cold {line['cold']:7.2f} s, tables on disk {line['tables_on_disk']:7.2f} s, "
-              f"at hand {best:7.2f} s = {people / best:,.0f} people/s, peak {line['peak_megabytes']:,} MB")  # fmt: skip
-    found = measure([], "", people=people, blocks=True)
+        print(
+            f"{name:>6}: cold {line['cold']:7.2f} s, "
+            f"tables at hand {best:7.2f} s = {people / best:,.0f} people/s, peak {line['peak_megabytes']:,} MB"
+        )
+    found = measure([], people=people, blocks=True)
     for key in ("norms_per_second", "norms_per_second_in_blocks", "first_record_seconds"):
         table[key] = found[key]
-    found = measure(["deltas", "rdp", "rdp", "mu", "delta"], "", people=people)
+    found = measure(["deltas", "rdp", "rdp", "mu", "delta"], people=people)
     table["six_deltas"], table["rdp"], table["mu"] = found["deltas"][0], found["rdp"][1], found["mu"][0]
-    table["six_deltas_one_by_one"] = measure(["each delta"], "", people=people)["each delta"][0]
+    table["six_deltas_one_by_one"] = measure(["each delta"], people=people)["each delta"][0]
     table["delta_of_one"] = found["delta"][0]
-    print(f"six deltas at once, upper: {table['six_deltas']:.2f} s, one by one {table['six_deltas_one_by_one']:.2f} s; "
-          f"Renyi epsilon: {table['rdp']:.2f} s; "
-          f"mu: {table['mu']:.2f} s; delta(1), all three: {table['delta_of_one']:.2f} s; "
-          f"recording: {table['norms_per_second'] / 1e6:,.0f} million norms/s row by row, "
-          f"{table['norms_per_second_in_blocks'] / 1e6:,.0f} in blocks; the first row "
-          f"{table['first_record_seconds']:.2f} s")  # fmt: skip
-    print(f"certified: {table['certified']:.4%}; widest {table['widest_of_worst']:.3%} of the worst case's epsilon; "
-          f"median relative width {table['median_relative_width']:.3%}")  # fmt: skip
+    print(
+        f"six deltas at once, upper: {table['six_deltas']:.2f} s, one by one {table['six_deltas_one_by_one']:.2f} s; "
+        f"Renyi epsilon: {table['rdp']:.2f} s; "
+        f"mu: {table['mu']:.2f} s; delta(1), all three: {table['delta_of_one']:.2f} s; "
+        f"recording: {table['norms_per_second'] / 1e6:,.0f} million norms/s row by row, "
+        f"{table['norms_per_second_in_blocks'] / 1e6:,.0f} in blocks; the first row "
+        f"{table['first_record_seconds']:.2f} s"
+    )
+    print(
+        f"certified: {table['certified']:.4%}; widest {table['widest_of_worst']:.3%} of the worst case's epsilon; "
+        f"median relative width {table['median_relative_width']:.3%}"
+    )
     return table
 
 
 def compare(individuals: int) -> dict:
-    """The same norms of a few people, asked of everybody."""
+    """Epsilon of a few people from the same norms, by all accountants."""
     import pld_accountant as pa
 
     steps, delta = BASE["steps"], BASE["delta"]
@@ -181,8 +184,10 @@ def compare(individuals: int) -> dict:
         if good:
             line["seconds_per_person"] = float(np.mean([a["seconds"] for a, _ in good]))
             line["worst_error"] = float(max(abs(a["epsilon"] / x - 1.0) for a, x in good))
-            print(f"{name:>34}: {line['seconds_per_person']:8.2f} s a person, worst error {line['worst_error']:.1e} "
-                  f"relative ({len(good)} of {individuals} answered)")  # fmt: skip
+            print(
+                f"{name:>34}: {line['seconds_per_person']:8.2f} s a person, worst error {line['worst_error']:.1e} "
+                f"relative ({len(good)} of {individuals} answered)"
+            )
         else:
             print(f"{name:>34}: {answers[0]['status']}")
         result[name] = line
@@ -190,7 +195,7 @@ def compare(individuals: int) -> dict:
 
 
 def growth() -> dict:
-    """One thing changed at a time; tables at hand."""
+    """One parameter varied at a time; tables at hand."""
     changes: dict[str, list] = {
         "people": [10_000, 100_000, 400_000],
         "steps": [400, 10_000, 1_000_000],
@@ -200,34 +205,43 @@ def growth() -> dict:
     table: dict[str, Any] = {"base": BASE}
     for key, values in changes.items():
         for value in values:
-            found = measure(["upper", "upper", "all"], "", **{key: value})
-            entry = {"upper_cold": found["upper"][0], "upper": found["upper"][1], "all": found["all"][0],
-                     "certified": found["certified"], "peak_megabytes": found["peak_megabytes"]}  # fmt: skip
+            found = measure(["upper", "upper", "all"], **{key: value})
+            entry = {
+                "upper_cold": found["upper"][0],
+                "upper": found["upper"][1],
+                "all": found["all"][0],
+                "certified": found["certified"],
+                "peak_megabytes": found["peak_megabytes"],
+            }
             table.setdefault(key, {})[str(value)] = entry
-            print(f"{key:>8} = {value:<10g} upper {entry['upper']:7.2f} s (first time {entry['upper_cold']:.2f} s), "
-                  f"all {entry['all']:7.2f} s, certified {entry['certified']:.4%}")  # fmt: skip
+            print(
+                f"{key:>8} = {value:<10g} upper {entry['upper']:7.2f} s (first time {entry['upper_cold']:.2f} s), "
+                f"all {entry['all']:7.2f} s, certified {entry['certified']:.4%}"
+            )
     return table
 
 
 def hard() -> dict:
-    """Few steps, and deltas far out in the tail: what asks for more frequencies.  Lower, estimate and upper, cold."""
+    """Few steps, and deltas far out in the tail, which need more frequencies: lower, estimate and upper, cold."""
     cases = [{"steps": steps} for steps in (2, 3, 5, 10, 30)]
     cases += [{"delta": delta} for delta in (1e-30, 1e-60, 1e-80, 1e-100)]
     cases.append({"steps": 1000, "delta": 1e-20})
     table: dict[str, Any] = {"people": 10_000}
     for case in cases:
-        found = measure(["all"], "", people=10_000, **case)
+        found = measure(["all"], people=10_000, **case)
         name = ", ".join(f"{key} = {value:g}" for key, value in case.items())
         table[name] = {"all_cold": found["all"][0], **{key: found[key] for key in WIDTHS}}
-        print(f"{name:>28}: {found['all'][0]:7.2f} s, widest {found['widest_of_worst']:.3%} of the largest epsilon, "
-              f"median relative width {found['median_relative_width']:.3%}")  # fmt: skip
+        print(
+            f"{name:>28}: {found['all'][0]:7.2f} s, widest {found['widest_of_worst']:.3%} of the largest epsilon, "
+            f"median relative width {found['median_relative_width']:.3%}"
+        )
     return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=1_000_000)
-    parser.add_argument("--individuals", type=int, default=4, help="how many the other accountants are asked about")
+    parser.add_argument("--individuals", type=int, default=4, help="people for whom the other accountants are timed")
     parser.add_argument("--part", default="speed,peers,growth,hard")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -235,10 +249,18 @@ def main() -> None:
         print(json.dumps(worker(json.loads(options.worker))))
         return
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results["machine"] = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-                          "python": platform.python_version(), "numpy": np.__version__}  # fmt: skip
-    parts = {"speed": lambda: speed(options.people), "peers": lambda: compare(options.individuals), "growth": growth,
-             "hard": hard}  # fmt: skip
+    results["machine"] = {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    parts = {
+        "speed": lambda: speed(options.people),
+        "peers": lambda: compare(options.individuals),
+        "growth": growth,
+        "hard": hard,
+    }
     for part in options.part.split(","):
         print(f"-- {part}")
         if part == "peers":

@@ -18,8 +18,8 @@ from common import COLOURS
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "cost.json"
 # Name in the results: name in the picture, colour, marker, line.
 STYLES = {
-    "spectral": ("This package", COLOURS["PLD"], "o", "-"),
-    "lattice": ("This package's lattice", "#56B4E9", "s", "--"),
+    "characteristic": ("Characteristic tables (this package)", COLOURS["PLD"], "o", "-"),
+    "grid": ("Grid tables (this package)", "#56B4E9", "s", "--"),
     "prv-accountant": ("prv-accountant", "#8A3F68", "^", ":"),
     "dp-accounting": ("dp-accounting, both estimates", "#D55E00", "D", "-."),
 }
@@ -61,7 +61,7 @@ def main() -> None:
         routes, [[sigma, q, steps]] = measured[name]["routes"], measured[name]["steps"]
         found[name] = {route: distances(routes.get(route, [])) for route in STYLES}
         titles[name] = f"{steps:,} steps, noise {sigma:g}, rate {q:g}"
-    if not all(np.size(found[name]["spectral"]["seconds"]) for name in PANELS):
+    if not all(np.size(found[name]["characteristic"]["seconds"]) for name in PANELS):
         raise SystemExit(f"{given.results} holds no bounds")
     common.keep(given.out, "cost", draw(found, titles), {"delta": measured["delta"], **found})
 

@@ -131,7 +131,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is proven about a number.
+    """The guarantee of a number: what is proven about it.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ from .solver import bounds, solve
 __all__ = ["LOSS", "mu_lower", "mu_upper", "touching", "undiminished_mu"]
 
 LOSS = 5e-5
-"""What the chords may add to the upper bound of mu in one direction, relative."""
+"""The largest relative excess of the upper bound of mu that the chords may cause, in one direction."""
 
 # distances in standard deviations of the Gaussian
 _STEP = 0.1  # mean distance of the first points

@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass
 class Plan:
-    """What was chosen for every person.
+    """The choices of tilt, period and band for every person.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ def relative(error: NDArray, log_modulus: NDArray) -> NDArray:
 
 
 def interpolation(difference: NDArray, error: NDArray | float = 0.0) -> NDArray:
-    """What interpolated steps between two mechanisms add, at most and per step, to the log of their product.
+    """Upper bound of the log of the factor that one interpolated step between two mechanisms adds to their product.
 
     With x = log M_b - log M_a and a step of weight w, f(x) = log(1 - w + w e^x) - w x has f(0) = f'(0) = 0 and
     f'' = p (1 - p), p = w e^x / (1 - w + w e^x).  As |1 - w + w e^x| >= (1 - w + w e^(Re x)) cos(Im x / 2), |f''| is

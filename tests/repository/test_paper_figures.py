@@ -227,16 +227,16 @@ def test_cost_leaves_out_what_gave_no_bounds(script, tmp_path, monkeypatch):
         {"setting": 4096, "lower": 1.98, "upper": 2.0, "seconds": 0.4},
         {"setting": 2048, "status": "not certified", "seconds": 0.2},
     ]
-    case = {"steps": [[2.0, 0.005, 10_000]], "routes": {"spectral": answers, "lattice": answers[2:]}}
+    case = {"steps": [[2.0, 0.005, 10_000]], "routes": {"characteristic": answers, "grid": answers[2:]}}
     path = tmp_path / "cost.json"
     path.write_text(json.dumps({"delta": 1e-5, "many steps": case, "few steps": case}))
     arguments = ["cost.py", "--out", str(tmp_path), "--work", str(tmp_path), "--results", str(path)]
     monkeypatch.setattr(sys, "argv", arguments)
     cost.main()
     facts = json.loads((tmp_path / "cost.json").read_text())["few steps"]
-    assert facts["spectral"]["setting"] == [1024, 4096] and facts["spectral"]["seconds"] == [0.1, 0.4]
-    assert facts["spectral"]["distance"] == pytest.approx([0.1, 0.01])
-    assert facts["lattice"]["distance"] == facts["dp-accounting"]["distance"] == []
+    assert facts["characteristic"]["setting"] == [1024, 4096] and facts["characteristic"]["seconds"] == [0.1, 0.4]
+    assert facts["characteristic"]["distance"] == pytest.approx([0.1, 0.01])
+    assert facts["grid"]["distance"] == facts["dp-accounting"]["distance"] == []
 
 
 def test_widths_fall_faster_than_the_buckets_grow(script):

@@ -179,7 +179,7 @@ def _seek(
 
 @dataclass(frozen=True)
 class _Guess:
-    """What the Chernoff bounds of both parts prove for each person.
+    """Results of the Chernoff bounds of both parts for each person.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ class _Parts:
         return makers.kept(("split", reach, far, blur, interpolated), make)
 
     def guess(self, counts: Counts, question: Question, theta: NDArray) -> _Guess:
-        """What the Chernoff bounds prove."""
+        """The results of the Chernoff bounds for these people."""
         guess, given = _Guess.empty(len(counts)), question.targets(len(counts))
         for block, both in self._exponents(counts, theta):
             if isinstance(question, EpsilonAt):

@@ -221,7 +221,14 @@ def _group_table(report: Report) -> Markup:
 
 def _extremes(report: Report) -> Markup:
     people, ends = report.summary.individuals, report.extremes
-    head = ["Index", *(["Group"] if people.labels is not None else []), "At least", "At most", "Renyi", "Of worst"]
+    head = [
+        "Index",
+        *(["Group"] if people.labels is not None else []),
+        "At least",
+        "At most",
+        "Renyi",
+        "Share of worst",
+    ]
     if not len(ends.smallest):
         return _people(people, ends.largest, "everybody", "Everybody, from the largest epsilon to the smallest", head)
     words = {
