@@ -178,8 +178,10 @@ def test_a_law_that_ends_is_the_whole_one_but_for_what_goes_to_infinity():
     # E[exp(theta L)] beyond the end, by mpmath
     with mpmath.workdps(25):
         tail = mpmath.quad(
-            lambda x: mpmath.npdf(x, 0, sigma)
-            * (1 - mpmath.mpf(q) + q * mpmath.exp((2 * x - 1) / (2 * sigma**2))) ** (1 + theta),
+            lambda x: (
+                mpmath.npdf(x, 0, sigma)
+                * (1 - mpmath.mpf(q) + q * mpmath.exp((2 * x - 1) / (2 * sigma**2))) ** (1 + theta)
+            ),
             [top, top + 3 * sigma, top + 20 * sigma],
         )
         kept = mpmath.log(mpmath.exp(hp.law(sigma, q, "remove", theta).k) - tail)
