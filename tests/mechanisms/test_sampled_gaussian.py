@@ -181,6 +181,13 @@ def test_the_largest_loss_is_that_of_addition():
     assert most[2] == np.inf
 
 
+def test_the_largest_loss_bounds_the_log_moment_where_nodes_run_out():
+    steps, theta = SampledGaussianSteps(one(0.3), one(1e-5), "add"), 2.0**30
+    k = steps.log_moments(one(theta))[0, 0]
+    # K tends to -log(1 - q) theta from below
+    assert 0.9 * theta * 1e-5 <= k <= theta * steps.largest_loss()[0]
+
+
 def test_losses_that_are_surely_reached():
     steps = SampledGaussianSteps(np.array([0.7, 3.0]), np.array([0.3, 1.0]), "add")
     deviations = np.array([-2.0, 0.0, 1.0, 9.0])

@@ -104,6 +104,28 @@ def test_grids_and_characteristic_functions_agree(direction):
     assert last < 1e-4
 
 
+@pytest.mark.parametrize(("sigma", "q", "direction"), [(0.5, 0.9, "remove"), (0.5, 0.5, "add"), (1.0, 1.0, "remove")])
+def test_the_mass_below_the_grid_is_part_of_the_upper_bound(sigma, q, direction):
+    """A steep tilt leaves almost nothing below the grid; without the tilt, much of the mass lies there."""
+    step, theta = 1e-3, 60.0
+    upper, lower = (made(sigma, q, direction, side) for side in ("upper", "lower"))
+    start, mass, beyond = upper._discretised(0, upper._span(0, theta), step)
+    assert start > -1.2
+    assert 1.0 <= mass.sum() + beyond <= 1.0 + 1e-12
+    below = 1.0 - lower._discretised(0, lower._span(0, theta), step)[1].sum()
+    assert below > 0.01
+    assert mass[0] >= 0.9 * below
+    # delta at the lower end of the grid is at least that of the mechanism
+    losses = start + np.arange(mass.size) * step
+    epsilon = losses[0] - 0.5 * step
+    other = {"remove": "add", "add": "remove"}[direction]
+    far = np.exp(hockey_stick.log_delta(np.array([-epsilon]), np.array([sigma]), np.array([q]), other)[0])
+    truth = -np.expm1(epsilon) + np.exp(epsilon) * far
+    found = float(mass @ -np.expm1(epsilon - losses)) + beyond
+    assert truth <= found + 1e-14
+    assert found - float(mass[0] * -np.expm1(epsilon - losses[0])) < truth
+
+
 @pytest.mark.parametrize("side", ["upper", "lower"])
 def test_rows_filled_on_demand_equal_rows_filled_at_once(side):
     sigma, q = np.array([1.0, 2.0, 1.0]), np.array([0.05, 0.02, 1.0])

@@ -185,6 +185,21 @@ def test_round_off_of_phases_beyond_pi():
     assert np.all(table.interpolation[:, 2:] >= (group.size + 8) * 2.0**-52 * (im - np.pi))
 
 
+def test_round_off_of_phases_beyond_pi_acts_alone():
+    """Neighbours that hardly differ, several turns off: nothing else errs."""
+    group = Buckets(0.1, 4.0, np.array([0.3, 1.0 - 1e-12, 1.0]))
+    table = table_of(group, theta=1.0, period=8.0, width=4.0)
+    near = table.interpolation[2, 2:].copy()
+    assert near.max() < 1e-20
+    table.im[1:] += 6.0 * np.pi
+    interpolated.interpolate(table, np.array([False, True]))
+    im = np.abs(table.im[2])
+    assert im.min() > 4.0 * np.pi
+    room = table.interpolation[2, 2:]
+    assert np.all(room >= (group.size + 8) * 2.0**-52 * (im - np.pi))
+    assert np.all(room <= (group.size + 8) * 2.0**-50 * im)
+
+
 def test_phases_of_neighbours_are_less_than_half_a_turn_apart():
     group = Buckets.make(0.5, 0.1, 40)
     table = table_of(group, theta=3.0, period=8.0, width=256.0)
