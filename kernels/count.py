@@ -5,7 +5,7 @@ Legend
     s        relative norm: min(norm, clip) * scale, in (0, 1] = smallest noise multiplier over the person's own
     edges    ascending upper edges of the buckets in s, the last one 1;  bucket k holds edges[k-1] < s <= edges[k]
     first    first[c] = the first bucket whose edge is not below c / (cells of the look-up table)
-    slope, offset    per bucket: a step at s wins by (edge - s) slope - offset, in units of `lotteries.UNITS`, see there
+    slope, offset    per bucket: a step at s wins by (edge - s) slope - offset, in units, see `counting.interpolation`
     short    (people, buckets): what the steps in a bucket win, rounded down, in these units
 
 A relative norm is raised by four units of round-off before it is compared, so none falls below its bucket.

@@ -1,6 +1,6 @@
 """How small the tilted characteristic function of one step must be beyond a frequency: proven, without sampling it.
 
-Legend: as in `spectral`, but that r is of the whole law, v times it that of the part; in addition
+Legend: as in `characterise`, but that r is of the whole law, v times it that of the part; in addition
     j       cell of a fine grid in x;  mass[j] = lower bound of its tilted probability
     W       frequency;  level = index into an ascending array of frequencies
     env     log of an upper bound of sup |phi(omega)| over omega >= W

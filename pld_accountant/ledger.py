@@ -205,7 +205,7 @@ class Ledger:
         ValueError
             For a bad norm (the message says where), a wrong shape or a bad parameter; nothing is counted then.
 
-        **Error**: a step counts as a lottery between the edges of its bucket, of larger loss (see `lotteries`).
+        **Error**: a step is interpolated between the edges of its bucket (see `counting.interpolation`).
         **Cost**: 5 to 10 ns a norm and core, of float32 or float64; other types are converted first.
         """
         sigma = self.noise_multiplier if noise_multiplier is None else validate.noise_multiplier(noise_multiplier)

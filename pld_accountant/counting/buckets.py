@@ -2,7 +2,7 @@
 
 A person whose clipped norm is s times the clipping norm has the noise multiplier sigma / s.  Buckets are intervals of s
 in (0, 1]; a step counts as one at its bucket's upper edge for the upper bound, and at its lower edge for the lower
-bound, or as a lottery between the two (`lotteries`).
+bound, or is interpolated between the two (`interpolation`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _SMALL = 2e-3  # smaller norms have few edges
 def place_edges(buckets: int) -> NDArray:
     """Upper edges of the buckets in relative norm s, ascending, the last one 1; shape (buckets,).
 
-    Lotteries leave up to epsilon'(s) h min(1, h z^2 / (8 s)) between the bounds of somebody whose steps lie at s, h the
-    width of the bucket there, z the standard deviations of one step that delta reaches.  As h counts twice but far out,
-    it may be nearly the same for all s, whatever the slope of epsilon (which depends on delta and on steps that are yet
-    to come); small norms, of less than z^2 h, ask for edges even in log s.
+    Interpolation leaves up to epsilon'(s) h min(1, h z^2 / (8 s)) between the bounds of somebody whose steps lie at s,
+    h the width of the bucket there, z the standard deviations of one step that delta reaches.  As h counts twice but
+    far out, it may be nearly the same for all s, whatever the slope of epsilon (which depends on delta and on steps
+    that are yet to come); small norms, of less than z^2 h, ask for edges even in log s.
     """
     fine = np.unique(np.concatenate([np.linspace(0.0, 1.0, 8193), np.geomspace(_SMALL, 1.0, 8193)]))
     small = np.log(np.maximum(fine, _SMALL) / _SMALL) / np.log(1.0 / _SMALL)

@@ -22,16 +22,16 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
     """Settle people with a single step, in closed form; each distinct step is evaluated once."""
     parts = [counts.single_steps(who[block]) for block in blocks(who.size)]
     row = np.concatenate([p[0] for p in parts])
-    given = question.targets(len(counts))[who]
-    keys = [row.astype(np.float64), given]
+    # delta itself: exp(log delta) would be off by hundreds of units if delta is tiny
+    given = question.delta if isinstance(question, EpsilonAt) else question.given
+    keys = [row.astype(np.float64), np.broadcast_to(given, len(counts))[who]]
     if parts[0][1] is not None:
         keys += [np.concatenate([p[i] for p in parts]).astype(np.float64) for i in (1, 2)]
     distinct, index = np.unique(np.stack(keys), axis=1, return_inverse=True)
     at = distinct[0].astype(np.int64)
     between = (distinct[2].astype(np.int64), distinct[3]) if len(distinct) > 2 else (None, None)
     if isinstance(question, EpsilonAt):
-        delta = question.delta if np.ndim(question.delta) == 0 else np.exp(distinct[1])
-        lower, upper = steps.epsilon_of_step(np.full(at.size, delta), at, *between)
+        lower, upper = steps.epsilon_of_step(distinct[1], at, *between)
     else:
         lower, upper = steps.log_delta_of_step(distinct[1], at, *between)
     with np.errstate(invalid="ignore"):

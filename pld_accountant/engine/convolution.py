@@ -91,7 +91,7 @@ class Convolution(Method):
 
 
 def roundoff_pairs(one: int, two: int) -> float:
-    """Relative error of the masses of a sum of laws of these sizes (`kernels.direct`), beside that of the laws.
+    """Relative error of the masses of a sum of laws of these sizes (`kernels.convolve`), beside that of the laws.
 
     All terms are positive.  A cell's additions form chains of at most 16 x two within a block of 16 losses of the
     first law and one / 16 over the blocks; sums over the second law made beforehand are 4 x two roundings deep; a

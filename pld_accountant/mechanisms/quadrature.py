@@ -112,6 +112,7 @@ def _nodes(law: TiltedLaw, width: float, most: int, panels: bool) -> tuple[NDArr
     sigma, q, sign, theta, part, blur = law
     ends = np.empty((sigma.size, 2))
     characterise.interval(sigma, q, sign, theta, part, blur, REACH, ends)
+    ends[q == 1.0] = 0.0, 1.0  # full batches have closed forms; the part of their large losses has no finite end
     if panels:
         points = GAUSS.shape[1]
         number, error = np.empty(sigma.size, dtype=np.int64), np.empty(sigma.size)
@@ -172,7 +173,7 @@ def quadrature_nodes(
     sign : float
         +1 for removal, -1 for addition.
     ends : ndarray, shape (buckets, 2)
-        From `kernels.spectral.interval`.
+        From `kernels.characterise.interval`.
     theta, width : float
         Tilt, and largest frequency omega at which phi is wanted.
     tolerance : float
