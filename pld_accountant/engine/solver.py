@@ -100,8 +100,10 @@ def _solve(
         if once.size:
             single_steps(counts, makers.steps, question, working, once)
         if isinstance(question, EpsilonAt):
-            zero = many[surely_zero(counts, makers.steps, question, many)]
-            working.settle(zero, 0.0, 0.0, 0.0, Proof.CLOSED_FORM)
+            # Not of interpolated counts: total variation is concave in a full batch's precision.
+            if exact is not None:
+                zero = many[surely_zero(exact, makers.steps, question, many)]
+                working.settle(zero, 0.0, 0.0, 0.0, Proof.CLOSED_FORM)
         elif isinstance(question, DeltaAt):
             cap_delta(question, working, cap)
         left = many[~working.solved[many]]
