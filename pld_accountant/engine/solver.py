@@ -135,7 +135,6 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
     """Method after method for the people left open, then the Renyi bound."""
     if not people.size:
         return
-    before = int(working.solved[people].sum())
     told = 0
 
     def tell(number: int) -> None:
@@ -149,7 +148,7 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
             method.improve(replace(job, progress=tell if report else None), working, left)
         report = False
     _cap_by_renyi(job, working, people)
-    _tell(job.progress, people.size - before - told)
+    _tell(job.progress, people.size - told)
 
 
 def _first_together(
