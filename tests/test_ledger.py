@@ -14,11 +14,6 @@ from pld_accountant.files.store import StoreError
 OPTIONS = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 5.0}
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", str(tmp_path / "cache"))
-
-
 def ledger(people, **more):
     return pa.Ledger(people, **{**OPTIONS, **more})
 
@@ -500,12 +495,13 @@ def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, solve_epsi
             low, high = (middle, high) if delta(middle) > target else (low, middle)
         return low
 
-    def without_error(counts, maker, targets, direction, *, rows=None, **_):
-        edges = np.append(sigma / maker.sigma, 0.0)[np.arange(counts.shape[1]) if rows is None else rows]
-        found = np.array([float(value(edges[np.argmax(row)])) for row in counts])
-        return [pa.Bounds(found, found, found, status=np.zeros(len(counts), dtype=np.uint8))]
+    def without_error(counts, makers, questions, *, whole=None, **_):
+        row, _, _ = (counts if whole is None else whole).single_steps(np.arange(2))
+        found = np.array([float(value(edge)) for edge in sigma / makers.steps.sigma[row]])
+        nothing = np.zeros(2, dtype=np.uint8)
+        return [pa.Bounds(found, found, found, status=nothing, method=nothing)]
 
-    monkeypatch.setattr("pld_accountant.ledger.people_bounds", without_error)
+    monkeypatch.setattr("pld_accountant.ledger.solve_bounds", without_error)
     with mpmath.workdps(60):
         found = book.epsilon(target) if solve_epsilon else book.delta(target)
         for lower, upper, norm in zip(found.lower, found.upper, norms, strict=True):
