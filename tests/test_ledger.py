@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant import ledger as ledger_module
 from pld_accountant.counting.buckets import Buckets
 from pld_accountant.files.store import StoreError
 
@@ -259,6 +260,28 @@ def test_norms_at_the_edges_lie_between_too(ulps):
             true = exact([(norm / 5.0 / 2.0, 0.02, 3000)], delta=delta)
             assert found.lower[person] <= true.upper
             assert true.lower <= found.upper[person]
+
+
+@pytest.mark.parametrize("direction", ["both", "remove"])
+@pytest.mark.parametrize("steps", [1, 400])
+def test_nobody_s_upper_bound_exceeds_the_worst_case_s(direction, steps):
+    """Exactly; without the cap people who are clipped at every step exceed it, by the error of their buckets."""
+    book = ledger(4, buckets=8)
+    book.record([5.0, 4.999, 9.0, 0.5], repeat=steps)
+    book.record([5.0, 4.0, 7.0, 0.0], noise_multiplier=1.7, sample_rate=0.01)
+    worst = book.worst_case()
+    deltas = (1e-3, 1e-5)
+    for row, delta in zip(book.epsilon(deltas, direction, bounds="upper").upper, deltas, strict=True):
+        assert np.all(row <= worst.epsilon(delta, direction).upper)
+    assert np.all(book.delta(0.3, direction, bounds="upper").upper <= worst.delta(0.3, direction).upper)
+
+
+def test_without_the_cap_a_clipped_person_would_exceed_the_worst_case(monkeypatch):
+    monkeypatch.setattr(ledger_module, "_joined", lambda found, worst, lower: found[0])
+    book = ledger(1, buckets=8)
+    book.record([5.0], repeat=40)
+    book.record([5.0], noise_multiplier=1.7, sample_rate=0.01)
+    assert book.epsilon(1e-5, "remove").upper[0] > book.worst_case().epsilon(1e-5, "remove").upper
 
 
 def test_whoever_is_always_clipped_has_the_worst_case():
