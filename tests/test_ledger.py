@@ -263,7 +263,7 @@ def test_norms_at_the_edges_lie_between_too(ulps):
 
 
 @pytest.mark.parametrize("direction", ["both", "remove"])
-@pytest.mark.parametrize("steps", [1, 400])
+@pytest.mark.parametrize("steps", [100, 400])
 def test_nobody_s_upper_bound_exceeds_the_worst_case_s(direction, steps):
     """Exactly; without the cap people who are clipped at every step exceed it, by the error of their buckets."""
     book = ledger(4, buckets=8)

@@ -11,7 +11,7 @@ from pld_accountant.engine.method import Job
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.rare_losses import split as splitting
 from pld_accountant.engine.rare_losses.split import RareLosses, _Guess, _Parts
-from pld_accountant.engine.rare_losses.tables import LargeLossTables, _mixture_error
+from pld_accountant.engine.rare_losses.tables import _mixture_error
 from pld_accountant.engine.tilting import Limits
 from pld_accountant.engine.transform import Transform
 from pld_accountant.engine.working import WorkingBounds

@@ -34,7 +34,7 @@ def working_of(intervals, wants_epsilon):
 
 
 def copy_of(made):
-    return WorkingBounds(*(getattr(made, n).copy() for n in ("lower", "estimate", "upper", "solved", "renyi", "method")))
+    return WorkingBounds(**{name: value.copy() for name, value in vars(made).items()})
 
 
 @st.composite
