@@ -223,9 +223,9 @@ def test_the_order_of_people_and_buckets_does_not_matter(maker, solution):
     people, buckets = np.random.default_rng(2).permutation(30), [2, 0, 3, 1]
     moved = solve(COUNTS[people], maker, GOAL)
     turned = solve(COUNTS[:, buckets], makers_of(SIGMA[buckets], Q).characteristic(interpolated=False), GOAL)
-    for a, b, c in zip(values(solution), values(moved), values(turned), strict=True):
+    for a, b, d in zip(values(solution), values(moved), values(turned), strict=True):
         np.testing.assert_allclose(b, a[people], rtol=1e-9)
-        np.testing.assert_allclose(c, a, rtol=1e-9)
+        np.testing.assert_allclose(d, a, rtol=1e-9)
 
 
 def test_columns_may_count_at_any_row_and_minus_one_costs_nothing(maker, solution):
