@@ -22,9 +22,10 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
     """Settle people with a single step, in closed form; each distinct step is evaluated once."""
     parts = [counts.single_steps(who[block]) for block in blocks(who.size)]
     row = np.concatenate([p[0] for p in parts])
-    # delta itself: exp(log delta) would be off by hundreds of units if delta is tiny
-    given = question.delta if isinstance(question, EpsilonAt) else question.given
-    keys = [row.astype(np.float64), np.broadcast_to(given, len(counts))[who]]
+    # delta itself: log delta would lose the digits of a delta just below the sample rate
+    target = question.delta if isinstance(question, EpsilonAt) else question.given
+    given = np.broadcast_to(target, (len(counts),))[who]
+    keys = [row.astype(np.float64), given]
     if parts[0][1] is not None:
         keys += [np.concatenate([p[i] for p in parts]).astype(np.float64) for i in (1, 2)]
     distinct, index = np.unique(np.stack(keys), axis=1, return_inverse=True)
