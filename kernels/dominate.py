@@ -106,13 +106,6 @@ def _gauss(epsilon, mu, shift):
     return max(low, 0.0), high, tau * (1.0 - loss), tau * (1.0 + loss), phi
 
 
-@pjit("void(f8[::1], f8[::1], f8[:, ::1])")
-def gauss_bounds(epsilon, mu, out):
-    """out (n, 4): lower and upper G, lower and upper tau."""
-    for i in prange(epsilon.size):
-        out[i, 0], out[i, 1], out[i, 2], out[i, 3], _ = _gauss(epsilon[i], mu[i], 0.0)
-
-
 @inline
 def _newton(epsilon, goal, mu, shift):
     """Nearly the mu at which G is `goal`, from a mu below it: log G is concave in log mu, so the steps stay below."""
