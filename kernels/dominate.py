@@ -109,13 +109,6 @@ def _gauss(epsilon, mu, shift):
     return max(low, 0.0), high, tau * (1.0 - loss), tau * (1.0 + loss), phi
 
 
-@pjit("void(f8[::1], f8[::1], f8[:, ::1])")
-def gauss_bounds(epsilon, mu, out):
-    """Write lower and upper G, lower and upper tau to out (n, 4)."""
-    for i in prange(epsilon.size):
-        out[i, 0], out[i, 1], out[i, 2], out[i, 3], _ = _gauss(epsilon[i], mu[i], 0.0)
-
-
 @inline
 def _newton(epsilon, goal, mu, shift):
     """The mu at which G is `goal`, up to round-off, from a smaller mu.

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant import composition
+from pld_accountant.engine.solver import bounds
 from pld_accountant.notions import gdp
 
 SAMPLED = pa.SampledGaussian(2.0, 0.01)
@@ -63,13 +65,12 @@ def test_both_directions_are_the_larger():
 
 def test_a_direction_that_is_surely_below_is_not_asked(monkeypatch):
     asked = []
-    one_direction = pa.Composition._one_direction
 
-    def spy(self, target, direction, solve_epsilon):
-        asked.append(direction)
-        return one_direction(self, target, direction, solve_epsilon)
+    def spy(counts, makers, questions, **more):
+        asked.append(makers.steps.direction)
+        return bounds(counts, makers, questions, **more)
 
-    monkeypatch.setattr(pa.Composition, "_one_direction", spy)
+    monkeypatch.setattr(composition, "bounds", spy)
     rare = pa.compose([(pa.SampledGaussian(0.6, 1e-4), 600)])
     for ask, target in ((rare.epsilon, 1e-20), (rare.delta, 5.0)):
         asked.clear()

@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant import ledger as ledger_module
 from pld_accountant.counting.buckets import Buckets
 from pld_accountant.files.store import StoreError
 
 OPTIONS = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 5.0}
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", str(tmp_path / "cache"))
 
 
 def ledger(people, **more):
@@ -266,6 +262,28 @@ def test_norms_at_the_edges_lie_between_too(ulps):
             assert true.lower <= found.upper[person]
 
 
+@pytest.mark.parametrize("direction", ["both", "remove"])
+@pytest.mark.parametrize("steps", [100, 400])
+def test_nobody_s_upper_bound_exceeds_the_worst_case_s(direction, steps):
+    """Exactly; without the cap people who are clipped at every step exceed it, by the error of their buckets."""
+    book = ledger(4, buckets=8)
+    book.record([5.0, 4.999, 9.0, 0.5], repeat=steps)
+    book.record([5.0, 4.0, 7.0, 0.0], noise_multiplier=1.7, sample_rate=0.01)
+    worst = book.worst_case()
+    deltas = (1e-3, 1e-5)
+    for row, delta in zip(book.epsilon(deltas, direction, bounds="upper").upper, deltas, strict=True):
+        assert np.all(row <= worst.epsilon(delta, direction).upper)
+    assert np.all(book.delta(0.3, direction, bounds="upper").upper <= worst.delta(0.3, direction).upper)
+
+
+def test_without_the_cap_a_clipped_person_would_exceed_the_worst_case(monkeypatch):
+    monkeypatch.setattr(ledger_module, "_joined", lambda found, worst, lower: found[0])
+    book = ledger(1, buckets=8)
+    book.record([5.0], repeat=40)
+    book.record([5.0], noise_multiplier=1.7, sample_rate=0.01)
+    assert book.epsilon(1e-5, "remove").upper[0] > book.worst_case().epsilon(1e-5, "remove").upper
+
+
 def test_whoever_is_always_clipped_has_the_worst_case():
     book = ledger(2)
     book.record([5.0, 9.0], repeat=1000)
@@ -500,12 +518,13 @@ def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, solve_epsi
             low, high = (middle, high) if delta(middle) > target else (low, middle)
         return low
 
-    def without_error(counts, maker, targets, direction, *, rows=None, **_):
-        edges = np.append(sigma / maker.sigma, 0.0)[np.arange(counts.shape[1]) if rows is None else rows]
-        found = np.array([float(value(edges[np.argmax(row)])) for row in counts])
-        return [pa.Bounds(found, found, found, status=np.zeros(len(counts), dtype=np.uint8))]
+    def without_error(counts, makers, questions, *, whole=None, **_):
+        row, _, _ = (counts if whole is None else whole).single_steps(np.arange(2))
+        found = np.array([float(value(edge)) for edge in sigma / makers.steps.sigma[row]])
+        nothing = np.zeros(2, dtype=np.uint8)
+        return [pa.Bounds(found, found, found, status=nothing, method=nothing)]
 
-    monkeypatch.setattr("pld_accountant.ledger.people_bounds", without_error)
+    monkeypatch.setattr("pld_accountant.ledger.solve_bounds", without_error)
     with mpmath.workdps(60):
         found = book.epsilon(target) if solve_epsilon else book.delta(target)
         for lower, upper, norm in zip(found.lower, found.upper, norms, strict=True):

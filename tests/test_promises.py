@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 import pld_accountant as pa
 from pld_accountant.adaptive.stopping import ActiveCount
-from pld_accountant.engine import quick_bounds
+from pld_accountant.counting.counts import WholeCounts
+from pld_accountant.engine.closed_forms import surely_zero
+from pld_accountant.engine.question import EpsilonAt
 from pld_accountant.filters.integer_budget import round_up
-from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 
 SIGMA, STEPS, DELTA = 3.0, 50, 1e-5
 
@@ -75,12 +77,11 @@ def test_addition_up_to_its_largest_loss(steps):
 @pytest.mark.parametrize(("share", "zero"), [(1 - 1e-3, False), (1 - 2e-6, False), (1.0 + 1e-9, True)])
 def test_total_variation_says_zero_only_where_it_is(share, zero):
     """The event that some x lies above 1/2 has probability 1 - (1 - q)^2 with the record and 1e-20 without."""
-    q, counts = 1e-6, np.array([[2]])
-    maker = SpectralMaker(np.array([0.05]), np.array([q]), "remove")
+    q, counts = 1e-6, WholeCounts(np.array([[2]]))
     delta_at_zero = 1 - (1 - mpmath.mpf(q)) ** 2
     delta = share * float(2 * q)
     assert zero == (delta > delta_at_zero)
-    found = quick_bounds.surely_zero(counts, np.array([0]), maker, float(np.log(delta)), None)
+    found = surely_zero(counts, SampledGaussianSteps([0.05], [q], "remove"), EpsilonAt(delta), np.array([0]))
     assert found.tolist() == [zero]
 
 

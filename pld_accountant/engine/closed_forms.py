@@ -22,7 +22,9 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
     """Settle people with a single step, in closed form; each distinct step is evaluated once."""
     parts = [counts.single_steps(who[block]) for block in blocks(who.size)]
     row = np.concatenate([p[0] for p in parts])
-    given = question.targets(len(counts))[who]
+    # delta itself: log delta would lose the digits of a delta just below the sample rate
+    target = question.delta if isinstance(question, EpsilonAt) else question.given
+    given = np.broadcast_to(target, (len(counts),))[who]
     keys = [row.astype(np.float64), given]
     if parts[0][1] is not None:
         keys += [np.concatenate([p[i] for p in parts]).astype(np.float64) for i in (1, 2)]
@@ -30,8 +32,7 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
     at = distinct[0].astype(np.int64)
     between = (distinct[2].astype(np.int64), distinct[3]) if len(distinct) > 2 else (None, None)
     if isinstance(question, EpsilonAt):
-        delta = question.delta if np.ndim(question.delta) == 0 else np.exp(distinct[1])
-        lower, upper = steps.epsilon_of_step(np.full(at.size, delta), at, *between)
+        lower, upper = steps.epsilon_of_step(distinct[1], at, *between)
     else:
         lower, upper = steps.log_delta_of_step(distinct[1], at, *between)
     with np.errstate(invalid="ignore"):

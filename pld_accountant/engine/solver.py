@@ -100,8 +100,10 @@ def _solve(
         if once.size:
             single_steps(counts, makers.steps, question, working, once)
         if isinstance(question, EpsilonAt):
-            zero = many[surely_zero(counts, makers.steps, question, many)]
-            working.settle(zero, 0.0, 0.0, 0.0, Proof.CLOSED_FORM)
+            # Not of interpolated counts: total variation is concave in a full batch's precision.
+            if exact is not None:
+                zero = many[surely_zero(exact, makers.steps, question, many)]
+                working.settle(zero, 0.0, 0.0, 0.0, Proof.CLOSED_FORM)
         elif isinstance(question, DeltaAt):
             cap_delta(question, working, cap)
         left = many[~working.solved[many]]
@@ -133,7 +135,6 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
     """Method after method for the people left open, then the Renyi bound."""
     if not people.size:
         return
-    before = int(working.solved[people].sum())
     told = 0
 
     def tell(number: int) -> None:
@@ -147,7 +148,7 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
             method.improve(replace(job, progress=tell if report else None), working, left)
         report = False
     _cap_by_renyi(job, working, people)
-    _tell(job.progress, people.size - before - told)
+    _tell(job.progress, people.size - told)
 
 
 def _first_together(

@@ -16,7 +16,6 @@ from .working import WorkingBounds
 
 __all__ = ["GridTransform", "Transform"]
 
-_TILTS_FOR_DELTA = 4  # of many people, each of whom has a tilt of their own
 _TAIL = -25.0  # log delta below which the losses of many people are truncated from the first method on
 _GRID_REACH = 38.0
 
@@ -31,10 +30,13 @@ class Transform(Method):
     end : {"", "far", "near"}
         Where the losses of removal are truncated: nowhere; beyond a millionth of a millionth of delta, shared by all
         steps; beyond a millionth.  Far tails would keep larger tilts from being used.
+    tilts_for_delta : int
+        At most so many tilts an octave if delta is wanted of many people, each of whom has a tilt of their own.
     """
 
     limits: Limits = field(default_factory=Limits)
     end: Literal["", "far", "near"] = ""
+    tilts_for_delta: int = 4
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
@@ -52,7 +54,7 @@ class Transform(Method):
         """Fewer tilts if delta is wanted of many people: each has a tilt of their own, and tilts cost tables."""
         if job.few or job.question.wants_epsilon:
             return self.limits
-        return replace(self.limits, tilts=min(self.limits.tilts, _TILTS_FOR_DELTA))
+        return replace(self.limits, tilts=min(self.limits.tilts, self.tilts_for_delta))
 
     def reach(self, job: Job, working: WorkingBounds, who: NDArray) -> NDArray:
         """Where the losses of each person end."""

@@ -114,6 +114,7 @@ def _nodes(losses: TiltedLosses, width: float, most: int, panels: bool) -> tuple
     sigma, q, sign, theta, part, blur = losses
     ends = np.empty((sigma.size, 2))
     characterise.interval(sigma, q, sign, theta, part, blur, REACH, ends)
+    ends[q == 1.0] = 0.0, 1.0  # full batches have closed forms; the part of their large losses has no finite end
     if panels:
         points = GAUSS.shape[1]
         number, error = np.empty(sigma.size, dtype=np.int64), np.empty(sigma.size)

@@ -1,6 +1,5 @@
-"""Steps as lotteries between the edges of their bucket: what they dominate, what dominates them, and the errors."""
+"""Steps interpolated between the edges of their bucket: what they dominate, what dominates them, and the bounds."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,17 +7,16 @@ import pytest
 from scipy import special
 
 import pld_accountant as pa
-from pld_accountant.counting import interpolation
 from pld_accountant.counting.buckets import Buckets
-from pld_accountant.counting.interpolation import UNITS, Shares, least_share, lost_below, slope_and_offset
-from pld_accountant.mechanisms import one_step
+from pld_accountant.counting.interpolation import UNITS, lower_weight_line, upper_weight_bound, weight_rounding
+from pld_accountant.mechanisms import hockey_stick
 
 SETTINGS = [(2.0, 0.005), (0.3, 0.01), (1.0, 0.5), (20.0, 0.1), (0.7, 1e-5)]
 EPSILON = np.concatenate([np.geomspace(1e-7, 30.0, 400), [0.0]])
 
 
-def won(group: Buckets, s: np.ndarray, bucket: np.ndarray) -> np.ndarray:
-    slope, offset = slope_and_offset(group)
+def lower_weights(group: Buckets, s: np.ndarray, bucket: np.ndarray) -> np.ndarray:
+    slope, offset = lower_weight_line(group)
     return np.floor(np.maximum((group.edges[bucket] - s) * slope[bucket] - offset[bucket], 0.0))
 
 
@@ -30,7 +28,7 @@ def divergence(epsilon: np.ndarray, sigma: float, q: float, direction: str) -> n
         part = sign * epsilon >= 0.0
         size = np.abs(epsilon[part])
         with np.errstate(under="ignore"):
-            out[part] = np.exp(one_step.log_delta(size, np.full(size.shape, sigma), np.full(size.shape, q), way))
+            out[part] = np.exp(hockey_stick.log_delta(size, np.full(size.shape, sigma), np.full(size.shape, q), way))
     low = epsilon < 0.0
     out[low] = -np.expm1(epsilon[low]) + np.exp(epsilon[low]) * out[low]
     return out
@@ -47,12 +45,12 @@ def steps_inside(group: Buckets, seed: int) -> list[tuple[int, float]]:
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(("sigma", "q"), SETTINGS)
-def test_a_lottery_dominates_its_step(sigma, q, direction):
+def test_the_mixture_dominates_its_step(sigma, q, direction):
     group = Buckets.make(sigma, q, 24)
     epsilon = np.concatenate([-EPSILON[::-1], EPSILON])
     tight = False
     for bucket, s in steps_inside(group, 1):
-        w = 1.0 - float(won(group, np.array([s]), np.array([bucket]))[0]) / UNITS
+        w = 1.0 - float(lower_weights(group, np.array([s]), np.array([bucket]))[0]) / UNITS
         low, high = (divergence(epsilon, sigma / group.edges[k], q, direction) for k in (bucket - 1, bucket))
         step = divergence(epsilon, sigma / s, q, direction)
         room = 1e-10 * step + 1e-15
@@ -65,30 +63,28 @@ def test_a_lottery_dominates_its_step(sigma, q, direction):
 
 @pytest.mark.parametrize("log_tail", [-25.0, -90.0])
 @pytest.mark.parametrize(("sigma", "q"), SETTINGS)
-def test_a_step_dominates_its_smaller_lottery_within_the_ends(sigma, q, log_tail):
+def test_a_step_dominates_its_smaller_mixture_within_the_ends(sigma, q, log_tail):
     group = Buckets.make(sigma, q, 256)
-    (rho, scale), lost = least_share(group, log_tail), lost_below(group)
+    (rho, scale), rounding = upper_weight_bound(group, log_tail), weight_rounding(group)
     z = -float(special.ndtri_exp(log_tail))
     useful, tight = 0, False
     for bucket, s in steps_inside(group, 2):
-        w = 1.0 - float(won(group, np.array([s]), np.array([bucket]))[0]) / UNITS
-        share = scale[bucket] * np.expm1(rho[bucket] * max(w - lost[bucket], 0.0))
+        w = 1.0 - float(lower_weights(group, np.array([s]), np.array([bucket]))[0]) / UNITS
+        share = scale[bucket] * np.expm1(rho[bucket] * max(w - rounding[bucket], 0.0))
         u = group.edges[bucket]
         end = z * u / sigma + 0.5 * (u / sigma) ** 2
         t = np.linspace(-end, end, 401)
-        low, high, step = (
-            np.exp(pa_gaussian_log_delta(t, x / sigma)) for x in (group.edges[bucket - 1], u, s)
-        )
+        low, high, step = (np.exp(pa_gaussian_log_delta(t, x / sigma)) for x in (group.edges[bucket - 1], u, s))
         assert np.all((1.0 - share) * low + share * high <= step + 1e-10 * step + 1e-300)
         useful += share > 0.0
         more = 1.1 * share
         tight = tight or bool(np.any((1.0 - more) * low + more * high > step * (1.0 + 1e-10)))
     assert useful > 10
     assert tight
-    assert scale[0] == 0.0  # nothing is known of the first bucket's lower edge
+    assert scale[0] == 0.0  # the first bucket's lower edge costs nothing
 
 
-def test_what_is_least_of_a_growing_density():
+def test_the_least_share_of_a_growing_density():
     """r(l) >= (exp(rho l) - 1) / (exp(rho) - 1) where r(0) = 0, r(1) = 1 and log r' grows by at most rho."""
     rng = np.random.default_rng(11)
     place = np.linspace(0.0, 1.0, 201)
@@ -98,23 +94,6 @@ def test_what_is_least_of_a_growing_density():
             density = np.exp(np.cumsum(rng.choice([-30.0, 0.0, 1.0], 200, p=[0.02, 0.2, 0.78]) * rho / 200))
             share = np.concatenate([[0.0], np.cumsum(density)]) / density.sum()
             assert np.all(share >= least - 1e-12)
-
-
-def test_steps_of_one_bucket_win_at_least_what_their_mean_does():
-    """Only the sum of places in a bucket is known: as many steps at their mean place count for no more."""
-    group = Buckets.make(2.0, 0.01, 8)
-    short = np.zeros((2, 8), dtype=np.int32)
-    counts = np.zeros((2, 8), dtype=np.uint16)
-    counts[:, 5] = 1, 4
-    short[:, 5] = 0, 3 * UNITS
-    for log_delta in (-11.5, -60.0):
-        shares = Shares(counts, short, [group], log_delta)
-        alone, together = shares[:2][:, 5]
-        # one at the upper edge and three at the lower
-        assert 0.0 < together <= alone
-        rho, scale = least_share(group, shares._tail)
-        place = 0.25 - lost_below(group)[5]
-        assert together == pytest.approx(4.0 * scale[5] * np.expm1(rho[5] * place), rel=1e-12)
 
 
 def pa_gaussian_log_delta(t: np.ndarray, mu: float) -> np.ndarray:
@@ -133,44 +112,8 @@ def test_the_excess_of_a_falling_density_is_at_most_an_eighth_of_its_slope():
     assert excess.min() >= -1e-15
 
 
-def made_shares(log_delta: float | None = None) -> Shares:
-    groups = [Buckets.make(2.0, 0.01, 8), Buckets.make(1.0, 0.02, 8)]
-    rng = np.random.default_rng(5)
-    counts = rng.integers(0, 50, (40, 16)).astype(np.uint16)
-    short = np.floor(counts * rng.integers(0, UNITS, counts.shape)).astype(np.int32)
-    short[:, [0, 8]] = 0
-    return Shares(counts, short, groups, log_delta)
-
-
-def test_shares_of_the_upper_bound_are_all_the_steps():
-    shares = made_shares()
-    rows = shares[np.arange(40)]
-    won_here = shares.short / UNITS
-    expected = shares.counts - won_here
-    expected[:, :-1] += won_here[:, 1:]
-    np.testing.assert_array_equal(rows, expected)
-    np.testing.assert_array_equal(rows.sum(axis=1), shares.counts.sum(axis=1))
-    np.testing.assert_array_equal(shares[3:7], rows[3:7])
-    np.testing.assert_array_equal(shares.take(np.array([5, 1])), rows[[5, 1]])
-
-
-def test_shares_of_the_lower_bound():
-    shares = made_shares(-11.5)
-    rows = shares[np.arange(40)]
-    assert np.all(rows >= 0.0)
-    steps = shares.counts.sum(axis=1) - shares.counts[:, 0] - shares.counts[:, 8]
-    # the first bucket of each group costs nothing, and nothing crosses from one group into the other
-    np.testing.assert_allclose(rows.sum(axis=1), steps)
-    np.testing.assert_allclose(rows[:, :8].sum(axis=1), shares.counts[:, 1:8].sum(axis=1))
-    # each edge holds less than in the upper bound, from the top
-    above = made_shares()[np.arange(40)]
-    for columns in (slice(0, 8), slice(8, 16)):
-        from_top = [np.cumsum(r[:, columns][:, ::-1], axis=1) for r in (rows, above)]
-        assert np.all(from_top[0] <= from_top[1] + 1e-9)
-
-
 @pytest.mark.parametrize("norm_type", [np.float32, np.float64])
-def test_what_steps_win_is_counted(norm_type):
+def test_lower_weights_are_counted(norm_type):
     rng = np.random.default_rng(6)
     norms = (rng.lognormal(-1.0, 1.0, (5, 700))).astype(norm_type)
     norms[0, :10] = 0.0
@@ -182,24 +125,24 @@ def test_what_steps_win_is_counted(norm_type):
     for row in s:
         bucket = np.minimum(np.searchsorted(group.edges, row), 39)
         who = np.flatnonzero(row > 0.0)
-        np.add.at(expected, (who, bucket[who]), 3.0 * won(group, row, bucket)[who])
+        np.add.at(expected, (who, bucket[who]), 3.0 * lower_weights(group, row, bucket)[who])
         np.add.at(steps, (who, bucket[who]), 3.0)
     np.testing.assert_array_equal(ledger.counts, steps)
     # a norm is raised by round-off before it is counted, which may cost a unit
-    assert np.all((expected - 3.0 * steps <= ledger._short) & (ledger._short <= expected))
-    assert np.mean(ledger._short == expected) > 0.99
+    assert np.all((expected - 3.0 * steps <= ledger._lower_weights) & (ledger._lower_weights <= expected))
+    assert np.mean(ledger._lower_weights == expected) > 0.99
 
 
 def test_units_fit_any_number_of_steps():
     ledger = pa.Ledger(2, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0)
     norms = np.array([0.4321, 1.0])
     ledger.record(norms)
-    one = int(ledger._short[0].sum())
+    one = int(ledger._lower_weights[0].sum())
     assert one > 0
     ledger.record(norms, repeat=2**31)
-    assert ledger._short.dtype == np.int64
-    assert int(ledger._short[0].sum()) == one * (2**31 + 1)
-    assert not ledger._short[1].any()  # whoever is clipped lies on an edge
+    assert ledger._lower_weights.dtype == np.int64
+    assert int(ledger._lower_weights[0].sum()) == one * (2**31 + 1)
+    assert not ledger._lower_weights[1].any()  # a clipped norm lies on an edge
 
 
 CASES = [
@@ -249,7 +192,7 @@ def test_bounds_contain_the_truth_of_more_people(sigma, q, delta, steps, buckets
     contained(sigma, q, delta, steps, buckets, (0, 1, 2, 3, 150))
 
 
-def test_delta_is_bounded_above_by_shares_too():
+def test_delta_is_bounded_above_by_interpolated_counts_too():
     ledger = pa.Ledger(300, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0, buckets=20)
     norms = np.linspace(0.05, 1.0, 300)
     ledger.record(norms, repeat=1000)
@@ -260,30 +203,8 @@ def test_delta_is_bounded_above_by_shares_too():
         assert truth.lower <= found.upper[i] <= 1.05 * truth.upper
 
 
-@pytest.mark.parametrize("direction", ["remove", "add"])
-def test_lotteries_of_one_step(direction):
-    sigma, q, share = np.array([[3.0, 2.0], [2.0, 1.0]]), np.array([0.02, 0.3]), np.array([0.3, 0.8])
-    epsilon = 0.013
-    low, high = one_step.lottery_bounds(epsilon, sigma, q, share, direction, solve_epsilon=False)
-    parts = [np.exp(one_step.log_delta(np.full(2, epsilon), s, q, direction)) for s in sigma]
-    exact = np.log((1.0 - share) * parts[0] + share * parts[1])
-    assert np.all((low <= exact) & (exact <= high) & (high - low < 1e-9))
-    for j in range(2):
-        pair = slice(j, j + 1)
-        a, b = one_step.lottery_bounds(
-            float(exact[j]), sigma[:, pair], q[pair], share[pair], direction, solve_epsilon=True
-        )
-        assert a[0] <= epsilon <= b[0]
-        assert b[0] - a[0] < 1e-6 * epsilon
-    nothing = np.array([[np.inf], [1.0]])
-    a, b = one_step.lottery_bounds(np.log(1e-3), nothing, q[:1], np.array([0.5]), "remove", solve_epsilon=True)
-    half = one_step.epsilon_bounds(2e-3, np.array([1.0]), q[:1], "remove")
-    assert a[0] == pytest.approx(half[0][0], rel=1e-8)
-    assert b[0] == pytest.approx(half[1][0], rel=1e-8)
-
-
 def test_people_on_edges_and_others_at_several_targets():
-    """A handful, some of whom are served in whole steps: everybody's numbers are their own."""
+    """A handful, some of them bounded in whole steps: everybody's numbers are their own."""
     ledger = pa.Ledger(4, noise_multiplier=1.0, sample_rate=0.01, max_grad_norm=1.0, buckets=32)
     ledger.record([1.0, 0.0301, 0.97, 0.5003], repeat=3000)
     deltas, epsilons = [1e-5, 1e-6], [0.5, 2.0]
@@ -303,53 +224,29 @@ def test_a_single_step_beside_steps_that_cost_nothing():
     assert found.lower[1] > 0.9
 
 
-def test_shares_of_some_people():
-    for shares in (made_shares(), made_shares(-11.5)):
-        who = np.array([7, 3, 30])
-        some = shares.of(who)
-        assert len(some) == 3
-        np.testing.assert_array_equal(some[np.arange(3)], shares[who])
-        np.testing.assert_array_equal(some.of(np.array([2]))[:1], shares[[30]])
-        np.testing.assert_array_equal(some.used(np.array([1])), shares.used(np.array([3])))
-
-
-def test_a_full_batch_is_one_gaussian():
-    sigma, share = np.array([[2.0], [1.0]]), np.array([0.4])
-    low, high = one_step.lottery_bounds(np.log(1e-5), sigma, np.ones(1), share, "remove", solve_epsilon=True)
-    exact = one_step.epsilon_bounds(1e-5, np.array([1.0 / np.sqrt(0.6 / 4.0 + 0.4)]), np.ones(1), "remove")
-    assert low[0] == pytest.approx(exact[0][0], rel=1e-9)
-    assert high[0] == pytest.approx(exact[1][0], rel=1e-9)
-
-
-def test_the_goal_of_the_lower_bound_pays_for_the_joined_outcomes():
-    shares = made_shares(-11.5)
-    assert shares.goal(-11.5) == pytest.approx(-11.5 + np.log1p(interpolation._TAIL), abs=1e-12)
-    assert replace(shares, log_delta=None).goal(-11.5) == -11.5
-
-
-def test_places_are_not_rounded_towards_a_win():
-    """In exact arithmetic no step wins more than its place in the bucket is worth."""
+def test_lower_weights_are_rounded_down():
+    """In exact arithmetic no step has a larger lower weight than its distance from the edge."""
     group = Buckets.make(2.0, 1.0, 24)  # full batches: nothing but the place counts
     units = np.arange(1, UNITS)
     for bucket in range(1, 24):
         a, b = Fraction(float(group.edges[bucket - 1])), Fraction(float(group.edges[bucket]))
         s = np.array([float(b - (b - a) * int(j) / UNITS) for j in units])
         for near in (s, np.nextafter(s, 2.0)):
-            found = won(group, near, np.full(near.size, bucket))
+            found = lower_weights(group, near, np.full(near.size, bucket))
             assert all(int(f) <= (b - Fraction(x)) / (b - a) * UNITS for f, x in zip(found, near.tolist(), strict=True))
 
 
-def test_nothing_is_won_in_the_first_bucket():
+def test_the_first_bucket_has_no_lower_weight():
     for group in (Buckets.make(2.0, 0.01, 24), Buckets.make(2.0, 1.0, 24)):
         small = np.linspace(1e-6, 1.0, 50) * group.edges[0]
-        assert not won(group, small, np.zeros(50, dtype=int)).any()
+        assert not lower_weights(group, small, np.zeros(50, dtype=int)).any()
 
 
 def test_steps_in_a_narrow_bucket_count_at_its_edges():
     """There a place is a matter of round-off."""
     for q in (0.01, 1.0):
         group = Buckets(q, 2.0, np.array([0.5, 0.5 * (1.0 + 1e-6), 1.0]))
-        slope, (_, scale) = slope_and_offset(group)[0], least_share(group, -30.0)
+        slope, (_, scale) = lower_weight_line(group)[0], upper_weight_bound(group, -30.0)
         assert slope[1] == scale[1] == 0.0
         assert slope[2] > 0.0
         assert scale[2] > 0.0
@@ -363,7 +260,7 @@ def test_the_growth_allowed_for_reaches_as_far_as_joined_outcomes(sigma, q):
     a, b = group.edges[:-1], group.edges[1:]
     t = z * b / sigma + b**2 / (2.0 * sigma**2) + np.log1p(b / (sigma * z))
     least = (b - a) * t**2 * sigma**2 / a**3
-    rho, scale = (x[1:] for x in least_share(group, log_tail))
+    rho, scale = (x[1:] for x in upper_weight_bound(group, log_tail))
     some = scale > 0.0
     assert some.sum() > 200
     assert np.all(rho[some] >= least[some] * (1.0 - 1e-9))
@@ -371,11 +268,3 @@ def test_the_growth_allowed_for_reaches_as_far_as_joined_outcomes(sigma, q):
     assert np.all(rho[some] <= 1.1 * least[some])
     assert np.all(least[~some] > 600.0)
     np.testing.assert_allclose((scale * np.expm1(rho))[some], 1.0, rtol=1e-11)
-
-
-def test_every_step_may_fall_where_outcomes_were_joined():
-    shares = made_shares(-11.5)
-    most = int(shares.counts.sum(axis=1).max())
-    assert shares._tail <= -11.5 + np.log(interpolation._TAIL / (2.0 * most)) + 1e-12
-    rho, scale = np.hstack([least_share(g, shares._tail) for g in shares.groups])
-    np.testing.assert_array_equal(shares._below[:2], [rho, scale])

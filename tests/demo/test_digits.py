@@ -29,9 +29,6 @@ def test_the_network_learns(done):
     assert done.test_accuracy > 0.5
 
 
-@pytest.mark.xfail(
-    reason="needs the cap by the worst case in Ledger.epsilon, which is not in this branch", strict=False
-)
 def test_people_differ_and_nobody_exceeds_the_worst_case(done):
     people = done.individuals
     assert people.not_certified == 0

@@ -1,4 +1,4 @@
-"""Direct composition: on whatever grid, one law above and one below; and every term of its budget is needed."""
+"""Direct convolution: on whatever grid, one law above and one below; and every term of its budget is needed."""
 
 from fractions import Fraction
 
@@ -8,11 +8,12 @@ import oracle_few
 import pytest
 
 from pld_accountant.engine import convolution
-from pld_accountant.engine.convolution import DirectSum
+from pld_accountant.engine.convolution import LEAF, ConvolvedLoss, roundoff_pairs
 from pld_accountant.engine.convolution_tree import plant
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.kernels import convolve as kernel
 from pld_accountant.kernels import discretise
-from pld_accountant.tables import errors as budget
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 
 SIGN = {"remove": 1.0, "add": -1.0}
 CASES = [
@@ -29,14 +30,14 @@ CASES = [
 
 def composed(parts, direction):
     sigma, q, n = (np.array(v) for v in zip(*parts, strict=True))
-    return DirectSum(sigma, q, SIGN[direction], n)
+    return ConvolvedLoss(SampledGaussianSteps(sigma, q, direction), n)
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(("parts", "delta"), CASES)
 def test_two_steps_contain_the_nested_quadrature(parts, delta, direction):
     truth = oracle_few.direct_epsilon(parts, delta, direction)
-    lower, upper = composed(parts, direction).bounds(np.log(delta), True, 5e-7, 1e8)
+    lower, upper = composed(parts, direction).bounds(EpsilonAt(delta), 5e-7, 1e8)
     own = truth.value * (truth.agreement + 2.0**-53)
     assert lower <= truth.value + own
     assert upper >= truth.value - own
@@ -50,7 +51,7 @@ def test_delta_contains_the_nested_quadrature(direction):
             continue  # epsilon is its limit to all digits: delta is not a function of it in double precision
         epsilon = oracle_few.direct_epsilon(parts, delta, direction).value
         exact = np.log(oracle_few.direct(parts, epsilon, direction, 1e-19 * delta))
-        lower, upper = composed(parts, direction).bounds(epsilon, False, 1e-4, 1e8)
+        lower, upper = composed(parts, direction).bounds(DeltaAt(epsilon), 1e-4, 1e8)
         assert lower <= exact + 1e-11  # the quadrature's own error
         assert upper >= exact - 1e-11
         assert upper - lower <= 1e-4
@@ -82,7 +83,7 @@ def test_the_width_falls_like_the_square_of_the_number_of_points():
     width = []
     for points in (700, 1400, 2800):
         it = composed(parts, "remove")
-        lower, upper = it.bounds(np.log(delta), True, 1e-12, 2.0 * it.tree.sums * points**2)
+        lower, upper = it.bounds(EpsilonAt(delta), 1e-12, 2.0 * it.tree.sums * points**2)
         width.append(upper - lower)
     assert width[0] > width[1] > width[2]
     assert 0.5 * np.log2(width[0] / width[2]) == pytest.approx(2.0, abs=0.3)
@@ -137,14 +138,14 @@ def test_masses_of_one_step(sigma, q, direction):
     knots = np.unique(loss)
     p, u = np.empty((2, knots.size - 1))
     discretise.masses(sigma, q, sign, knots, p, u)
-    scale, offset = budget.roundoff_loss(np.array([sigma]), np.array([q]), np.array([1]), 1)
+    scale, offset = SampledGaussianSteps([sigma], [q], "remove").loss_roundoff(np.array([1]), 1)
     for k in range(p.size):
         near = scale * (np.abs(knots[k]) + np.abs(knots[k + 1])) + offset
         if knots[k + 1] - knots[k] < 4.0 * near:
             continue
         inner, outer = (exact_cell(sigma, q, sign, knots[k] + e, knots[k + 1] - e) for e in (near, -near))
-        assert inner[0] * (1.0 - budget.LEAF) <= p[k] <= outer[0] * (1.0 + budget.LEAF)
-        assert inner[1] * (1.0 - budget.LEAF) <= u[k] <= outer[1] * (1.0 + budget.LEAF)
+        assert inner[0] * (1.0 - LEAF) <= p[k] <= outer[0] * (1.0 + LEAF)
+        assert inner[1] * (1.0 - LEAF) <= u[k] <= outer[1] * (1.0 + LEAF)
 
 
 def test_the_error_of_masses_is_not_idle():
@@ -154,7 +155,7 @@ def test_the_error_of_masses_is_not_idle():
     p, u = np.empty((2, knots.size - 1))
     discretise.masses(sigma, q, 1.0, knots, p, u)
     off = [float(abs(p[k] / exact_cell(sigma, q, 1.0, knots[k], knots[k + 1])[0] - 1)) for k in range(p.size)]
-    assert 1e-3 * budget.LEAF < max(off) < budget.LEAF
+    assert 1e-3 * LEAF < max(off) < LEAF
 
 
 def test_the_error_of_losses_is_not_idle():
@@ -167,14 +168,15 @@ def test_the_error_of_losses_is_not_idle():
         s, r = mpmath.mpf(sigma), mpmath.mpf(q)
         exact = [mpmath.log(1 - r + r * mpmath.exp((2 * mpmath.mpf(v) - 1) / (2 * s * s))) for v in x]
         off = max(float(abs(a / b - 1)) for a, b in zip(loss, exact, strict=True))
-    scale, _ = budget.roundoff_loss(np.array([sigma]), np.array([q]), np.array([1]), 1)
+    scale, _ = SampledGaussianSteps([sigma], [q], "remove").loss_roundoff(np.array([1]), 1)
     assert 1e-3 * scale < off < scale
 
 
-def test_nothing_but_what_is_accounted_for_lies_outside():
-    beyond = float(mpmath.ncdf(-38))
-    assert 1e-3 * budget.outside(1) < 2.0 * beyond < budget.outside(1)
-    assert budget.outside(7) == 7.0 * budget.outside(1)
+@pytest.mark.parametrize("steps", [2, 7])
+def test_the_mass_outside_of_the_grids_is_accounted_for(steps):
+    beyond = steps * float(mpmath.ncdf(-38))
+    outside = ConvolvedLoss(SampledGaussianSteps([1.0], [0.1], "remove"), np.array([steps]))._outside
+    assert 1e-3 * outside < 2.0 * beyond < outside
 
 
 def atoms(rng, n, scale):
@@ -204,7 +206,7 @@ def test_pairs_are_added_in_their_cells(scale):
         p, u = np.empty((2, knots.size - 1))
         kernel.compose(*one, *two, knots, p, u)
         exact_p, exact_u = exact_sum(one, two, knots)
-        error = budget.roundoff_pairs(one[0].size, two[0].size)
+        error = roundoff_pairs(one[0].size, two[0].size)
         # a sum at a knot may fall to either cell, where the first and the last take it
         assert abs(sum(p) / float(sum(exact_p)) - 1.0) <= error
         shift = 4.0 * 2.0**-53 * max(abs(low), abs(high))
@@ -225,7 +227,7 @@ def test_the_error_of_pairs_is_not_idle():
     kernel.compose(*one, *two, knots, p, u)
     exact = sum(Fraction(v) for v in one[1]) * sum(Fraction(v) for v in two[1])
     off = abs(float((Fraction(float(p.sum())) - exact) / exact))
-    error = budget.roundoff_pairs(16, n)
+    error = roundoff_pairs(16, n)
     assert 1e-3 * error < off < error
 
 

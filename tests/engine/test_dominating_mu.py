@@ -4,12 +4,30 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import dominating_mu
 from pld_accountant.kernels import dominate as kernel
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 from pld_accountant.notions import gdp
-from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.tables.makers import TableMakers
 
 SAMPLED = [(pa.SampledGaussian(2, 0.005), 10_000)]
+
+
+def makers_of(sigma, q, direction):
+    return TableMakers(SampledGaussianSteps(sigma, q, direction))
+
+
+def mu_upper(counts, makers, min_delta, **more):
+    return dominating_mu.mu_upper(WholeCounts(counts), makers, min_delta, **more)
+
+
+def mu_lower(counts, makers, min_delta, **more):
+    return dominating_mu.mu_lower(WholeCounts(counts), makers, min_delta, **more)
+
+
+def touching(counts, makers, min_delta, **more):
+    return dominating_mu.touching(WholeCounts(counts), makers, min_delta, **more)
 
 
 def random_pairs(n, seed):
@@ -20,8 +38,9 @@ def random_pairs(n, seed):
 
 def test_the_gaussian_lies_between_the_kernels_ends():
     epsilon, mu = random_pairs(20_000, 0)
-    out = np.empty((epsilon.size, 4))
-    kernel.gauss_bounds(epsilon, mu, out)
+    out = np.empty((epsilon.size, 5))
+    for k in range(epsilon.size):
+        out[k] = kernel._gauss(epsilon[k], mu[k], 0.0)
     # beside the kernel's own ends only the error of `gaussian`
     exact = gdp.log_delta(epsilon, mu)
     error = 2.0**-46 * (1 + (epsilon / mu - mu / 2) ** 2)
@@ -118,9 +137,9 @@ def test_the_curve_of_the_upper_end_lies_above_and_of_the_lower_end_does_not(dir
     sigma, rate = np.array([1.0, 2.0, 6.0]), np.array([0.02, 0.01, 0.005])
     counts = rng.integers(100, 2000, (5, 3))
     counts[0, :2] = counts[1, 1:] = 0
-    maker = SpectralMaker(sigma, rate, direction)
-    upper = dominating_mu.mu_upper(counts, maker, direction, min_delta)
-    lower = dominating_mu.mu_lower(counts, maker, direction, min_delta)
+    makers = makers_of(sigma, rate, direction)
+    upper = mu_upper(counts, makers, min_delta)
+    lower = mu_lower(counts, makers, min_delta)
     assert np.all(lower < upper)
     assert np.all(upper / lower - 1 < 2e-4)
     for row, low, high in zip(counts, lower, upper, strict=True):
@@ -130,7 +149,7 @@ def test_the_curve_of_the_upper_end_lies_above_and_of_the_lower_end_does_not(dir
         assert all(gdp.delta(e, high) >= b.lower for e, b in zip(grid, exact, strict=True))
         assert any(gdp.delta(e, low * 0.9995) < b.upper for e, b in zip(grid, exact, strict=True))
     # nobody's result depends on who else is asked about, beyond round-off of the matrix products
-    alone = [dominating_mu.mu_upper(counts[i : i + 1], maker, direction, min_delta)[0] for i in range(len(counts))]
+    alone = [mu_upper(counts[i : i + 1], makers, min_delta)[0] for i in range(len(counts))]
     np.testing.assert_allclose(upper, alone, rtol=1e-9)
 
 
@@ -138,9 +157,9 @@ def test_the_curve_of_the_upper_end_lies_above_and_of_the_lower_end_does_not(dir
 def test_one_step_has_a_closed_form(direction):
     sigma, rate = np.array([1.0, 3.0]), np.array([0.02, 0.5])
     counts = np.eye(2, dtype=np.int64)
-    maker = SpectralMaker(sigma, rate, direction)
-    upper = dominating_mu.mu_upper(counts, maker, direction, 1e-5)
-    lower = dominating_mu.mu_lower(counts, maker, direction, 1e-5)
+    makers = makers_of(sigma, rate, direction)
+    upper = mu_upper(counts, makers, 1e-5)
+    lower = mu_lower(counts, makers, 1e-5)
     assert np.all(lower <= upper) and np.all(upper <= lower * (1 + 1e-4))
     assert np.all(upper <= np.sqrt(counts @ sigma**-2.0) * (1 + 1e-12))
     for i, (s, q) in enumerate(zip(sigma, rate, strict=True)):
@@ -155,12 +174,12 @@ def test_with_fewer_rounds_the_upper_end_is_larger_never_smaller(monkeypatch):
     """Whatever was not looked at again counts with its coarse chords.  The usual points need no second look here."""
     monkeypatch.setattr(dominating_mu, "_STEP", 1.0)
     monkeypatch.setattr(dominating_mu, "_SPLIT", 2)
-    maker = SpectralMaker(np.array([2.0, 5.0]), np.array([0.005, 0.01]), "remove")
+    makers = makers_of(np.array([2.0, 5.0]), np.array([0.005, 0.01]), "remove")
     counts = np.array([[3000, 0], [2000, 5000], [0, 9000]])
     found = []
     for rounds in (0, 1, 2, 4):
         monkeypatch.setattr(dominating_mu, "_ROUNDS", rounds)
-        found.append(dominating_mu.mu_upper(counts, maker, "remove", 1e-8))
+        found.append(mu_upper(counts, makers, 1e-8))
     assert np.all(np.diff(found, axis=0) <= 0)
     assert np.all(found[0] > found[1]) and np.all(found[1] > found[3] * (1 + 1e-4))
 
@@ -175,13 +194,13 @@ def some_people(seed, people=6):
 def test_an_end_is_taken_only_where_it_is_one(share):
     """Whatever is proposed, the whole range is compared."""
     counts, sigma, rate = some_people(5)
-    maker = SpectralMaker(sigma, rate, "remove")
-    upper, touch, end = dominating_mu.touching(counts, maker, "remove", 1e-6)
+    makers = makers_of(sigma, rate, "remove")
+    upper, touch, end = touching(counts, makers, 1e-6)
     assert upper[0] == touch[0] == end[0] == 0.0
     assert np.all((touch[1:] > 0) & (touch[1:] <= end[1:]))
     with np.errstate(invalid="ignore"):
         proposed = np.where(end > 0, end * share, 0.0)
-    again, _, used = dominating_mu.touching(counts, maker, "remove", 1e-6, end=proposed)
+    again, _, used = touching(counts, makers, 1e-6, end=proposed)
     assert np.all(used >= end * (1 - 1e-9))
     # beyond the end the curve may ask for more
     assert np.all(np.abs(again[1:] / upper[1:] - 1) < 2 * dominating_mu.LOSS) or share == 1.5
@@ -190,32 +209,32 @@ def test_an_end_is_taken_only_where_it_is_one(share):
 
 def test_any_share_gives_a_lower_bound_and_the_right_one_a_close_one():
     counts, sigma, rate = some_people(6)
-    maker = SpectralMaker(sigma, rate, "remove")
-    upper, touch, end = dominating_mu.touching(counts, maker, "remove", 1e-8)
+    makers = makers_of(sigma, rate, "remove")
+    upper, touch, end = touching(counts, makers, 1e-8)
     right = touch[1:] / end[1:]
     for share in (right, np.zeros(5), np.full(5, 0.5), np.ones(5)):
-        lower = dominating_mu.mu_lower(counts, maker, "remove", 1e-8, share=np.concatenate([[1.0], share]))
+        lower = mu_lower(counts, makers, 1e-8, share=np.concatenate([[1.0], share]))
         assert lower[0] == 0.0
         assert np.all(lower <= upper)
         assert share is not right or np.all(upper[1:] / lower[1:] - 1 < 1.5 * dominating_mu.LOSS)
 
 
 def test_where_nothing_else_serves_the_steps_count_without_sampling(monkeypatch):
-    monkeypatch.setattr(dominating_mu, "_curve", lambda *a, **k: np.zeros((*a[2].shape, 2)))
-    maker = SpectralMaker(np.array([2.0, 4.0]), np.array([0.01, 0.02]), "remove")
+    monkeypatch.setattr(dominating_mu._Curves, "at", lambda self, who, epsilon, **_: np.zeros((*epsilon.shape, 2)))
+    makers = makers_of(np.array([2.0, 4.0]), np.array([0.01, 0.02]), "remove")
     counts = np.array([[300, 400], [1000, 0]])
     mu = np.sqrt([100, 250])
-    np.testing.assert_allclose(dominating_mu.mu_upper(counts, maker, "remove", 1e-5), mu, rtol=1e-12)
+    np.testing.assert_allclose(mu_upper(counts, makers, 1e-5), mu, rtol=1e-12)
 
 
 def test_a_floor_and_a_ceiling_decide_as_the_number_itself_does():
     rng = np.random.default_rng(3)
     sigma, rate = np.array([2.0, 4.0]), np.array([0.005, 0.005])
     counts = rng.integers(0, 20_000, (60, 2))
-    maker = SpectralMaker(sigma, rate, "remove")
-    mu = dominating_mu.mu_upper(counts, maker, "remove", 1e-6)
+    makers = makers_of(sigma, rate, "remove")
+    mu = mu_upper(counts, makers, 1e-6)
     budget = float(np.median(mu))
-    asked = dominating_mu.mu_upper(counts, maker, "remove", 1e-6, floor=np.full(60, budget), ceiling=budget)
+    asked = mu_upper(counts, makers, 1e-6, floor=np.full(60, budget), ceiling=budget)
     clear = np.abs(mu / budget - 1) > 2 * dominating_mu.LOSS
     np.testing.assert_array_equal((asked <= budget)[clear], (mu <= budget)[clear])
 

@@ -6,34 +6,42 @@ import numba
 import numpy as np
 import pytest
 
-from pld_accountant.engine.plancherel import curves, solve
+from pld_accountant.counting.counts import WholeCounts
+from pld_accountant.engine import plancherel
+from pld_accountant.engine.plancherel import curves
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.tilting import Limits
-from pld_accountant.engine.working import Solution
+from pld_accountant.engine.working import WorkingBounds
+from pld_accountant.kernels import _columns as c
 from pld_accountant.kernels import invert as kernel
-from pld_accountant.tables import errors as budget
-from pld_accountant.tables.characteristic import SpectralMaker
-from pld_accountant.tables.grid import LatticeMaker
-from pld_accountant.tables.table import COLUMNS
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+from pld_accountant.tables import errors
+from pld_accountant.tables.makers import TableMakers
 
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
 Q = np.full(4, 0.02)
 COUNTS = np.random.default_rng(7).integers(0, 900, (30, 4)) + 1
-GOAL = np.full(30, np.log(1e-5))
+GOAL = EpsilonAt(1e-5)
+GRID_REACH = np.sqrt(1400.0)  # exp(-700) of a step lies beyond
 
 
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch):
-    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", "")
+def makers_of(sigma, q, direction="remove"):
+    return TableMakers(SampledGaussianSteps(sigma, q, direction))
+
+
+def solve(counts, maker, question, limits=None, **more):
+    """`plancherel.solve` for whole counts, with the usual limits."""
+    return plancherel.solve(WholeCounts(counts), maker, question, limits=limits or Limits(), **more)
 
 
 @pytest.fixture(scope="module")
 def maker():
-    return SpectralMaker(SIGMA, Q, "remove")
+    return makers_of(SIGMA, Q).characteristic(interpolated=False)
 
 
 @pytest.fixture(scope="module")
 def solution(maker):
-    return solve(COUNTS, maker, GOAL, solve_epsilon=True)
+    return solve(COUNTS, maker, GOAL)
 
 
 def values(found):
@@ -67,31 +75,31 @@ def test_several_angles_at_once_are_each_by_itself(points):
 
 @pytest.mark.parametrize("side", [None, "upper", "lower"])
 def test_a_curve_holds_the_bounds_found_point_by_point(maker, side):
-    """A lattice rounds losses to one side: there its curve holds them, and is no further off than a coarse grid is."""
+    """A grid rounds losses to one side: there its curve holds them, and is no further off than a coarse grid is."""
     some = COUNTS[:4]
-    far = solve(some, maker, GOAL[:4], solve_epsilon=True).upper
+    far = solve(some, maker, GOAL).upper
     epsilon = far[:, None] * np.linspace(0.0, 1.0, 11)
-    own = LatticeMaker(maker, side, 1 << 12) if side else maker
-    curve = curves(some, own, epsilon)
+    own = makers_of(SIGMA, Q).grid(side, 1 << 12, GRID_REACH) if side else maker
+    curve = curves(WholeCounts(some), own, epsilon)
     # one tilt for the whole range: at its ends some digits are lost
     width = 0.1 if side else 1e-5
     for j in range(11):
-        found = solve(some, maker, epsilon[:, j].copy(), solve_epsilon=False)
+        found = solve(some, maker, DeltaAt(epsilon[:, j].copy()))
         assert found.solved.all()
         if side != "lower":
             assert np.all((found.lower <= curve[:, j, 1]) & (curve[:, j, 1] < found.upper + width))
         if side != "upper":
             assert np.all((found.lower - width < curve[:, j, 0]) & (curve[:, j, 0] <= found.upper))
-    upper = curves(some, own, epsilon, lower=False)
+    upper = curves(WholeCounts(some), own, epsilon, lower=False)
     assert np.array_equal(upper[:, :, 1], curve[:, :, 1]) and np.all(upper[:, :, 0] == -np.inf)
 
 
 def convolved(maker, table, row, epsilon):
     """delta by raising the transforms of the untilted masses to the counts and going back: no tilt, no band, no log."""
-    long, step = 1 << 16, table.lattice_step
+    long, step = 1 << 16, table.grid_step
     transform, first, mean, beyond = np.ones(long // 2 + 1, dtype=complex), 0.0, 0.0, 0.0
     for bucket, n in enumerate(row):
-        start, mass, infinite = maker._discretised(bucket, table.theta, step)
+        start, mass, infinite = maker._discretised(bucket, maker._span(bucket, table.theta), step)
         transform *= np.fft.rfft(np.bincount(np.arange(mass.size) % long, weights=mass, minlength=long)) ** n
         first += n * start
         mean += n * np.sum(mass * (start + step * np.arange(mass.size)))
@@ -105,12 +113,11 @@ def convolved(maker, table, row, epsilon):
 @pytest.mark.parametrize("row", [(12, 30), (40, 1), (1, 2)])
 def test_delta_is_that_of_the_convolved_grid(direction, row):
     sigma, q, size = np.array([1.0, 2.0]), np.array([0.1, 0.05]), 1 << 12
-    spectral = SpectralMaker(sigma, q, direction)
+    makers = makers_of(sigma, q, direction)
     for epsilon in (0.0, 0.0377):
         for side in ("upper", "lower"):
-            maker = LatticeMaker(spectral, side, size)
-            counts, goal = np.array([row]), np.array([epsilon])
-            found = solve(counts, maker, goal, solve_epsilon=False, limits=Limits(frequencies=size))
+            maker = makers.grid(side, size, GRID_REACH)
+            found = solve(np.array([row]), maker, DeltaAt(epsilon), limits=Limits(frequencies=size))
             assert found.solved[0]
             table = list(maker._tables._values.values())[-1]
             delta = convolved(maker, table, row, epsilon)
@@ -120,13 +127,14 @@ def test_delta_is_that_of_the_convolved_grid(direction, row):
 
 
 def test_delta_and_epsilon_are_inverse(maker, solution):
-    back = solve(COUNTS, maker, solution.estimate, solve_epsilon=False)
+    goal = np.log(1e-5)
+    back = solve(COUNTS, maker, DeltaAt(solution.estimate))
     assert back.solved.all()
-    assert np.abs(back.estimate - GOAL).max() < 1e-8
-    over = solve(COUNTS, maker, solution.upper, solve_epsilon=False)
-    under = solve(COUNTS, maker, solution.lower, solve_epsilon=False)
-    assert np.all(over.lower <= GOAL)
-    assert np.all(under.upper >= GOAL)
+    assert np.abs(back.estimate - goal).max() < 1e-8
+    over = solve(COUNTS, maker, DeltaAt(solution.upper))
+    under = solve(COUNTS, maker, DeltaAt(solution.lower))
+    assert np.all(over.lower <= goal)
+    assert np.all(under.upper >= goal)
 
 
 def test_bounds_are_ordered_and_narrow(solution):
@@ -142,7 +150,7 @@ class Wrong:
     steps : for how many an error relative to phi is to be believed; for fewer the absolute one is to serve.
     """
 
-    buckets, whole = 4, True
+    size, whole = 4, True
 
     def __init__(self, maker, at_all, per_unit, direction, relative=True):
         self.maker, self.at_all, self.per_unit, self.direction = maker, at_all, per_unit, direction
@@ -150,18 +158,15 @@ class Wrong:
 
     def table(self, theta, period, width, needed, work):
         right = self.maker.table(theta, period, width, needed, work)
-        columns, m = right.columns.copy(), right.frequencies
-        omega = 2.0 * np.pi / period * np.arange(1, m + 1)
-        phi = np.exp(columns[:, COLUMNS : COLUMNS + m] + 1j * columns[:, COLUMNS + m :])
-        error = self.at_all + self.per_unit * omega
-        off = np.log1p(self.direction * error / np.abs(phi))
-        columns[:, COLUMNS : COLUMNS + m] += off.real
-        columns[:, COLUMNS + m :] += off.imag
-        columns[:, 3], columns[:, 7] = self.at_all, self.per_unit
-        columns[:, 8:10] = budget.relative(columns[:, [3, 7]], columns[:, COLUMNS : COLUMNS + m])
-        if not self.relative:
-            columns[:, 8:10] = 1e200
-        return dataclasses.replace(right, columns=columns)
+        wrong = dataclasses.replace(right, columns=right.columns.copy())
+        error = self.at_all + self.per_unit * right.omega[1:]
+        off = np.log1p(self.direction * error / np.exp(right.re))
+        wrong.re[:] += off.real
+        wrong.im[:] += off.imag
+        wrong.columns[:, [c.ERROR, c.ERROR_SLOPE]] = self.at_all, self.per_unit
+        relative = errors.relative(wrong.columns[:, [c.ERROR, c.ERROR_SLOPE]], wrong.re)
+        wrong.columns[:, [c.RELATIVE_ERROR, c.RELATIVE_SLOPE]] = relative if self.relative else 1e200
+        return wrong
 
 
 @pytest.mark.parametrize("relative", [True, False])
@@ -169,7 +174,7 @@ class Wrong:
 @pytest.mark.parametrize("direction", [1.0, -1.0, 1j])
 def test_what_is_said_of_the_error_of_phi_is_allowed_for(maker, solution, at_all, per_unit, direction, relative):
     """Errors a million times larger than true ones, all on one side: the answer moves, and stays within its bounds."""
-    found = solve(COUNTS, Wrong(maker, at_all, per_unit, direction, relative), GOAL, solve_epsilon=True)
+    found = solve(COUNTS, Wrong(maker, at_all, per_unit, direction, relative), GOAL)
     assert found.solved.all()
     assert np.abs(found.estimate - solution.estimate).max() > 1e-9
     assert np.all(found.lower <= solution.lower)
@@ -183,7 +188,7 @@ def test_what_is_said_of_the_error_of_phi_is_allowed_for(maker, solution, at_all
 
 
 def test_the_same_question_has_the_same_answer_to_the_last_bit(maker, solution):
-    for a, b in zip(values(solution), values(solve(COUNTS, maker, GOAL, solve_epsilon=True)), strict=True):
+    for a, b in zip(values(solution), values(solve(COUNTS, maker, GOAL)), strict=True):
         assert np.array_equal(a, b)
 
 
@@ -196,7 +201,7 @@ def test_the_number_of_threads_changes_nothing(maker, monkeypatch):
     try:
         for threads in (1, 2):
             numba.set_num_threads(threads)
-            found.append(solve(counts, maker, np.full(700, -10.0), solve_epsilon=True))
+            found.append(solve(counts, maker, EpsilonAt(np.exp(-10.0))))
     finally:
         numba.set_num_threads(before)
     for a, b in zip(*map(values, found), strict=True):
@@ -206,7 +211,7 @@ def test_the_number_of_threads_changes_nothing(maker, monkeypatch):
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_batch_equals_its_parts(maker, solution, size):
     """Up to the order in which a matrix product adds up: a few units in the last place, within both bounds."""
-    parts = [solve(COUNTS[i : i + size], maker, GOAL[i : i + size], solve_epsilon=True) for i in range(0, 30, size)]
+    parts = [solve(COUNTS[i : i + size], maker, GOAL) for i in range(0, 30, size)]
     for name in ("lower", "estimate", "upper"):
         together = np.concatenate([getattr(p, name) for p in parts])
         np.testing.assert_allclose(together, getattr(solution, name), rtol=1e-9)
@@ -216,32 +221,37 @@ def test_a_batch_equals_its_parts(maker, solution, size):
 
 def test_the_order_of_people_and_buckets_does_not_matter(maker, solution):
     people, buckets = np.random.default_rng(2).permutation(30), [2, 0, 3, 1]
-    moved = solve(COUNTS[people], maker, GOAL, solve_epsilon=True)
-    turned = solve(COUNTS[:, buckets], SpectralMaker(SIGMA[buckets], Q, "remove"), GOAL, solve_epsilon=True)
-    for a, b, c in zip(values(solution), values(moved), values(turned), strict=True):
+    moved = solve(COUNTS[people], maker, GOAL)
+    turned = solve(COUNTS[:, buckets], makers_of(SIGMA[buckets], Q).characteristic(interpolated=False), GOAL)
+    for a, b, d in zip(values(solution), values(moved), values(turned), strict=True):
         np.testing.assert_allclose(b, a[people], rtol=1e-9)
-        np.testing.assert_allclose(c, a, rtol=1e-9)
+        np.testing.assert_allclose(d, a, rtol=1e-9)
 
 
-def test_rows_choose_buckets_and_minus_one_costs_nothing(maker, solution):
-    """Columns of counts may stand for any bucket of the maker."""
-    rows = np.array([3, -1, 1, 0, 2])
-    counts = np.stack([COUNTS[:, 3], np.full(30, 10**6), COUNTS[:, 1], COUNTS[:, 0], COUNTS[:, 2]], axis=1)
-    for a, b in zip(values(solution), values(solve(counts, maker, GOAL, solve_epsilon=True, rows=rows)), strict=True):
+def test_columns_may_count_at_any_row_and_minus_one_costs_nothing(maker, solution):
+    """The first and the last column count at one row, and the third one's million steps count nowhere."""
+    half = COUNTS[:, 3] // 3
+    counts = WholeCounts(
+        np.stack([half, COUNTS[:, 1], np.full(30, 10**6), COUNTS[:, 3] - half], axis=1), at=np.array([3, 1, -1, 3])
+    )
+    found = plancherel.solve(counts, maker, GOAL, limits=Limits())
+    same = solve(COUNTS * np.array([0, 1, 0, 1]), maker, GOAL)
+    for a, b in zip(values(same), values(found), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-9)
+    assert np.all(found.upper < solution.lower)
 
 
 def test_splitting_a_bucket_changes_nothing(maker, solution):
-    twice = SpectralMaker(np.concatenate([SIGMA, SIGMA]), np.concatenate([Q, Q]), "remove")
+    twice = makers_of(np.concatenate([SIGMA, SIGMA]), np.concatenate([Q, Q])).characteristic(interpolated=False)
     half = COUNTS // 3
-    split = solve(np.concatenate([half, COUNTS - half], axis=1), twice, GOAL, solve_epsilon=True)
+    split = solve(np.concatenate([half, COUNTS - half], axis=1), twice, GOAL)
     for a, b in zip(values(solution), values(split), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-9)
 
 
 def test_a_hint_changes_the_work_and_not_the_answer(maker, solution):
     for hint in (solution.estimate, solution.estimate * 1.05):
-        found = solve(COUNTS, maker, GOAL, solve_epsilon=True, hint=hint)
+        found = solve(COUNTS, maker, GOAL, hint=hint)
         keep = found.solved
         assert keep.any()
         assert np.all(found.lower[keep] <= solution.upper[keep])
@@ -249,9 +259,10 @@ def test_a_hint_changes_the_work_and_not_the_answer(maker, solution):
 
 
 def test_more_noise_and_fewer_steps_never_cost_more(maker, solution):
-    fewer = solve(np.maximum(COUNTS - 5, 0), maker, GOAL, solve_epsilon=True)
+    fewer = solve(np.maximum(COUNTS - 5, 0), maker, GOAL)
     assert np.all(fewer.lower <= solution.upper)
-    shifted = solve(COUNTS, maker, GOAL, solve_epsilon=True, rows=np.array([-1, 0, 1, 2]))
+    below = WholeCounts(COUNTS, at=np.array([-1, 0, 1, 2]))
+    shifted = plancherel.solve(below, maker, GOAL, limits=Limits())
     assert np.all(shifted.upper < solution.lower)
 
 
@@ -259,41 +270,40 @@ def test_more_noise_and_fewer_steps_never_cost_more(maker, solution):
 
 
 def test_a_large_delta_needs_no_epsilon(maker):
-    found = solve(np.array([[1, 1, 1, 1]]), maker, np.array([np.log(0.9)]), solve_epsilon=True)
+    found = solve(np.array([[1, 1, 1, 1]]), maker, EpsilonAt(0.9))
     assert found.solved[0]
     assert (found.lower[0], found.estimate[0], found.upper[0]) == (0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("solve_epsilon", [True, False])
-def test_who_needs_too_many_frequencies_stays_unsolved(maker, solve_epsilon):
+@pytest.mark.parametrize("question", [GOAL, DeltaAt(1.0)])
+def test_a_person_who_needs_too_many_frequencies_stays_unsolved(maker, question):
     few = np.array([[0, 0, 0, 2], [500, 500, 500, 500]])
-    goal = np.full(2, np.log(1e-5) if solve_epsilon else 1.0)
-    found = solve(few, maker, goal, solve_epsilon=solve_epsilon, limits=Limits(frequencies=100))
+    found = solve(few, maker, question, limits=Limits(frequencies=100))
     assert found.solved.tolist() == [False, True]
     assert found.upper[0] == np.inf
-    assert found.lower[0] == (0.0 if solve_epsilon else -np.inf)
+    assert found.lower[0] == question.floor
 
 
-def test_empty_is_unsolved():
-    found = Solution.empty(3, True)
+def test_unknown_is_unsolved():
+    found = WorkingBounds.unknown(3, GOAL)
     assert not found.solved.any()
     assert np.all(found.lower == 0.0)
     assert np.all(np.isinf(found.upper))
-    assert np.all(np.isneginf(Solution.empty(3, False).lower))
+    assert np.all(np.isneginf(WorkingBounds.unknown(3, DeltaAt(1.0)).lower))
 
 
 def test_progress_counts_everybody_once(maker):
     done = []
     counts = np.concatenate([COUNTS, np.ones((2, 4), dtype=COUNTS.dtype)])
-    goal = np.concatenate([GOAL, np.log([0.9, 0.9])])
-    found = solve(counts, maker, goal, solve_epsilon=True, progress=done.append)
+    goal = EpsilonAt(np.append(np.full(30, 1e-5), [0.9, 0.9]))
+    found = solve(counts, maker, goal, progress=done.append)
     assert found.solved.all()
     assert sum(done) == 32
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-12, 1e-30])
 def test_any_delta_is_as_sharp(maker, delta):
-    found = solve(COUNTS[:5], maker, np.full(5, np.log(delta)), solve_epsilon=True)
+    found = solve(COUNTS[:5], maker, EpsilonAt(delta))
     assert found.solved.all()
     assert np.all(found.upper - found.lower < 1e-6 * found.upper)
 
@@ -301,7 +311,7 @@ def test_any_delta_is_as_sharp(maker, delta):
 def test_ten_million_steps_keep_their_digits(maker):
     """Error terms grow with the number of steps; the width must still say something."""
     counts = np.array([[0, 0, 0, 10**7]])
-    found = solve(counts, maker, np.array([np.log(1e-5)]), solve_epsilon=True)
+    found = solve(counts, maker, GOAL)
     assert found.solved[0]
     assert found.upper[0] - found.lower[0] < 1e-6 * found.upper[0]
     # so many steps are all but Gaussian: 1 / mu^2 = sigma^2 / (n q^2) to first order

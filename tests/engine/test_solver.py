@@ -1,41 +1,52 @@
-"""From counts to bounds: every person is answered by some attempt, and the answer does not depend on the company."""
+"""From counts to bounds: a method answers for every person, and the answer does not depend on the company."""
 
 import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant.engine import solver
-from pld_accountant.engine.convolution import DirectSum
-from pld_accountant.engine.plancherel import solve
-from pld_accountant.engine.quick_bounds import addition_least
-from pld_accountant.engine.schedule import FEW, Tables
-from pld_accountant.engine.solver import people_bounds
+from pld_accountant.counting.counts import WholeCounts
+from pld_accountant.engine import schedule, solver
+from pld_accountant.engine.closed_forms import least_epsilon
+from pld_accountant.engine.convolution import Convolution, ConvolvedLoss
+from pld_accountant.engine.plancherel import _clusters, solve
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.tilting import Limits
-from pld_accountant.mechanisms.one_step import epsilon_bounds
-from pld_accountant.results import Status
-from pld_accountant.tables.characteristic import SpectralMaker
+from pld_accountant.engine.transform import Transform
+from pld_accountant.mechanisms.hockey_stick import epsilon_bounds
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+from pld_accountant.notions import gdp
+from pld_accountant.results import Method, Status
+from pld_accountant.tables.makers import TableMakers
 
-TABLES = tuple(attempt for attempt in FEW if isinstance(attempt, Tables))
+TRANSFORMS = tuple(method for method in schedule.SINGLE if isinstance(method, Transform))
 SIGMA = 2.0 / np.array([0.25, 0.5, 0.75, 1.0])
-MAKER = {d: SpectralMaker(SIGMA, np.full(4, 0.02), d) for d in ("remove", "add")}
+MAKERS = {d: TableMakers(SampledGaussianSteps(SIGMA, np.full(4, 0.02), d)) for d in ("remove", "add")}
 COUNTS = np.random.default_rng(7).integers(0, 900, (30, 4)) + 1
 MIXED = np.array([[0, 0, 0, 0], [0, 0, 1, 0], [0, 40, 0, 40], [0, 0, 0, 1000], [0, 0, 0, 100]])
+QUESTIONS = [EpsilonAt(1e-6), DeltaAt(0.5)]
 
 
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch):
-    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", "")
+def makers_of(sigma, q, direction):
+    return TableMakers(SampledGaussianSteps(np.atleast_1d(sigma), np.atleast_1d(q), direction))
+
+
+def answers(counts, makers, *questions, **more):
+    return solver.bounds(WholeCounts(np.asarray(counts)), makers, questions, **more)
+
+
+def answer(counts, makers, question, **more):
+    (found,) = answers(counts, makers, question, **more)
+    return found
 
 
 def epsilon(counts, delta, direction="remove", **more):
-    (found,) = people_bounds(counts, MAKER[direction], [np.log(delta)], direction, solve_epsilon=True, **more)
-    return found
+    return answer(counts, MAKERS[direction], EpsilonAt(delta), **more)
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-30, 1e-100])
 def test_everybody_is_answered_and_narrowly(direction, delta):
-    """At 1e-100 the first attempt loses its digits for some; what it left behind must not mislead the next ones."""
+    """At 1e-100 the first method loses its digits for some people; its result must not mislead the next methods."""
     found = epsilon(COUNTS, delta, direction)
     assert np.all(found.status == Status.CERTIFIED)
     assert np.all(found.lower <= found.estimate)
@@ -46,7 +57,7 @@ def test_everybody_is_answered_and_narrowly(direction, delta):
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_nobody_is_looser_than_renyi_accounting(direction):
     theta = 2.0 ** np.linspace(-4, 9, 200)
-    k = COUNTS @ MAKER[direction].log_moments(theta)
+    k = COUNTS @ MAKERS[direction].steps.log_moments(theta)
     log_c = theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
     for delta in (1e-5, 1e-100):
         assert np.all(epsilon(COUNTS, delta, direction).upper <= ((k - np.log(delta) + log_c) / theta).min(axis=1))
@@ -70,18 +81,16 @@ def test_no_step_one_step_and_many_in_one_call(direction):
 def test_delta_and_epsilon_agree(direction):
     found = epsilon(MIXED[1:], 1e-6, direction)
     for i, row in enumerate(MIXED[1:]):
-        over, under = people_bounds(
-            row[None], MAKER[direction], [found.upper[i], found.lower[i]], direction, solve_epsilon=False
-        )
+        over, under = answers(row[None], MAKERS[direction], DeltaAt(found.upper[i]), DeltaAt(found.lower[i]))
         assert over.lower[0] <= 1e-6 * (1.0 + 1e-9)
         assert under.upper[0] >= 1e-6 * (1.0 - 1e-9)
 
 
 def test_several_targets_equal_one_after_another():
-    targets = [np.log(d) for d in (1e-3, 1e-5, 1e-9)]
-    together = people_bounds(COUNTS, MAKER["remove"], targets, "remove", solve_epsilon=True)
-    for target, found in zip(targets, together, strict=True):
-        alone = epsilon(COUNTS, np.exp(target))
+    deltas = (1e-3, 1e-5, 1e-9)
+    together = answers(COUNTS, MAKERS["remove"], *map(EpsilonAt, deltas))
+    for delta, found in zip(deltas, together, strict=True):
+        alone = epsilon(COUNTS, delta)
         np.testing.assert_allclose(found.upper, alone.upper, rtol=1e-8)
         np.testing.assert_allclose(found.lower, alone.lower, rtol=1e-8)
 
@@ -89,73 +98,104 @@ def test_several_targets_equal_one_after_another():
 def test_beyond_additions_largest_loss_delta_is_zero():
     largest = -200.0 * np.log1p(-0.02)
     counts = np.array([[0, 100, 100, 0]])
-    beyond, within = people_bounds(
-        counts, MAKER["add"], [largest * (1.0 + 1e-9), 0.1 * largest], "add", solve_epsilon=False
-    )
+    beyond, within = answers(counts, MAKERS["add"], DeltaAt(largest * (1.0 + 1e-9)), DeltaAt(0.1 * largest))
     assert beyond.upper[0] == 0.0
     assert within.lower[0] > 0.0
     assert epsilon(counts, 1e-300, "add").upper[0] <= largest * (1.0 + 1e-11)
 
 
-def test_rows_of_minus_one_cost_nothing():
-    rows = np.array([-1, 0, 1, 2])
-    found = epsilon(MIXED, 1e-6, rows=rows)
+def test_a_bucket_at_minus_one_costs_nothing():
+    def below(counts):
+        counts = WholeCounts(np.asarray(counts), at=np.array([-1, 0, 1, 2]))
+        return solver.bounds(counts, MAKERS["remove"], [EpsilonAt(1e-6)])[0]
+
+    found = below(MIXED)
     expected = epsilon(np.roll(MIXED, -1, axis=1) * np.array([1, 1, 1, 0]), 1e-6)
     np.testing.assert_allclose(found.upper, expected.upper, rtol=1e-6)
-    only_free = epsilon(np.array([[5, 0, 0, 0]]), 1e-6, rows=rows)
+    only_free = below([[5, 0, 0, 0]])
     assert only_free.upper[0] == 0.0
 
 
-def test_progress_counts_people_and_targets():
+def test_progress_counts_people_and_questions():
     done = []
-    people_bounds(
-        MIXED, MAKER["remove"], [np.log(1e-5), np.log(1e-6)], "remove", solve_epsilon=True, progress=done.append
-    )
+    answers(MIXED, MAKERS["remove"], EpsilonAt(1e-5), EpsilonAt(1e-6), progress=done.append)
     assert sum(done) == 2 * len(MIXED)
 
 
-@pytest.mark.parametrize("solve_epsilon", [True, False])
-def test_who_is_not_certified_gets_zero_infinity_and_a_status(monkeypatch, solve_epsilon):
-    monkeypatch.setattr("pld_accountant.engine.solver.FEW", ())
-    monkeypatch.setattr("pld_accountant.engine.solver.renyi_bounds", lambda counts, *_: np.full(len(counts), np.inf))
-    target = np.log(1e-6) if solve_epsilon else 0.5
-    (found,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
-    assert found.status.tolist() == [0, 0, 1, 1, 1]
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_person_without_any_bound_gets_zero_infinity_and_a_status(monkeypatch, question):
+    # an infinite log delta would still prove delta <= 1
+    monkeypatch.setattr(solver, "renyi_bounds", lambda counts, *_: np.full(len(counts), np.nan))
+    found = answer(MIXED, MAKERS["remove"], question, methods=())
+    assert found.status.tolist() == [0, 0, *(Status.NOT_CERTIFIED,) * 3]
+    assert found.method[2:].tolist() == [Method.NONE] * 3
     assert np.all(found.lower[2:] == 0.0)
     assert np.all(np.isnan(found.estimate[2:]))
     assert np.all(np.isinf(found.upper[2:]))
     assert np.isfinite(found.upper[:2]).all()
 
 
-@pytest.mark.parametrize("solve_epsilon", [True, False])
-def test_whom_no_table_serves_is_bounded_by_renyi_accounting(monkeypatch, solve_epsilon):
-    """One attempt without a single frequency: what is left is Chernoff's bound from the log-moments, and 0."""
-    target = np.log(1e-6) if solve_epsilon else 0.5
-    (exact,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
-    monkeypatch.setattr("pld_accountant.engine.solver.FEW", (Tables(0.0, limits=Limits(frequencies=0)),))
-    (found,) = people_bounds(MIXED, MAKER["remove"], [target], "remove", solve_epsilon=solve_epsilon)
-    assert found.status.tolist() == [0, 0, 0, 0, 0]
+@pytest.mark.parametrize("methods", [(), (Transform(0.0, limits=Limits(frequencies=0)),)])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_person_whom_no_method_serves_gets_the_renyi_bound(question, methods):
+    """No method, or one without a single frequency: Chernoff's bound from the log-moments is left, and 0."""
+    exact = answer(MIXED, MAKERS["remove"], question)
+    found = answer(MIXED, MAKERS["remove"], question, methods=methods)
+    assert found.status.tolist() == [0, 0, *(Status.RENYI_ONLY,) * 3]
+    assert found.method[2:].tolist() == [Method.RENYI] * 3
+    assert found.certified.all()
     assert np.all(found.lower[2:] == 0.0)
     assert np.all(found.upper[2:] > exact.upper[2:])
     theta = np.geomspace(0.01, 3e3, 4000)
-    k = MIXED @ MAKER["remove"].log_moments(theta)
+    k = MIXED @ MAKERS["remove"].steps.log_moments(theta)
     log_c = theta * np.log(theta) - (1.0 + theta) * np.log1p(theta)
-    if solve_epsilon:
-        best = ((k - target + log_c) / theta).min(axis=1)
+    if question.wants_epsilon:
+        best = ((k - np.log(1e-6) + log_c) / theta).min(axis=1)
     else:
-        best = np.exp((k - theta * target + log_c).min(axis=1))
+        best = np.exp((k - theta * 0.5 + log_c).min(axis=1))
     assert np.all(best[2:] * (1.0 - 1e-9) <= found.upper[2:])
     # two tilts per octave: far out in the tail that alone can cost a factor of ten of delta
-    assert np.all(found.upper[2:] <= best[2:] * (1.2 if solve_epsilon else 12.0))
+    assert np.all(found.upper[2:] <= best[2:] * (1.2 if question.wants_epsilon else 12.0))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_person_is_told_which_method_proved_the_upper_bound(question):
+    found = answer(MIXED, MAKERS["remove"], question)
+    assert found.method.tolist() == [Method.CLOSED_FORM] * 2 + [Method.TRANSFORM] * 3
+    assert np.all(found.status == Status.CERTIFIED)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "steps", "delta", "method"),
+    [
+        (0.3, 1e-6, 1, 1e-10, Method.CLOSED_FORM),
+        (0.3, 1e-6, 2, 1e-10, Method.CONVOLUTION),
+        (2.0, 0.005, 10_000, 1e-5, Method.TRANSFORM),
+        (0.438, 2.6e-5, 1_214, 4e-36, Method.RARE_LOSSES),
+    ],
+)
+def test_few_steps_are_convolved_and_rare_losses_are_split(sigma, q, steps, delta, method):
+    found = answer([[steps]], makers_of(sigma, q, "remove"), EpsilonAt(delta))
+    assert found.method[0] == method
+    assert found.status[0] == Status.CERTIFIED
+    assert found.lower[0] > 0.0
+
+
+def test_a_full_batch_between_its_edges_beside_a_tiny_step_is_not_free():
+    """Total variations add up over steps, but not over the fractions in which a full batch is counted."""
+    ledger = pa.Ledger(1, noise_multiplier=0.3, sample_rate=1.0, max_grad_norm=1.0, buckets=4)
+    ledger.record(np.array([0.97]))
+    ledger.record(np.array([0.5]), sample_rate=1e-9)
+    mu = 0.97 / 0.3
+    delta = 0.997 * gdp.delta(0.0, mu)
+    assert ledger.epsilon(delta, "remove").upper[0] >= gdp.epsilon(delta, mu) > 0.05
 
 
 def test_addition_near_its_largest_loss_is_bounded_from_below_too():
     """delta(epsilon) >= P(no loss below l)^steps (1 - exp(epsilon - l)), against the closed form of one step."""
-    maker = SpectralMaker(np.array([0.5]), np.array([0.01]), "add")
-    counts = np.array([[1]])
-    delta = 1e-12
-    least = addition_least(counts, np.array([0]), maker, None, np.log(delta))[0]
-    exact = epsilon_bounds(delta, np.array([0.5]), np.array([0.01]), "add")[1][0]
+    steps, delta = SampledGaussianSteps([0.5], [0.01], "add"), 1e-12
+    least = least_epsilon(WholeCounts(np.array([[1]])), steps, EpsilonAt(delta), np.array([0]))[0]
+    exact = epsilon_bounds(np.array([delta]), steps.sigma, steps.q, "add")[1][0]
     assert 0.999 * exact < least <= exact
 
 
@@ -166,8 +206,7 @@ def test_addition_near_its_largest_loss_is_bounded_from_below_too():
 )
 @pytest.mark.parametrize("delta", [1e-10, 1e-100])
 def test_few_steps_are_certified_and_narrow(sigma, q, steps, direction, delta):
-    maker = SpectralMaker(np.array([sigma]), np.array([q]), direction)
-    (found,) = people_bounds(np.array([[steps]]), maker, [np.log(delta)], direction, solve_epsilon=True)
+    found = answer([[steps]], makers_of(sigma, q, direction), EpsilonAt(delta))
     assert found.status[0] == Status.CERTIFIED
     assert found.lower[0] > 0.0
     assert found.upper[0] - found.lower[0] <= 1e-6 * found.upper[0]
@@ -175,36 +214,35 @@ def test_few_steps_are_certified_and_narrow(sigma, q, steps, direction, delta):
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_a_giant_step_among_thousands_of_tiny_ones(direction):
-    maker = SpectralMaker(np.array([0.3, 5.0]), np.array([1e-3, 1e-3]), direction)
-    (found,) = people_bounds(np.array([[1, 10_000]]), maker, [np.log(1e-5)], direction, solve_epsilon=True)
+    found = answer([[1, 10_000]], makers_of([0.3, 5.0], [1e-3, 1e-3], direction), EpsilonAt(1e-5))
     assert found.status[0] == Status.CERTIFIED
     assert found.upper[0] - found.lower[0] <= 1e-6 * found.upper[0]
 
 
 @pytest.mark.parametrize("solve_epsilon", [True, False])
 @pytest.mark.parametrize("direction", ["remove", "add"])
-def test_direct_composition_agrees_with_the_tables(monkeypatch, direction, solve_epsilon):
-    """Random steps of both kinds: the two ways share nothing but the law of one step, and their intervals intersect."""
+def test_direct_convolution_agrees_with_the_transform(direction, solve_epsilon):
+    """Random steps of both kinds: the methods share nothing but the law of one step, and their intervals intersect."""
     rng = np.random.default_rng(11)
     both = 0
     for _ in range(5):
         sigma, q = np.exp(rng.uniform(np.log(0.5), np.log(10.0), 2)), np.exp(rng.uniform(np.log(1e-3), 0.0, 2))
         counts = np.array([rng.integers(1, 60, 2)])
         target = np.log(10.0) * -rng.uniform(3.0, 40.0) if solve_epsilon else rng.uniform(0.1, 0.5) / sigma.min()
-        maker = SpectralMaker(sigma, q, direction)
-        monkeypatch.setattr("pld_accountant.engine.solver.FEW", TABLES[:2])
-        (tables,) = people_bounds(counts, maker, [target], direction, solve_epsilon=solve_epsilon)
-        lower, upper = DirectSum(sigma, q, maker.sign, counts[0]).bounds(target, solve_epsilon, 1e-3, 2e6)
+        question = EpsilonAt(float(np.exp(target))) if solve_epsilon else DeltaAt(target)
+        makers = makers_of(sigma, q, direction)
+        found = answer(counts, makers, question, methods=TRANSFORMS[:2])
+        lower, upper = ConvolvedLoss(makers.steps, counts[0]).bounds(question, 1e-3, 2e6)
         if not solve_epsilon:
             lower, upper = np.exp([lower, upper])
-        both += bool(tables.lower[0] > 0.0) and lower > 0.0
-        assert lower <= tables.upper[0]
-        assert upper >= tables.lower[0]
+        both += bool(found.lower[0] > 0.0) and lower > 0.0
+        assert lower <= found.upper[0]
+        assert upper >= found.lower[0]
     assert both >= 3
 
 
 def test_hundreds_of_people_with_few_steps_each():
-    """They get the attempts for many: as narrow as a ledger's buckets need, around what each gets alone."""
+    """They get the methods for many people: as narrow as a ledger's buckets need, around what each gets alone."""
     rng = np.random.default_rng(3)
     counts = rng.multinomial(1, np.ones(4) / 4, (300, 20)).cumsum(axis=1)[np.arange(300), rng.integers(1, 20, 300)]
     found = epsilon(counts, 1e-6)
@@ -222,7 +260,7 @@ class Witness:
 
     def __init__(self, maker, widest):
         self.maker, self.widest, self.asked = maker, widest, []
-        self.buckets, self.whole, self.log_moments = maker.buckets, maker.whole, maker.log_moments
+        self.size, self.whole, self.log_moments = maker.size, maker.whole, maker.log_moments
         self.composed = maker.composed
 
     def table(self, theta, period, width, needed, work):
@@ -232,9 +270,9 @@ class Witness:
 
 def ask(widest, frequencies, error):
     """The widths, as powers of the root of 2, at which a rare step with little noise is asked for; and the answer."""
-    maker = Witness(SpectralMaker(np.array([0.3]), np.array([1e-4]), "remove"), widest)
+    maker = Witness(makers_of(0.3, 1e-4, "remove").characteristic(interpolated=False), widest)
     limits = Limits(error, frequencies=frequencies, work=1e10)
-    found = solve(np.array([[2000]]), maker, np.array([np.log(1e-8)]), solve_epsilon=True, limits=limits)
+    found = solve(WholeCounts(np.array([[2000]])), maker, EpsilonAt(1e-8), limits=limits)
     return maker.asked, found
 
 
@@ -262,12 +300,13 @@ def test_no_table_is_made_where_the_envelope_promises_nothing():
 
 @pytest.mark.parametrize("steps", [10, 200])
 def test_a_delta_below_every_double_is_not_looked_at_any_closer(monkeypatch, steps):
-    def composed(*_):
-        raise AssertionError("composed directly")
+    def convolved(*_):
+        raise AssertionError("convolved directly")
 
-    monkeypatch.setattr("pld_accountant.engine.solver._directly", composed)
-    (found,) = people_bounds(np.array([[0, 0, 0, steps]]), MAKER["remove"], [60.0], "remove", solve_epsilon=False)
-    assert found.status[0] == Status.CERTIFIED
+    monkeypatch.setattr(Convolution, "improve", convolved)
+    found = answer([[0, 0, 0, steps]], MAKERS["remove"], DeltaAt(60.0))
+    assert found.status[0] == Status.RENYI_ONLY
+    assert found.method[0] == Method.RENYI
     assert found.lower[0] == 0.0
     assert found.upper[0] <= 5e-324
 
@@ -288,7 +327,7 @@ def test_several_targets_together(solve_epsilon):
         # small deltas are a matter of the tilt
         well = solve_epsilon | (alone.upper > 1e-7)
         np.testing.assert_allclose(together.upper[j][well], alone.upper[well], rtol=room, atol=1e-300)
-        # the lower bound's lotteries are made for the smallest delta
+        # the lower bound's interpolated counts are made for the smallest delta
         assert np.all(together.lower[j] <= alone.upper * (1.0 + 1e-12))
         assert np.all(alone.lower <= together.upper[j] * (1.0 + 1e-12))
     ask(values, progress=lambda n, total: done.append((n, total)))
@@ -296,11 +335,10 @@ def test_several_targets_together(solve_epsilon):
     assert [n for n, _ in done] == sorted(n for n, _ in done)
 
 
-def test_which_targets_go_together():
-    def places(targets, solve_epsilon):
-        nothing = np.zeros((0, 0))
-        jobs = [solver._Job(nothing, None, t, solve_epsilon, None, np.zeros(0)) for t in targets]
-        return [sorted(targets[j] for j in cluster) for cluster in solver._clusters(jobs)]
+def test_which_questions_share_a_tilt():
+    def clusters(kind, given):
+        questions = [kind(x) for x in given]
+        return [sorted(given[j] for j in cluster) for cluster in _clusters(questions)]
 
-    assert places([np.log(d) for d in (1e-5, 1e-4, 1e-300, 1e-6)], True) == [[np.log(d) for d in (1e-6, 1e-5, 1e-4)]]
-    assert places([1.0, 0.0, 1.1, 40.0, 41.0], False) == [[1.0, 1.1], [40.0, 41.0]]
+    assert clusters(EpsilonAt, (1e-5, 1e-4, 1e-300, 1e-6)) == [[1e-6, 1e-5, 1e-4]]
+    assert clusters(DeltaAt, [1.0, 0.0, 1.1, 40.0, 41.0]) == [[1.0, 1.1], [40.0, 41.0]]

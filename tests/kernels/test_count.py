@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pld_accountant.counting.buckets import Buckets
-from pld_accountant.counting.interpolation import slope_and_offset
+from pld_accountant.counting.interpolation import lower_weight_line
 from pld_accountant.kernels import count
 
 GROUP = Buckets.make(0.7, 0.01, 64)
@@ -22,7 +22,7 @@ def counted(norms, clip, scale, group=GROUP, repeat=1, dtype=np.uint16, offset=0
     counts = np.zeros((norms.shape[1], width or group.size), dtype=dtype)
     short = np.zeros(counts.shape, dtype=np.int32)
     count.count_down(
-        np.ascontiguousarray(norms), clip, scale, group.edges, slope_and_offset(group), group.first, np.uint32(repeat),
+        np.ascontiguousarray(norms), clip, scale, group.edges, lower_weight_line(group), group.first, np.uint32(repeat),
         counts, short, offset,
     )  # fmt: skip
     return counts

@@ -1,34 +1,29 @@
 """One step on a grid: its curve lies above (below) the true one everywhere, and comes nearer like h^2."""
 
 import highprecision as hp
+import mpmath
 import numpy as np
 import pytest
 
-from pld_accountant.engine.plancherel import solve
-from pld_accountant.engine.tilting import Limits
 from pld_accountant.kernels import discretise
-from pld_accountant.tables.characteristic import SpectralMaker
-from pld_accountant.tables.grid import LatticeMaker
-from pld_accountant.tables.table import COLUMNS
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+from pld_accountant.tables.makers import TableMakers
 
 THETA = 4.0
 LAWS = [(2.0, 0.005), (0.3, 1e-5), (1.0, 0.5), (0.5, 0.9), (5.0, 1.0 - 1e-9)]
-HERE = np.array([True])
+REACH = np.sqrt(1400.0)  # exp(-700) of the mass lies beyond
 
 
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch):
-    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", "")
-
-
-def lattice(sigma, q, direction, side, size=1 << 14):
-    spectral = SpectralMaker(np.array([sigma]), np.array([q]), direction)
-    return LatticeMaker(spectral, side, size)
+def discretised(sigma, q, direction, side, h):
+    """First knot, masses and the mass at infinity of one step, as a table of the grid uses them."""
+    steps = SampledGaussianSteps(np.array([sigma]), np.array([q]), direction)
+    maker = TableMakers(steps).grid(side, 1 << 14, REACH)
+    return maker._discretised(0, maker._span(0, THETA), h)
 
 
 def grid(sigma, q, direction, side, h):
-    """Losses, masses and the mass at infinity, as a table uses them: what round-off made negative is dropped."""
-    start, mass, beyond = lattice(sigma, q, direction, side)._discretised(0, THETA, h)
+    """Losses, masses and the mass at infinity; masses that round-off made negative are dropped."""
+    start, mass, beyond = discretised(sigma, q, direction, side, h)
     assert mass.min() > -1e-18
     return start + np.arange(mass.size) * h, np.maximum(mass, 0.0), beyond
 
@@ -43,6 +38,23 @@ def steps(sigma, q, direction):
     """Fine, middling and far too coarse."""
     s = spread(sigma, q, direction)
     return [max(s / 8.0, 2e-3), 3.0 * max(s, 1e-3), 2.0]
+
+
+def exact_cell(left, right, sigma, q, direction):
+    """P mass of the losses between two, and the part of it that connecting the dots moves to the right end."""
+    with mpmath.workdps(400):
+        s, r = mpmath.mpf(sigma), mpmath.mpf(q)
+
+        def x_at(loss):
+            odds = (mpmath.exp(loss if direction == "remove" else -loss) - (1 - r)) / r
+            return s * s * mpmath.log(odds) + mpmath.mpf(1) / 2 if odds > 0 else -mpmath.inf
+
+        low, high = sorted((x_at(mpmath.mpf(left)), x_at(mpmath.mpf(right))))
+        idle = mpmath.ncdf(high / s) - mpmath.ncdf(low / s)
+        mixed = (1 - r) * idle + r * (mpmath.ncdf((high - 1) / s) - mpmath.ncdf((low - 1) / s))
+        p, under_q = (mixed, idle) if direction == "remove" else (idle, mixed)
+        moved = (p - mpmath.exp(mpmath.mpf(left)) * under_q) / -mpmath.expm1(mpmath.mpf(left) - mpmath.mpf(right))
+        return float(p), float(moved)
 
 
 def places(loss, mass, h):
@@ -136,7 +148,29 @@ def test_a_law_narrower_than_a_cell_keeps_its_mean():
         loss, mass, _ = grid(sigma, q, "remove", "upper", 0.5)
         assert np.abs(loss[mass.argmax()]) < 1e-4
         assert mass.max() > 0.99
-        assert discretise.barycentre(sigma, q, 1.0, 0.5) == pytest.approx(loss[mass.argmax()], abs=1e-12)
+        makers = TableMakers(SampledGaussianSteps(np.array([sigma]), np.array([q]), "remove"))
+        knot = makers.grid("upper", 1 << 14, REACH)._barycentre(0, 0.5)
+        assert knot == pytest.approx(loss[mass.argmax()], abs=1e-12)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("sigma", "q"), LAWS)
+@pytest.mark.parametrize("h", [1e-3, 0.1, 2.0])
+def test_masses_of_halves_join_to_masses_of_cells(sigma, q, direction, h):
+    """p and b of cells from their halves, against four hundred digits; p against the cells as a whole, too."""
+    sign = 1.0 if direction == "remove" else -1.0
+    cells = 12
+    knots = h * (np.arange(2 * cells + 1) / 2.0 - 0.5 * cells + 0.3)
+    halves, cell = np.empty((2, 2 * cells)), np.empty((3, cells))
+    discretise.masses(sigma, q, sign, knots, *halves)
+    discretise.join_halves(*halves, h, cell[0], cell[1], np.empty((cells, 4)))
+    discretise.masses(sigma, q, sign, knots[::2].copy(), cell[2], np.empty(cells))
+    assert cell[0] == pytest.approx(cell[2], rel=1e-12, abs=1e-300)
+    for m in range(cells):
+        left, right = knots[2 * m], knots[2 * m + 2]
+        p, moved = exact_cell(left, right, sigma, q, direction)
+        assert cell[0, m] == pytest.approx(p, rel=1e-12, abs=1e-300)
+        assert cell[1, m] == pytest.approx(moved, rel=1e-10, abs=1e-300)
 
 
 def test_negative_masses_are_removed_downwards():
@@ -153,66 +187,3 @@ def test_negative_masses_are_removed_downwards():
         epsilon = np.linspace(-0.5, loss[-1], 60)
         gain = np.maximum(-np.expm1(epsilon - loss[:, None]), 0.0)
         assert np.all(repaired @ gain <= mass @ gain + 1e-12)
-
-
-@pytest.mark.parametrize("direction", ["remove", "add"])
-@pytest.mark.parametrize("side", ["upper", "lower"])
-def test_a_row_is_the_transform_of_its_masses(direction, side):
-    sigma, q, size, period = 1.0, 0.2, 1 << 12, 16.0
-    maker = lattice(sigma, q, direction, side, size)
-    table = maker.table(THETA, period, 1e9, HERE)
-    m, row = table.frequencies, table.columns[0]
-    assert m == size // 2
-    start, mass, beyond = maker._discretised(0, THETA, period / size)
-    loss = np.longdouble(start) + np.arange(mass.size) * np.longdouble(period / size)
-    weight = mass * np.exp(THETA * loss)
-    k = float(np.log(weight.sum()))
-    assert abs(row[0] - k) <= row[4]
-    assert -np.expm1(-row[5]) == pytest.approx(beyond, rel=1e-12)
-    assert row[6] == start
-    weight /= weight.sum()
-    assert row[1] == pytest.approx(float(weight @ loss), rel=1e-12)
-    for f in (1, 7, m // 2, m):
-        angle = 2 * np.longdouble("3.14159265358979323846264338328") * f / period * (loss - np.longdouble(row[1]))
-        exact = complex(float(weight @ np.cos(angle)), float(weight @ np.sin(angle)))
-        assert abs(np.exp(row[COLUMNS + f - 1] + 1j * row[COLUMNS + m + f - 1]) - exact) <= row[3]
-    assert row[3] < 1e-11
-
-
-@pytest.mark.parametrize("m", [40, 300])
-def test_the_band_of_a_lattice_bounds_what_it_leaves_out(m):
-    sigma, q, size, period = 1.0, 0.2, 1 << 12, 16.0
-    maker = lattice(sigma, q, "remove", "upper", size)
-    whole = maker.table(THETA, period, 1e9, HERE)
-    part = maker.table(THETA, period, 2.0 * np.pi / period * (m - 0.5), HERE)
-    assert part.frequencies == m
-    left_out = np.exp(whole.columns[0, COLUMNS + m : COLUMNS + whole.frequencies])
-    assert np.all(left_out <= np.exp(part.columns[0, 2]))
-    assert np.abs(whole.weight[m + 1 :]).sum() == pytest.approx(part.remainder)
-    assert np.array_equal(whole.weight[: m + 1], part.weight)
-    assert whole.remainder == 0.0
-
-
-@pytest.mark.parametrize("direction", ["remove", "add"])
-def test_lattice_and_spectral_bounds_contain_each_other(direction):
-    """Two ways to the same number: they overlap, and finer grids come nearer."""
-    sigma, q, counts = np.array([1.0, 2.0]), np.array([0.05, 0.02]), np.array([[60, 200], [400, 0]])
-    goal = np.full(2, np.log(1e-5))
-    maker = SpectralMaker(sigma, q, direction)
-    sharp = solve(counts, maker, goal, solve_epsilon=True)
-    assert sharp.solved.all()
-    last = np.inf
-    for size in (1 << 10, 1 << 12, 1 << 14):
-        limits = Limits(frequencies=size)
-        up, down = (
-            solve(counts, LatticeMaker(maker, side, size), goal, solve_epsilon=True, hint=sharp.estimate, limits=limits)
-            for side in ("upper", "lower")
-        )
-        assert up.solved.all()
-        assert down.solved.all()
-        assert np.all(up.upper >= sharp.lower)
-        assert np.all(down.lower <= sharp.upper)
-        width = np.max((up.upper - down.lower) / sharp.estimate)
-        assert width < 0.2 * last
-        last = width
-    assert last < 1e-4

@@ -69,9 +69,6 @@ def test_the_words_at_the_worst_cases_lie_inside_the_chart(make_individuals, wor
             assert room > 6.8 * len(words)  # what a bold letter is wide on average
 
 
-@pytest.mark.xfail(
-    reason="needs the cap by the worst case in Ledger.epsilon, which is not in this branch", strict=False
-)
 def test_nobody_s_bar_reaches_beyond_the_worst_case(found):
     assert found.rdp_epsilon.max() <= found.worst_case_rdp
     assert found.epsilon.upper.max() <= found.worst_case.upper * (1 + 1e-6)

@@ -1,18 +1,26 @@
-"""Tables on a grid: what lies beyond the grid is counted too."""
+"""Tables on a grid: what they hold, what lies beyond the grid and the band, and the same bounds as other tables."""
 
 import numpy as np
 import pytest
 
-from pld_accountant.mechanisms import one_step
-from pld_accountant.tables.characteristic import SpectralMaker
-from pld_accountant.tables.grid import LatticeMaker
+from pld_accountant.counting.counts import WholeCounts
+from pld_accountant.engine.plancherel import solve
+from pld_accountant.engine.question import EpsilonAt
+from pld_accountant.engine.tilting import Limits
+from pld_accountant.kernels import _columns as c
+from pld_accountant.mechanisms import hockey_stick
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+from pld_accountant.tables.makers import TableMakers
 
-LOG_NEGLIGIBLE = -40.0  # the largest mass that a grid may leave out: 4e-18
+THETA = 4.0
+REACH = np.sqrt(1400.0)  # exp(-700) of the mass lies beyond
+NEAR = np.sqrt(80.0)  # exp(-40) of the mass lies beyond
+HERE = np.array([True])
 
 
-def made(sigma, q, direction):
-    spectral = SpectralMaker(np.array([sigma]), np.array([q]), direction)
-    return LatticeMaker(spectral, "upper", 1 << 12, LOG_NEGLIGIBLE)
+def made(sigma, q, direction, side, points=1 << 14, reach=REACH):
+    steps = SampledGaussianSteps(np.array([sigma]), np.array([q]), direction)
+    return TableMakers(steps).grid(side, points, reach)
 
 
 @pytest.mark.parametrize(
@@ -22,11 +30,129 @@ def made(sigma, q, direction):
 def test_the_mass_beyond_the_grid_is_part_of_the_upper_bound(sigma, q, direction):
     """At the upper end of the grid delta is what lies beyond it: the masses on the grid alone are too little."""
     step = 1e-4
-    start, mass, beyond = made(sigma, q, direction)._discretised(0, 4.0, step)
+    maker = made(sigma, q, direction, "upper", 1 << 12, NEAR)
+    start, mass, beyond = maker._discretised(0, maker._span(0, THETA), step)
     losses = start + np.arange(mass.size) * step
     epsilon = losses[-1] - 2.0 * step
-    truth = float(np.exp(one_step.log_delta(np.array([epsilon]), np.array([sigma]), np.array([q]), direction)[0]))
+    truth = float(np.exp(hockey_stick.log_delta(np.array([epsilon]), np.array([sigma]), np.array([q]), direction)[0]))
     on_grid = float(mass @ np.maximum(-np.expm1(epsilon - losses), 0.0))
     assert on_grid < 0.5 * truth
     assert truth <= on_grid + beyond
-    assert beyond == pytest.approx(np.exp(LOG_NEGLIGIBLE), rel=1e-12)
+    assert beyond == pytest.approx(np.exp(-40.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_a_row_is_the_transform_of_its_masses(direction, side):
+    sigma, q, size, period = 1.0, 0.2, 1 << 12, 16.0
+    maker = made(sigma, q, direction, side, size)
+    table = maker.table(THETA, period, 1e9, HERE)
+    m, row = table.frequencies, table.columns[0]
+    assert m == size // 2
+    start, mass, beyond = maker._discretised(0, maker._span(0, THETA), period / size)
+    loss = np.longdouble(start) + np.arange(mass.size) * np.longdouble(period / size)
+    weight = mass * np.exp(THETA * loss)
+    k = float(np.log(weight.sum()))
+    assert abs(row[c.LOG_MOMENT] - k) <= row[c.LOG_MOMENT_ERROR]
+    assert -np.expm1(-row[c.INFINITE]) == pytest.approx(beyond, rel=1e-12)
+    assert row[c.OFFSET] == start
+    weight /= weight.sum()
+    assert row[c.MEAN] == pytest.approx(float(weight @ loss), rel=1e-12)
+    for f in (1, 7, m // 2, m):
+        angle = 2 * np.longdouble("3.14159265358979323846264338328") * f / period * (loss - np.longdouble(row[c.MEAN]))
+        exact = complex(float(weight @ np.cos(angle)), float(weight @ np.sin(angle)))
+        assert abs(np.exp(table.re[0, f - 1] + 1j * table.im[0, f - 1]) - exact) <= row[c.ERROR]
+    assert row[c.ERROR] < 1e-11
+
+
+@pytest.mark.parametrize("m", [40, 300])
+def test_the_band_of_a_grid_bounds_what_it_leaves_out(m):
+    sigma, q, size, period = 1.0, 0.2, 1 << 12, 16.0
+    maker = made(sigma, q, "remove", "upper", size)
+    whole = maker.table(THETA, period, 1e9, HERE)
+    part = maker.table(THETA, period, 2.0 * np.pi / period * (m - 0.5), HERE)
+    assert part.frequencies == m
+    left_out = np.exp(whole.re[0, m:])
+    assert np.all(left_out <= np.exp(part.columns[0, c.ENVELOPE]))
+    assert np.abs(whole.weight[m + 1 :]).sum() == pytest.approx(part.remainder)
+    assert np.array_equal(whole.weight[: m + 1], part.weight)
+    assert whole.remainder == 0.0
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_grids_and_characteristic_functions_agree(direction):
+    """Two ways to the same number: they overlap, and finer grids come nearer."""
+    sigma, q = np.array([1.0, 2.0]), np.array([0.05, 0.02])
+    counts = WholeCounts(np.array([[60, 200], [400, 0]]))
+    makers, question = TableMakers(SampledGaussianSteps(sigma, q, direction)), EpsilonAt(1e-5)
+    sharp = solve(counts, makers.characteristic(interpolated=False), question, limits=Limits())
+    assert sharp.solved.all()
+    last = np.inf
+    for points in (1 << 10, 1 << 12, 1 << 14):
+        limits = Limits(frequencies=points)
+        up, down = (
+            solve(counts, makers.grid(side, points, REACH), question, limits=limits, hint=sharp.estimate)
+            for side in ("upper", "lower")
+        )
+        assert up.solved.all()
+        assert down.solved.all()
+        assert np.all(up.upper >= sharp.lower)
+        assert np.all(down.lower <= sharp.upper)
+        width = np.max((up.upper - down.lower) / sharp.estimate)
+        assert width < 0.2 * last
+        last = width
+    assert last < 1e-4
+
+
+@pytest.mark.parametrize(("sigma", "q", "direction"), [(0.5, 0.9, "remove"), (0.5, 0.5, "add"), (1.0, 1.0, "remove")])
+def test_the_mass_below_the_grid_is_part_of_the_upper_bound(sigma, q, direction):
+    """A steep tilt leaves almost nothing below the grid; without the tilt, much of the mass lies there."""
+    step, theta = 1e-3, 60.0
+    upper, lower = (made(sigma, q, direction, side) for side in ("upper", "lower"))
+    start, mass, beyond = upper._discretised(0, upper._span(0, theta), step)
+    assert start > -1.2
+    assert 1.0 <= mass.sum() + beyond <= 1.0 + 1e-12
+    below = 1.0 - lower._discretised(0, lower._span(0, theta), step)[1].sum()
+    assert below > 0.01
+    assert mass[0] >= 0.9 * below
+    # delta at the lower end of the grid is at least that of the mechanism
+    losses = start + np.arange(mass.size) * step
+    epsilon = losses[0] - 0.5 * step
+    other = {"remove": "add", "add": "remove"}[direction]
+    far = np.exp(hockey_stick.log_delta(np.array([-epsilon]), np.array([sigma]), np.array([q]), other)[0])
+    truth = -np.expm1(epsilon) + np.exp(epsilon) * far
+    found = float(mass @ -np.expm1(epsilon - losses)) + beyond
+    assert truth <= found + 1e-14
+    assert found - float(mass[0] * -np.expm1(epsilon - losses[0])) < truth
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_rows_filled_on_demand_equal_rows_filled_at_once(side):
+    sigma, q = np.array([1.0, 2.0, 1.0]), np.array([0.05, 0.02, 1.0])
+    both = [TableMakers(SampledGaussianSteps(sigma, q, "remove")).grid(side, 1 << 10, REACH) for _ in range(2)]
+    first = both[0].table(THETA, 16.0, 1e9, np.array([False, True, False]))
+    assert first.filled.tolist() == [False, True, False]
+    then = both[0].table(THETA, 16.0, 1e9, np.ones(3, dtype=bool))
+    assert then is first
+    np.testing.assert_array_equal(then.columns, both[1].table(THETA, 16.0, 1e9, np.ones(3, dtype=bool)).columns)
+
+
+def test_a_grid_that_would_cost_too_much_is_refused():
+    assert made(1.0, 0.2, "remove", "upper").table(THETA, 16.0, 1e9, HERE, 1e3) is None
+
+
+@pytest.mark.parametrize("theta", [0.01, 4.0, 25.0])
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_the_grid_serves_small_and_large_tilts(side, theta):
+    """K of a table is that of the mechanism but for the spread above, and for what the lower bound loses."""
+    for sigma, q, direction in [(1.0, 0.2, "remove"), (2.0, 0.005, "remove"), (1.0, 0.2, "add")]:
+        maker = made(sigma, q, direction, side, 1 << 14)
+        table = maker.table(theta, 16.0, 1e9, HERE)
+        k, off = table.columns[0, [c.LOG_MOMENT, c.LOG_MOMENT_ERROR]]
+        exact = maker.log_moments(np.array([theta]))[0, 0]
+        if side == "upper":
+            # 1e-14 of the mass is added at the lowest loss
+            assert exact - 1e-12 - off <= k <= exact + theta * (theta + 1.0) * table.spread + off + 1e-12
+        else:
+            assert k <= exact + off
+            assert k >= exact - 8.0 * theta * (theta + 1.0) * table.grid_step**2 - off - 1e-12

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pld_accountant as pa
-from pld_accountant.mechanisms import one_step
+from pld_accountant.mechanisms import hockey_stick
 
 SIGMA = st.floats(-1.5, 2.5).map(lambda x: 10.0**x)
 Q = st.one_of(st.floats(-8, 0).map(lambda x: 10.0**x), st.floats(-12, -0.5).map(lambda x: 1.0 - 10.0**x))
@@ -19,7 +19,7 @@ def one(value):
 
 
 def log_bounds(epsilon, sigma, q, direction):
-    low, high = one_step.log_delta_bounds(epsilon, one(sigma), one(q), direction)
+    low, high = hockey_stick.log_delta_bounds(one(epsilon), one(sigma), one(q), direction)
     return float(low[0]), float(high[0])
 
 
@@ -61,7 +61,7 @@ def test_beyond_additions_largest_loss_delta_is_zero():
 
 def check_epsilon(delta, sigma, q, direction):
     """The curve falls: the lower end's delta is at least `delta`, the upper end's at most."""
-    low, high = (float(v[0]) for v in one_step.epsilon_bounds(delta, one(sigma), one(q), direction))
+    low, high = (float(v[0]) for v in hockey_stick.epsilon_bounds(one(delta), one(sigma), one(q), direction))
     assert 0.0 <= low <= high
     assert hp.one_step(high, sigma, q, direction) <= delta
     if low > 0.0:
@@ -101,18 +101,18 @@ def test_epsilon_is_zero_from_delta_q_on_even_at_tiny_noise(delta):
 def test_the_bounds_are_tight(direction):
     sigma, q = np.array([0.5, 2.0, 10.0]), np.array([0.5, 0.005, 0.1])
     for delta in (1e-6, 1e-30, 1e-200):
-        low, high = one_step.epsilon_bounds(delta, sigma, q, direction)
+        low, high = hockey_stick.epsilon_bounds(np.full(3, delta), sigma, q, direction)
         assert np.all(high - low <= 1e-9 * high)
-    low, high = one_step.log_delta_bounds(1e-3, sigma, q, direction)
+    low, high = hockey_stick.log_delta_bounds(np.full(3, 1e-3), sigma, q, direction)
     assert np.all(high - low <= 1e-10 * (1.0 - high))
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_many_buckets_equal_one_at_a_time_up_to_round_off(direction):
     sigma, q = np.geomspace(0.3, 30.0, 12), np.linspace(0.001, 1.0, 12)
-    together = np.stack(one_step.epsilon_bounds(1e-5, sigma, q, direction))
+    together = np.stack(hockey_stick.epsilon_bounds(np.full(12, 1e-5), sigma, q, direction))
     alone = [
-        np.ravel(one_step.epsilon_bounds(1e-5, s, r, direction))
+        np.ravel(hockey_stick.epsilon_bounds(one(1e-5), s, r, direction))
         for s, r in zip(sigma[:, None], q[:, None], strict=True)
     ]
     assert together == pytest.approx(np.stack(alone, axis=1), rel=1e-12)
@@ -122,6 +122,6 @@ def test_many_buckets_equal_one_at_a_time_up_to_round_off(direction):
 def test_a_sample_rate_of_one_is_the_gaussian(direction):
     full = pa.compose([(pa.Gaussian(0.8), 1)])
     for delta in (0.5, 1e-5, 1e-50):
-        low, high = (float(v[0]) for v in one_step.epsilon_bounds(delta, one(0.8), one(1.0), direction))
+        low, high = (float(v[0]) for v in hockey_stick.epsilon_bounds(one(delta), one(0.8), one(1.0), direction))
         bounds = full.epsilon(delta)
         assert max(low, bounds.lower) <= min(high, bounds.upper)

@@ -1,4 +1,4 @@
-"""kernels/admit.py: single charges against exact rationals."""
+"""kernels/charge.py: single charges against exact rationals."""
 
 from fractions import Fraction
 

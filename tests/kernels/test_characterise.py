@@ -1,0 +1,95 @@
+"""kernels/characterise.py: where the nodes lie, and the error of Gauss-Legendre panels where it alone acts."""
+
+import highprecision as hp
+import numpy as np
+import pytest
+from scipy import special
+
+from pld_accountant.kernels import characterise
+from pld_accountant.mechanisms.quadrature import ELLIPSES, GAUSS
+
+
+@pytest.mark.parametrize("q", [1e-5, 0.01, 0.5, 0.999])
+@pytest.mark.parametrize("phi", [0.1, 1.0, 1.6, 3.0])
+def test_how_far_phases_turn_off_the_line(q, phi):
+    sigma = 0.7
+    for x in (-2.0, 0.5, 3.0, 9.0):
+        bound = characterise._turn(x, sigma, q, phi)
+        points = np.add.outer(np.linspace(-6.0, x, 61), 1j * sigma**2 * np.linspace(-phi, phi, 201))
+        turn = np.abs(np.angle(1.0 - q + q * np.exp((2.0 * points - 1.0) / (2.0 * sigma**2))))
+        assert 0.999 * bound <= turn.max() <= bound * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "theta", "omega"),
+    [
+        (1.0, 0.2, 2.0, 3.0),
+        (0.3, 0.01, 0.5, 8.0),
+        (2.0, 0.005, 60.0, 20.0),
+        (30.0, 1e-4, 1e5, 0.0),
+        (2.0, 1e-6, 300.0, 3e4),
+    ],
+)
+def test_too_few_panels_err_by_at_most_the_panel_error(sigma, q, theta, omega):
+    low, top = -10.0 * sigma, 1.0 + 12.0 * sigma
+
+    def rule(panels):
+        half = 0.5 * (top - low) / panels
+        x = (low + half * (2.0 * np.arange(panels) + 1.0))[:, None] + half * GAUSS[0]
+        log_g = np.logaddexp(np.log1p(-q), np.log(q) + (2.0 * x - 1.0) / (2.0 * sigma**2))
+        log_psi = (1.0 + theta) * log_g - 0.5 * (x / sigma) ** 2
+        weight = half * GAUSS[1] * np.exp(log_psi - log_psi.max())
+        height = np.exp(log_psi.max())
+        return np.sum(weight * np.exp(1j * omega * log_g)) * height, np.sum(weight) * height
+
+    def panel_error(panels):
+        return characterise.panel_error(sigma, q, theta, low, top, omega, GAUSS.shape[1], panels, ELLIPSES)
+
+    exact, mass = rule(400)
+    sharp = []
+    for panels in range(1, 40):
+        bound = panel_error(panels)
+        error = abs(rule(panels)[0] - exact) / mass
+        assert error <= bound + 1e-12
+        if bound < 1.0 and error > 1e-12:
+            sharp.append(np.log(bound) / np.log(error))
+    assert panel_error(400) < 1e-19
+    assert not sharp or max(sharp) > 0.15
+
+
+def test_many_frequencies_keep_their_digits():
+    """The recurrence over frequencies: the last of four thousand against the closed form of a lattice-free Gaussian."""
+    n, m = 400, 4096
+    d = np.linspace(-9.0, 9.0, n)
+    weight = np.exp(-0.5 * d * d)
+    re, im = np.empty(m), np.empty(m)
+    characterise._harmonics(weight, d, weight.sum(), 1e-3, re, im)
+    omega = 1e-3 * np.arange(1, m + 1)
+    assert np.abs(np.exp(re + 1j * im) - np.exp(-0.5 * omega**2)).max() < 6.0 * 32 * 2.0**-53
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "theta"),
+    [(0.3, 0.5, 3.0), (2.0, 0.005, 1e3), (100.0, 1e-5, 4e6), (0.2, 1e-6, 1e4), (1.0, 0.999, 7.0)],
+)
+def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
+    ends = np.empty((1, 2))
+    law = np.array([sigma]), np.array([q]), -1.0, theta, np.array([[-np.inf, np.inf]]), 0.0
+    characterise.interval(*law, 10.0, ends)
+    low, high = ends[0] + 10.0 * sigma * np.array([1.0, -1.0])
+
+    def slope(x):
+        return -theta * special.expit((2 * x - 1) / (2 * sigma**2) + special.logit(q)) - x
+
+    assert slope(low) > 0.0 > slope(high)
+    assert high - low < 0.1 * sigma
+
+
+def test_without_nodes_the_gaussian_bounds_the_log_moment():
+    sigma, theta = 0.3, 50.0
+    k = np.empty(1)
+    law = np.array([sigma]), np.array([0.5]), 1.0, theta, np.array([[-np.inf, np.inf]]), 0.0
+    nothing = np.zeros(1, dtype=np.int64)
+    characterise.log_moments(*law, np.zeros((1, 2)), np.zeros((2, 0)), nothing, k, k.copy())
+    assert k[0] == theta * (theta + 1.0) / (2.0 * sigma**2)
+    assert k[0] >= hp.law(sigma, 0.5, "remove", theta).k

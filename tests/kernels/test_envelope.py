@@ -1,0 +1,89 @@
+"""kernels/envelope.py: the bound lies above the characteristic function everywhere beyond each level."""
+
+import highprecision as hp
+import numpy as np
+import pytest
+from parts import NAMES, SOFT, tilted
+from scipy import special
+
+from pld_accountant.kernels import _columns as c
+from pld_accountant.kernels import characterise, envelope
+from pld_accountant.mechanisms import quadrature
+
+SIGN = {"remove": 1.0, "add": -1.0}
+WHOLE = np.array([[-np.inf, np.inf]])
+
+
+def one(value):
+    return np.array([value])
+
+
+def envelope_levels(law, levels):
+    """The kernel's bounds beyond each of the ascending levels, as the step family asks for them, and the ends."""
+    sigma, q, sign, theta, _, blur = law
+    ends, k, moments, out = np.empty((1, 2)), np.empty((1, 1)), np.empty((1, c.MOMENTS)), np.empty((1, levels.size))
+    characterise.interval(*law, quadrature.REACH, ends)
+    nodes = quadrature.quadrature_nodes(sigma, q, sign, theta, ends, 0.0, 1e-19, blur)
+    characterise.spectrum(*law, ends, np.empty((2, 0)), 1.0, nodes, moments, k, k.copy())
+    span = moments[:, [c.M_LOW, c.M_HIGH]].copy()
+    envelope.envelope(*law, moments[:, c.M_LOG_MOMENT].copy(), span, 768, levels, out)
+    return out[0], ends[0]
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "direction", "theta"),
+    [
+        (2.0, 0.005, "remove", 20.0),
+        (2.0, 0.005, "add", 20.0),
+        (0.4, 0.02, "remove", 0.5),
+        (0.4, 0.02, "remove", 3.0),  # the tilted law has two humps
+        (0.4, 0.02, "add", 40.0),
+        (1.0, 0.9, "add", 3.0),
+        (0.3, 0.5, "remove", 1.0),
+        (10.0, 0.1, "remove", 100.0),
+    ],
+)
+def test_the_envelope_lies_above_phi_everywhere_beyond(sigma, q, direction, theta):
+    weight, loss = hp.double_law(sigma, q, direction, theta, 0.0)
+    spread = np.sqrt(weight @ loss**2 - (weight @ loss) ** 2)
+    levels = 0.03 / spread * 2.0 ** (0.5 * np.arange(18))
+    top = min(2.0 * levels[-1], 3000.0)
+    weight, loss = hp.double_law(sigma, q, direction, theta, top)
+    omega = np.geomspace(levels[0], top, 400)
+    size = np.array([abs(np.sum(weight * np.exp(1j * o * loss))) for o in omega])
+    env, _ = envelope_levels((one(sigma), one(q), SIGN[direction], theta, WHOLE, 0.0), levels)
+    assert np.all(np.diff(env) <= 0.0)
+    shares = []
+    for level, bound in zip(levels, env, strict=True):
+        actual = np.max(size[omega >= level * (1.0 - 1e-12)], initial=0.0) - 1e-12
+        assert actual <= np.exp(bound)
+        if actual > 1e-9:
+            shares.append(bound / np.log(actual))
+    assert max(shares) > 0.3
+    assert min(shares) > 0.25  # the shift alone proves an exponential decay
+
+
+@pytest.mark.parametrize("law", SOFT, ids=NAMES)
+def test_the_envelope_of_a_part_lies_above_phi_everywhere_beyond(law):
+    sigma, q, theta, low, high, blur = law
+    levels = 0.25 * 2.0 ** (0.5 * np.arange(52))
+    env, ends = envelope_levels((one(sigma), one(q), 1.0, theta, np.array([[low, high]]), blur), levels)
+    log_density, loss = tilted(law, np.linspace(*ends, 200_001))
+    weight = np.exp(log_density - special.logsumexp(log_density))
+    omega = np.geomspace(levels[0], 2000.0, 400)
+    size = np.array([abs(np.sum(weight * np.exp(1j * o * loss))) for o in omega])
+    assert np.all(np.diff(env) <= 0.0)
+    shares = []
+    for level, bound in zip(levels, env, strict=True):
+        actual = np.max(size[omega >= level * (1.0 - 1e-12)], initial=0.0) - 1e-12
+        assert actual <= np.exp(bound)
+        if actual > 1e-9:
+            shares.append(bound / np.log(actual))
+    assert max(shares) > 0.25
+
+
+def test_the_envelope_of_a_gaussian_is_exact():
+    out = np.empty((1, 3))
+    levels = np.array([1.0, 2.0, 4.0])
+    envelope.envelope(one(2.0), one(1.0), 1.0, 3.0, WHOLE, 0.0, one(1.0), np.zeros((1, 2)), 16, levels, out)
+    assert out[0] == pytest.approx(-0.5 * (levels / 2.0) ** 2, rel=1e-15)

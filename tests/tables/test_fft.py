@@ -1,0 +1,24 @@
+"""tables/fft.py: the round-off of a transform stays below its bound, and not far below."""
+
+import numpy as np
+import pytest
+import scipy.fft
+
+from pld_accountant.tables import fft
+
+
+@pytest.mark.parametrize("size", [2, 64, 4096, 1 << 15])
+@pytest.mark.parametrize("kind", ["ones", "random", "spike"])
+def test_transforms_err_by_at_most_their_round_off(size, kind):
+    rng = np.random.default_rng(size)
+    values = {"ones": np.ones(size), "random": rng.standard_normal(size), "spike": np.full(size, 1e-9)}[kind]
+    if kind == "spike":
+        values[size // 3] = 1.0
+    exact = scipy.fft.rfft(values.astype(np.longdouble))
+    error = float(np.max(np.abs(fft.rfft(values) - exact)))
+    bound = fft.roundoff(size, float(np.linalg.norm(values)))
+    assert error <= bound
+    if kind == "random" and size > 2:
+        assert bound <= 1e4 * error
+    if kind == "spike":  # a larger error in one place would go unnoticed beside it
+        assert bound < 1e-11
