@@ -1,9 +1,10 @@
 """How far the bounds of epsilon lie apart, against processor time: prints tables, writes cost.json.
 
-Run from the repository's root: ``python benchmarks/cost.py``.  It measures two compositions, of many steps and of few:
-this package's characteristic tables at several allowed errors and its grid tables at several sizes; prv-accountant at
-several errors; and dp-accounting's pessimistic and optimistic estimates, which do not bound round-off, at several
-intervals.  All tables are made anew.  The larger epsilon of the two directions counts.  Each time is the least of
+Run from the repository's root: ``NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python
+benchmarks/cost.py``; with more threads, processor time would include that of threads that wait.  It measures two
+compositions, of many steps and of few, by four routes: this package's characteristic tables at several allowed errors;
+its grid tables at several sizes; prv-accountant at several errors; and dp-accounting's pessimistic and optimistic
+estimates, which do not bound round-off, at several intervals.  All tables are made anew.  The larger epsilon of the two directions counts.  Each time is the least of
 several runs.  If another accountant is not installed, its earlier results are kept.
 """
 
