@@ -4,8 +4,9 @@ Run from the repository's root: ``NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS
 benchmarks/cost.py``; with more threads, processor time would include that of threads that wait.  It measures two
 compositions, of many steps and of few, by four routes: this package's characteristic tables at several allowed errors;
 its grid tables at several sizes; prv-accountant at several errors; and dp-accounting's pessimistic and optimistic
-estimates, which do not bound round-off, at several intervals.  All tables are made anew.  The larger epsilon of the two directions counts.  Each time is the least of
-several runs.  If another accountant is not installed, its earlier results are kept.
+estimates, which do not bound round-off, at several intervals.  All tables are made anew.  The larger epsilon of the two
+directions counts.  Each time is the least of several runs.  If another accountant is not installed, its earlier results
+are kept.
 """
 
 from __future__ import annotations
