@@ -95,7 +95,7 @@ def cap_delta(question: DeltaAt, working: WorkingBounds, cap: NDArray) -> None:
 
 
 def cap_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, working: WorkingBounds, cap: NDArray) -> None:
-    """No epsilon exceeds the largest loss; used for people of whom little else is known."""
+    """Cap epsilon with the largest loss, for people without a proven, positive lower bound."""
     open_below = np.flatnonzero(np.isfinite(cap) & ~(working.solved & (working.lower > 0.0)))
     capped = open_below[cap[open_below] < working.upper[open_below]]
     least = least_epsilon(counts, steps, question, capped)

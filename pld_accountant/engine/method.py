@@ -1,4 +1,4 @@
-"""`Method`: one way of bounding the people whom earlier methods left open; `Job`: a question and what it is about."""
+"""`Method`: one way of bounding the people that earlier methods left open; `Job`: a question and its subject."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Method(ABC):
     width_of_largest : float
         Widths of epsilon below this share of the largest upper bound of all people are left alone, too.
     least_steps, most_steps : float
-        Only people with so many steps are tried.
+        Only people whose number of steps lies in this range are tried.
     most_people : float
         With more people left open the method is skipped.
     delta : bool

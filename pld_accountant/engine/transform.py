@@ -31,7 +31,7 @@ class Transform(Method):
         Where the losses of removal are truncated: nowhere; beyond a millionth of a millionth of delta, shared by all
         steps; beyond a millionth.  Far tails would keep larger tilts from being used.
     tilts_for_delta : int
-        At most so many tilts an octave if delta is wanted of many people, each of whom has a tilt of their own.
+        Limit of the tilts an octave if delta is wanted for many people, because each has their own tilt.
     """
 
     limits: Limits = field(default_factory=Limits)
