@@ -8,8 +8,9 @@ whether it is the one at b (with probability w, the weight of the upper edge) or
 
 **Claim 1: the mixture dominates the step if w >= l + rho / 8, rho = (b - a) b / (4 sigma^2).**
 
-1. A step with mean u of the sampled Gaussian has, at every epsilon, the divergence q H(t; u) with some real t, or one
-   that does not depend on u.
+1. At every real epsilon, a step with mean u of the sampled Gaussian has either a divergence that does not depend on u,
+   or c H(t; u), with c = q under removal and c = q e^(epsilon - t) under addition.  The real t and the factor c depend
+   on epsilon, q and the direction, but not on u: it is enough to compare H(t; s) with the mixture for all real t.
 2. dH/du = phi(x) / sigma, x = u / (2 sigma) - t sigma / u, and log phi(x) changes with u by
 
        d log phi(x) / du = t^2 sigma^2 / u^3 - u / (4 sigma^2),
