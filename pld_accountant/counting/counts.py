@@ -258,6 +258,23 @@ class InterpolatedCounts:
             weight = scale[bucket] * np.expm1(rho[bucket] * at)
         return bucket, np.where(self.free[bucket], -1, bucket - 1), weight
 
+    def variances(self, who: slice | NDArray = np.s_[:]) -> tuple[NDArray, NDArray, NDArray]:
+        """Number of each bucket's interpolated steps, and middle and half length of the range of their variance.
+
+        Shape (people, buckets) each.  The variance, the sum of w (1 - w) of n steps whose weights sum to W, is known if
+        n = 1 and lies between 0 and W (n - W) / n otherwise.
+        """
+        place = _places(self.people, who)
+        steps, lower = self.counts[place].astype(np.float64), self.lower_weights[place] / UNITS
+        upper = steps - lower
+        if self.log_delta is not None:
+            rho, scale, rounding = self._down
+            at = np.maximum(1.0 - rounding - lower / np.maximum(steps, 1.0), 0.0)
+            upper = steps * scale * np.expm1(rho * at)
+        most = upper * (steps - upper) / np.maximum(steps, 1.0)
+        once = steps == 1.0
+        return np.where(most > 0.0, steps, 0.0), np.where(once, most, 0.5 * most), np.where(once, 0.0, 0.5 * most)
+
     def whole(self) -> NDArray:
         """Which people's interpolated counts equal their counts at the upper edges: (people,) bool."""
         if self.log_delta is not None:

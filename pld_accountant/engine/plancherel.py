@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..counting.counts import Counts
+from ..counting.counts import Counts, InterpolatedCounts
 from ..kernels import _columns as c
 from ..results import Method
+from ..tables.interpolated import add_variance
 from ..tables.table import Table, TableMaker, log_expm1
 from ..threads import blocks, few, in_order
 from .question import DeltaAt, Question
@@ -270,6 +271,8 @@ class _Group:
     def exponents(self, table: Table, people: NDArray) -> tuple[NDArray, NDArray]:
         """The matrix product for people who share a table, and the tilts that bound their aliasing."""
         exponents = self.counts.times(table.columns, people)
+        if table.variance is not None and isinstance(self.counts, InterpolatedCounts):
+            add_variance(exponents, table, *self.counts.variances(people))
         helper = np.ascontiguousarray(self.plan.helper[people])
         if table.spread:
             steps = self.counts.times(np.ones((self.maker.size, 1)), people)[:, 0]

@@ -68,13 +68,15 @@ _FIRST = Transform(
 INTERPOLATED: tuple[Method, ...] = (
     # serves nearly everybody
     _FIRST,
-    # few steps: without it 52 of 1,000 people have no lower bound
+    # few steps: without it 52 of 1,000 people have no lower bound; if the variance term is an error, the bounds of
+    # four steps of little noise are 3 % of one's own epsilon wide in the median instead of 0.2 %
     Transform(
         1e-3,
         3e-4,
         most_steps=100,
         limits=Limits(1e-4, frequencies=1 << 13, least_expectation=1e-6, least_log_delta=TINY, work=3e9),
         least_log_delta=TINY,
+        variance=True,
     ),
     # deltas below 1e-12 and little noise: truncated tails allow larger tilts
     Transform(

@@ -32,17 +32,21 @@ class Transform(Method):
         steps; beyond a millionth.  Far tails would keep larger tilts from being used.
     tilts_for_delta : int
         Limit of the tilts an octave if delta is wanted for many people, because each has their own tilt.
+    variance : bool
+        Whether the variance term of interpolated steps is added up and not an error; doubles the cost.
     """
 
     limits: Limits = field(default_factory=Limits)
     end: Literal["", "far", "near"] = ""
     tilts_for_delta: int = 4
+    variance: bool = False
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
         limits = self.limits_for(job)
         for reach, at in levels(self.reach(job, working, who)):
-            maker = job.makers.characteristic(reach, interpolated=job.interpolated)
+            variance = self.variance and job.interpolated
+            maker = job.makers.characteristic(reach, interpolated=job.interpolated, variance=variance)
             counts, question = job.of(who[at])
             hint = working.estimate[who[at]]
             found = solve(counts, maker, question, limits=limits, hint=hint, progress=job.progress)

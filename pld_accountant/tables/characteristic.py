@@ -27,12 +27,19 @@ class CharacteristicTables:
         Keeps the tables; may be shared by several makers.
     neighbours : ndarray of bool, shape (size - 1,), optional
         Whether steps are interpolated between a bucket and the next; None: all steps are counted whole.
+    variance : bool
+        Whether tables hold the variance term of interpolated steps (see `interpolated`).
     """
 
     def __init__(
-        self, steps: CharacteristicSteps, cache: MemoryCache[Table], neighbours: NDArray | None = None
+        self,
+        steps: CharacteristicSteps,
+        cache: MemoryCache[Table],
+        neighbours: NDArray | None = None,
+        *,
+        variance: bool = False,
     ) -> None:
-        self.steps, self.neighbours = steps, neighbours
+        self.steps, self.neighbours, self._variance = steps, neighbours, variance
         self._tables = cache
         self._ladders: dict[float, tuple[int, NDArray]] = {}
 
@@ -76,6 +83,8 @@ class CharacteristicTables:
         )
         if self.neighbours is not None:
             table.plain = np.zeros((self.size, c.HEAD))
+            if self._variance:
+                table.variance = np.zeros((self.size, m + 1), dtype=complex), np.zeros((self.size, m + 1))
         return table
 
     def _fill(self, table: Table, width: float, rows: NDArray, work: float) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["USELESS", "band_coefficient", "interpolation", "relative"]
+__all__ = ["USELESS", "band_coefficient", "interpolation", "interpolation_beyond_variance", "relative"]
 
 USELESS = 1e4
 """An error of an exponent that makes every bound useless: returned if a bound's condition fails."""
@@ -59,6 +59,30 @@ def interpolation(difference: NDArray, error: NDArray | float = 0.0) -> NDArray:
     turn = np.abs(difference.imag) + error
     bound = size**2 / (8.0 * np.cos(0.5 * np.minimum(turn, 3.0)) ** 2)
     return np.where(turn > 3.0, USELESS, bound)
+
+
+def interpolation_beyond_variance(difference: NDArray, error: NDArray) -> NDArray:
+    """What interpolated steps add, at most and per step, beyond their variance term w (1 - w) x^2 / 2.
+
+    With f as for `interpolation`, f has the second derivative w (1 - w) at 0, and the third derivative
+    x^3 p (1 - p) (1 - 2 p) along the way to x.  There p is 1 / (1 + u), |u| = r and arg u = a, |a| <= |Im x|, so that
+    the modulus of p (1 - p) (1 - 2 p) is
+
+        r |u - 1| / |u + 1|^3 <= t sqrt(1 - 4 t c^2) / c^3,   t = r / (1 + r)^2 <= 1 / 4, c = cos(Im x / 2),
+
+    as |u + 1| >= (1 + r) c and |u - 1|^2 = (r - 1)^2 + 4 r sin^2(a / 2).  The largest value is 1 / (6 sqrt(3) c^5) at
+    t = 1 / (6 c^2), or sqrt(1 - c^2) / (4 c^3) if that t exceeds 1 / 4.  A sixth of it, times |x|^3, bounds
+    |f - w (1 - w) x^2 / 2|; an error e of x moves the variance term by at most (|x| + e) e / 4.
+
+    Parameters
+    ----------
+    difference, error : ndarray
+        As for `interpolation`, complex.
+    """
+    size, turn = np.abs(difference) + error, np.abs(difference.imag) + error
+    c = np.cos(0.5 * np.minimum(turn, 3.0))
+    steepest = np.where(c * c >= 2.0 / 3.0, 1.0 / (6.0 * np.sqrt(3.0) * c**5), np.sqrt(1.0 - c * c) / (4.0 * c**3))
+    return np.where(turn > 3.0, USELESS, size**3 * steepest / 6.0 + 0.25 * size * error)
 
 
 def band_coefficient(width: float) -> float:

@@ -4,6 +4,11 @@ With x = log(M_b / M_a), the mixture (1 - w) M_a + w M_b exceeds the product M_a
 of weights and tables gives, by a factor exp(f).  `errors.interpolation` bounds |f| at every frequency.  Each step's
 error lies in both of its buckets with the larger of the two buckets' bounds, so that its weights 1 - w and w carry it
 once.
+
+**Variance term.**  f = w (1 - w) x^2 / 2 plus an error of third order.  A person's steps in a bucket have together the
+variance v = sum of w (1 - w).  It is known if there is one step, and lies between 0 and W (n - W) / n otherwise, as
+w (1 - w) is concave.  `add_variance` adds the term for the middle of that range, and charges the rest of the range and
+the third order as errors.  Few steps need it, whose x are large; for many steps all of f is negligible.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from ..kernels import _columns as c
 from . import errors
 from .table import Table
 
-__all__ = ["interpolate", "larger_of_pair", "log_moment_errors"]
+__all__ = ["add_variance", "interpolate", "larger_of_pair", "log_moment_errors"]
 
 
 def log_moment_errors(k: NDArray, neighbours: NDArray) -> NDArray:
@@ -46,11 +51,16 @@ def interpolate(table: Table, neighbours: NDArray) -> None:
     error = plain[:, [c.RELATIVE_ERROR]] + plain[:, [c.RELATIVE_SLOPE]] * omega + plain[:, [c.LOG_MOMENT_ERROR]]
     error = np.minimum(2.0 * error, 1e100)
     apart, error = np.diff(log, axis=0)[first], error[first] + error[first + 1]
-    added = errors.interpolation(apart, error)
-    added[:, 0] = errors.interpolation(apart[:, 0].real, error[:, 0])
-    growth = (np.abs(apart.real).max(axis=1) + error.max(axis=1)) ** 2 / 8.0
     block = table.interpolation
-    block[:] = larger_of_pair(np.column_stack([added[:, 0], growth, added[:, 1:]]), first, size)
+    if table.variance is None:
+        added = errors.interpolation(apart, error)
+        added[:, 0] = errors.interpolation(apart[:, 0].real, error[:, 0])
+        growth = (np.abs(apart.real).max(axis=1) + error.max(axis=1)) ** 2 / 8.0
+        block[:] = larger_of_pair(np.column_stack([added[:, 0], growth, added[:, 1:]]), first, size)
+    else:
+        table.variance[0][first + 1] = 0.5 * apart**2
+        table.variance[1][first + 1] = errors.interpolation_beyond_variance(apart, error)
+        block[:] = 0.0
     # round-off of the matrix product in phases beyond pi
     block[:, 2:] += (size + 8) * 2.0**-51 * np.maximum(np.abs(im) - np.pi, 0.0)
     envelope = errors.interpolation((np.diff(plain[:, c.LOG_MOMENT]) + np.diff(plain[:, c.ENVELOPE]))[first])
@@ -64,6 +74,33 @@ def interpolate(table: Table, neighbours: NDArray) -> None:
     columns[most > 0.5, c.RELATIVE_ERROR] = 1e200
     of_pair = np.maximum(plain[first, c.LOG_MOMENT_ERROR], plain[first + 1, c.LOG_MOMENT_ERROR])
     columns[:, c.LOG_MOMENT_ERROR] = np.maximum(plain[:, c.LOG_MOMENT_ERROR], larger_of_pair(of_pair, first, size))
+
+
+def add_variance(exponents: NDArray, table: Table, number: NDArray, middle: NDArray, doubt: NDArray) -> None:
+    """Add the variance term of interpolated steps to everybody's exponents, and the rest of f to their errors.
+
+    Parameters
+    ----------
+    exponents : ndarray, shape (people, columns)
+        counts @ table.columns; changed.
+    number, middle, doubt : ndarray, shape (people, buckets)
+        For the interpolated steps between a bucket and the one before it: their number; the middle of the range of
+        their variance, and half its length.
+    """
+    assert table.variance is not None
+    second, beyond = table.variance
+    re, im, block, last = c.blocks(table.frequencies)
+    size = np.abs(second)
+    # the products' round-off, the kernel's among them
+    units = (2.0 * len(second) + 4.0 * table.frequencies + 64.0) * 2.0**-51
+    error = doubt @ size + number @ beyond + units * (middle @ (size + size[:, :1]))
+    term = middle @ second
+    exponents[:, c.LOG_MOMENT] += term[:, 0].real
+    exponents[:, re:im] += term[:, 1:].real - term[:, :1].real
+    exponents[:, im:block] += term[:, 1:].imag
+    exponents[:, block] += error[:, 0]
+    exponents[:, block + 1] = errors.USELESS  # |exp(E)| is bounded by exp(|E|) alone
+    exponents[:, block + 2 : last] += error[:, 1:]
 
 
 def larger_of_pair(values: NDArray, first: NDArray, buckets: int) -> NDArray:

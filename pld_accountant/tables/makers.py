@@ -46,11 +46,16 @@ class TableMakers:
             return self.steps
         return self.kept(("steps", reach), lambda: self.steps.truncated(reach))
 
-    def characteristic(self, reach: float = np.inf, *, interpolated: bool) -> CharacteristicTables:
+    def characteristic(
+        self, reach: float = np.inf, *, interpolated: bool, variance: bool = False
+    ) -> CharacteristicTables:
         """Tables from characteristic functions, of losses that end at a reach."""
         steps = self.truncated(reach)
         assert isinstance(steps, CharacteristicSteps)
-        return self.kept(("characteristic", reach, interpolated), lambda: self.maker(steps, interpolated=interpolated))
+        return self.kept(
+            ("characteristic", reach, interpolated, variance),
+            lambda: self.maker(steps, interpolated=interpolated, variance=variance),
+        )
 
     def any(self, *, interpolated: bool) -> TableMaker:
         """A maker whose log-moments bound the whole losses."""
@@ -58,9 +63,10 @@ class TableMakers:
             return self.characteristic(interpolated=interpolated)
         return self.grid("upper", 2, 1.0)
 
-    def maker(self, steps: CharacteristicSteps, *, interpolated: bool) -> CharacteristicTables:
+    def maker(self, steps: CharacteristicSteps, *, interpolated: bool, variance: bool = False) -> CharacteristicTables:
         """A new maker for a part of the family's losses."""
-        return CharacteristicTables(steps, self._cache, self._neighbours if interpolated else None)
+        neighbours = self._neighbours if interpolated else None
+        return CharacteristicTables(steps, self._cache, neighbours, variance=variance)
 
     def grid(self, side: Literal["upper", "lower"], points: int, reach: float) -> GridTables:
         """Tables on a grid that ends at a reach."""

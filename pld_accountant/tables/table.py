@@ -49,6 +49,9 @@ class Table:
         For large losses: upper bounds of |M_large / M_small| of one step beyond the same frequencies.
     plain : ndarray, shape (buckets, HEAD), optional
         For interpolated steps: the scalars without the errors of interpolation.
+    variance : (ndarray of complex, ndarray), shape (buckets, m + 1) each, optional
+        For interpolated steps between a bucket and the one before it: half of x^2, which their variances multiply, and
+        the error beyond the variance term (`interpolated`).  Without it, both are errors already.
     large : bool
         Whether the table is of the part in which some step's loss is large (`engine.rare_losses`).
     """
@@ -64,6 +67,7 @@ class Table:
     ladder: tuple[int, NDArray] | None = None
     large_ladder: NDArray | None = None
     plain: NDArray | None = None
+    variance: tuple[NDArray, NDArray] | None = None
     large: bool = False
 
     @property

@@ -290,3 +290,18 @@ def test_rows_between_which_steps_are_interpolated():
     full = [GROUPS[0], Buckets.make(1.0, 1.0, 8)]
     counts = replace(interpolated(), groups=full)
     assert counts.neighbours().tolist() == [True] * 7 + [False] * 8
+
+
+@pytest.mark.parametrize("log_delta", [None, LOG_DELTA])
+def test_variances_lie_within_their_ranges_and_are_known_for_single_steps(log_delta):
+    counts = interpolated(log_delta)
+    number, middle, doubt = counts.variances()
+    steps = counts.counts.astype(np.float64)
+    assert np.all((number == steps) | (number == 0.0))
+    assert np.all(doubt[steps == 1.0] == 0.0)
+    assert np.all(middle >= doubt)
+    assert np.all(middle + doubt <= 0.25 * steps + 1e-12)
+    _, _, weight = counts.single_steps(np.array([1]))
+    assert middle[1].sum() == pytest.approx(float(weight[0] * (1.0 - weight[0])), rel=1e-12)
+    # the other extreme: steps that count whole at either edge have no variance at all
+    assert np.all(middle[steps > 1.0] - doubt[steps > 1.0] == 0.0)

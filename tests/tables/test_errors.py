@@ -53,3 +53,21 @@ def test_the_error_of_an_interpolated_step():
     assert np.log1p(0.5 * np.expm1(50.0)) - 25.0 <= errors.interpolation(big)[0] <= 50.0
     assert errors.interpolation(np.array([3.1j]))[0] == errors.USELESS
     assert errors.interpolation(np.array([0.1j]), 0.1)[0] >= errors.interpolation(np.array([0.2j]))[0]
+
+
+def test_the_error_of_an_interpolated_step_beyond_its_variance_term():
+    rng = np.random.default_rng(5)
+    x = rng.normal(0.0, 0.5, 20_000) + 1j * rng.uniform(-2.9, 2.9, 20_000)
+    x[::2] *= rng.choice([1e-2, 0.1, 1.0], 10_000)
+    w = rng.random(20_000)
+    apart = np.abs(np.log(1.0 - w + w * np.exp(x)) - w * x - 0.5 * w * (1.0 - w) * x**2)
+    bound = errors.interpolation_beyond_variance(x, np.zeros(x.size))
+    assert np.all(apart <= bound * (1.0 + 1e-12) + 1e-15)
+    # w (1 - w) (1 - 2 w) is at most 1 / (6 sqrt(3)): the bound is tight for a small real x
+    at, small = 0.5 - np.sqrt(1.0 / 12.0), np.array([0.01 + 0.0j])
+    third = abs(np.log(1.0 - at + at * np.exp(0.01)) - at * 0.01 - 0.5 * at * (1.0 - at) * 1e-4)
+    assert third >= 0.95 * errors.interpolation_beyond_variance(small, np.zeros(1))[0]
+    assert errors.interpolation_beyond_variance(np.array([3.1j]), np.zeros(1))[0] == errors.USELESS
+    # an error of x moves the variance term
+    moved = errors.interpolation_beyond_variance(np.array([0.1 + 0.0j]), np.array([0.01]))[0]
+    assert moved >= 0.125 * (0.11**2 - 0.1**2)

@@ -66,6 +66,42 @@ def test_a_table_has_room_for_interpolated_steps():
     assert used > 0.2
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_variance_term_leaves_an_error_of_third_order(alone):
+    """Exact products of mixtures against the exponents: single steps in their buckets, or several, in doubt."""
+    group = Buckets.make(2.0, 0.01, 12)
+    maker = makers_of(group).characteristic(interpolated=True, variance=True)
+    table = maker.table(20.0, 2.0, 40.0, np.ones(group.size, dtype=bool))
+    log, (_, block, extra, _) = logs(table), c.blocks(table.frequencies)
+    rng, used = np.random.default_rng(4), 0.0
+    for _ in range(30):
+        exact, counts, number, won, variance = np.zeros(log.shape[1], dtype=complex), *np.zeros((4, group.size))
+        chosen = rng.permutation(np.arange(1, group.size))[:6] if alone else rng.integers(1, group.size, 10)
+        for bucket in chosen:
+            w = rng.choice([0.0, 0.5, 1.0, rng.random()])
+            exact += np.log1p(w * np.expm1(log[bucket] - log[bucket - 1])) + log[bucket - 1]
+            counts[bucket] += w
+            counts[bucket - 1] += 1.0 - w
+            number[bucket] += 1.0
+            won[bucket] += w
+            variance[bucket] += w * (1.0 - w)
+        most = won * (number - won) / np.maximum(number, 1.0)
+        once = number == 1.0
+        middle, doubt = np.where(once, most, 0.5 * most), np.where(once, 0.0, 0.5 * most)
+        assert np.all(np.abs(variance - middle) <= doubt + 1e-15)
+        row = (counts @ table.columns)[None]
+        interpolated.add_variance(row, table, number[None], middle[None], doubt[None])
+        known = np.full(log.shape[1], row[0, c.LOG_MOMENT], dtype=complex)
+        known[1:] += row[0, c.HEAD : block] + 1j * row[0, block:extra]
+        known += 1j * (counts @ table.plain[:, c.MEAN]) * table.omega
+        room = np.append(row[0, extra], row[0, extra + 2 :])
+        apart = exact - known
+        apart = np.abs(apart.real + 1j * (apart.imag - 2.0 * np.pi * np.round(apart.imag / (2.0 * np.pi))))
+        assert np.all(apart <= room * (1.0 + 1e-9))
+        used = max(used, float((apart / room).max()))
+    assert used > 0.05
+
+
 def test_what_interpolation_multiplies_phi_by():
     """The growth column bounds Re E where the error itself is useless: phases of neighbours half a turn apart."""
     group = Buckets.make(0.8, 0.3, 6)

@@ -188,7 +188,10 @@ def _mixture_error(log_small: NDArray, relative: NDArray, rho: NDArray, error: N
     jump = np.abs(np.diff(rho, axis=0)[pairs]) + both(error)
     d = np.expm1(np.minimum(x, 1.0))
     most = np.maximum((np.abs(rho) + error)[pairs], (np.abs(rho) + error)[pairs + 1])
-    within, rest = 1.0 - np.minimum(d, 0.5), 1.0 - np.minimum(most, 0.5)
+    within = 1.0 - np.minimum(d, 0.5)
+    # the mixture's |rho| exceeds both buckets' by at most |w' - w| |D|
+    most += 0.25 * d / within * jump
+    rest = 1.0 - np.minimum(most, 0.5)
     # exp(x) - 1 - x is at most x^2 exp(x) / 2
     found = 0.25 * jump * (x + (0.5 * x**2 * (1.0 + d) + x * d + d * most / rest) / within + 0.5 * jump / rest**2)
     found[~((d <= 0.5) & (most <= 0.5))] = USELESS
