@@ -393,7 +393,7 @@ class Ledger:
 
         **Error**: with 256 buckets the upper bound typically exceeds the true epsilon by at most a relative 1e-4.  For
         deltas down to 1e-15 the bounds differ by at most 0.5 % of the worst case's epsilon.  They may differ by more
-        for smaller deltas, and for a few steps of little noise, which are counted at the edges of their buckets.
+        for smaller deltas, and for fewer than 17 steps at deltas below 1e-10 (1.7 % at ten steps and delta 1e-15).
         If no method certifies a person's epsilon, the bounds are 0 and the Renyi bound, and the status says so.  No
         upper bound exceeds the worst case's.
         **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15.

@@ -95,11 +95,11 @@ INTERPOLATED: tuple[Method, ...] = (
             least_steps=_SOME,
             delta=False,
             least_log_delta=TINY,
-            limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=4, least_log_delta=TINY),
+            limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=tilts, least_log_delta=TINY),
             places=(0.79, 0.89, 0.99, 1.09),
             nearer=nearer,
         )
-        for nearer in (1, 0)
+        for nearer, tilts in ((1, 4), (0, 16))
     ),
 )
 """For interpolated counts of many people, whose bounds the buckets keep apart by a thousandth."""

@@ -62,7 +62,7 @@ def interpolation(difference: NDArray, error: NDArray | float = 0.0) -> NDArray:
 
 
 def interpolation_beyond_variance(difference: NDArray, error: NDArray) -> NDArray:
-    """What interpolated steps add, at most and per step, beyond their variance term w (1 - w) x^2 / 2.
+    """Bounds of the error, per step, that interpolated steps leave beyond their variance term w (1 - w) x^2 / 2.
 
     With f as for `interpolation`, f has the second derivative w (1 - w) at 0, and the third derivative
     x^3 p (1 - p) (1 - 2 p) along the way to x.  There p is 1 / (1 + u), |u| = r and arg u = a, |a| <= |Im x|, so that

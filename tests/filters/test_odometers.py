@@ -62,7 +62,7 @@ def test_epsilon_is_the_conversion_of_what_was_spent():
 
 
 def test_sampled_steps_cost_their_divergence():
-    from pld_accountant.engine.renyi import rdp
+    from pld_accountant.mechanisms.renyi_divergence import rdp
 
     one = float(rdp(6, 1.0, 0.01))
     o = RenyiOdometer(3 * one, 6, num_examples=1, noise_multiplier=1.0, max_grad_norm=1.0, sample_rate=0.01)

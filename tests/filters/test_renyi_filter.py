@@ -99,7 +99,7 @@ def test_headroom_spends_what_is_left_of_a_sampled_budget(orders):
 
 
 def test_equal_sampled_steps_fill_a_budget_made_for_them():
-    from pld_accountant.engine.renyi import rdp
+    from pld_accountant.mechanisms.renyi_divergence import rdp
 
     for alpha in (8, 16.3):
         one = float(rdp(alpha, 2.0, 0.005))
@@ -120,7 +120,7 @@ def test_equal_sampled_steps_fill_a_budget_made_for_them():
     [(1.0986, 1e-5, 2.0, 0.005), (0.107, 1e-5, 16.0, 0.005), (8.0, 1e-5, 0.6, 0.01), (1.0, 1e-5, 50.0, 1.0)],
 )
 def test_the_order_chosen_admits_most_steps(epsilon, delta, sigma, rate):
-    from pld_accountant.engine.renyi import rdp as divergence
+    from pld_accountant.mechanisms.renyi_divergence import rdp as divergence
 
     best = best_order(epsilon, delta, sigma, rate)
 

@@ -59,9 +59,7 @@ def coarse_nodes(part: tuple[float, float, int], steps: Steps, theta: float, acc
     return index * step, w - w.max() - np.log(np.sum(np.exp(w - w.max())))
 
 
-def quadrature_step(
-    part: tuple[float, float, int], steps: Steps, theta: float, omega: float, accuracy: float
-) -> float:
+def quadrature_step(part: tuple[float, float, int], steps: Steps, theta: float, omega: float, accuracy: float) -> float:
     """A step of the trapezoidal rule in y whose error at theta + i omega is exp(-accuracy) of phi(theta).
 
     The rule's error is 2 M(a) / (exp(2 pi a / h) - 1), M(a) the integral of the integrand's modulus on the line of
