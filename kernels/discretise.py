@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from ._jit import inline, jit, pjit, prange
-from ._loss import LOG_SQRT_2PI, x_of_log_g
+from ._loss import LOG_SQRT_2PI, log_g_at, x_of_log_g
 
 # Gauss-Legendre rules on [-1, 1]: three points if a cell is tiny, else five.
 _NODE_3 = (-0.7745966692414834, 0.0, 0.7745966692414834)
@@ -31,18 +31,6 @@ _NODE = (-0.906179845938664, -0.5384693101056831, 0.0, 0.5384693101056831, 0.906
 _WEIGHT = (0.23692688505618908, 0.47862867049936647, 0.5688888888888889, 0.47862867049936647, 0.23692688505618908)
 
 _SAFE = 1.000000001
-
-
-@inline
-def _log_g(x, sigma, q):
-    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-    if q == 1.0:
-        return t
-    if t > 36.0:
-        return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
-    y = q * math.expm1(t)
-    # 1 + y would lose the digits of a small g
-    return math.log1p(y) if y > -0.5 else math.log((1.0 - q) + q * math.exp(t))
 
 
 @inline
@@ -67,7 +55,7 @@ def _cell(sigma, q, sign, left, start, stop):
         short = y - x < 0.04 * reach
         for i in range(3 if short else 5):
             v = centre + half * (_NODE_3[i] if short else _NODE[i])
-            lg = _log_g(v, sigma, q)
+            lg = log_g_at(v, sigma, q)
             log_density = -0.5 * (v / sigma) ** 2 - LOG_SQRT_2PI - math.log(sigma)
             if sign > 0:
                 log_density += lg
@@ -148,7 +136,7 @@ def _convex(mass, h):
 @jit("void(f8, f8, f8, f8[::1], f8[::1])")
 def losses(sigma, q, sign, x, loss):
     for i in range(x.size):
-        loss[i] = sign * _log_g(x[i], sigma, q)
+        loss[i] = sign * log_g_at(x[i], sigma, q)
 
 
 @pjit("void(f8, f8, f8, f8[::1], f8[::1], f8[::1])")

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from .. import results
 from ..counting.counts import WholeCounts
-from ..mechanisms.base import StepFamily
+from ..mechanisms.base import MASS_ERROR, StepFamily
 from ..threads import in_order
 from .convolution_tree import Aim, DiscreteLoss, discrete_loss, place, plant, thinned
 from .method import Job, Method
@@ -47,9 +47,6 @@ _QUICK = 1e6  # adding up this many pairs takes less time than starting a thread
 _TILTS = 2.0 ** np.arange(-4.0, 46.0, 0.5)
 _LEAST_NOISE = 0.01  # the time for the cells of one step grows like 1 / sigma^2
 _MOST_SUMS = 48  # partial sums of one person at most
-
-LEAF = 1e-12
-"""Relative error of a cell's masses of one step (`mechanisms.base.StepFamily.masses`)."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ class ConvolvedLoss:
         """Relative error of delta as a sum over the last two partial sums, which have these sizes."""
         nodes, total = self.tree.nodes, roundoff_pairs(one, two)
         for (a, b), uses in zip(nodes, self.tree.uses, strict=True):
-            step = LEAF if a < 0 else roundoff_pairs(self._losses[a].knots.size, self._losses[b].knots.size)
+            step = MASS_ERROR if a < 0 else roundoff_pairs(self._losses[a].knots.size, self._losses[b].knots.size)
             total += uses * step
         return total
 
@@ -201,7 +198,7 @@ class ConvolvedLoss:
 
     def _leaf(self, bucket: int, knots: NDArray) -> DiscreteLoss:
         cells = np.stack(self._family.masses(bucket, knots))
-        return discrete_loss(knots, cells, cells, LEAF)
+        return discrete_loss(knots, cells, cells, MASS_ERROR)
 
     def _sum(self, one: DiscreteLoss, two: DiscreteLoss, knots: NDArray) -> DiscreteLoss:
         from ..kernels import convolve

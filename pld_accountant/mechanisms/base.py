@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "MASS_ERROR",
     "CharacteristicSteps",
     "Direction",
     "Mechanism",
@@ -22,6 +23,9 @@ __all__ = [
 ]
 
 Direction = Literal["remove", "add"]
+
+MASS_ERROR = 1e-12
+"""Largest relative error of the masses that a family computes (`StepFamily.masses`)."""
 
 _HALVINGS = 40  # of the distance between the two outcomes' epsilons
 
@@ -105,7 +109,10 @@ class StepFamily(Protocol):
         ...
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
-        """P mass p of the cells between ascending losses, and p - exp(left end) times their Q mass, both at least 0."""
+        """P mass p of the cells between ascending losses, and p - exp(left end) times their Q mass, both at least 0.
+
+        **Error**: at most `MASS_ERROR`, relative.
+        """
         ...
 
     def losses(self, row: int, reach: float, number: int) -> NDArray:

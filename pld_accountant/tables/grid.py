@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import _columns as c
-from ..mechanisms.base import StepFamily
+from ..mechanisms.base import MASS_ERROR, StepFamily
 from . import errors, fft
 from .table import WORK, MemoryCache, Table
 
 __all__ = ["GridTables"]
 
-_MASS_ERROR = 1e-14  # relative error of a discretised mass, see `kernels.discretise`
 _BELOW = 64.0  # exp(-64) of the tilted distribution may lie below the grid
 _DIRECT = 16  # largest masses, which are transformed by direct summation
 _CELL = 500.0  # cost of a cell, see `WORK`
@@ -119,7 +118,7 @@ class GridTables:
             return start, mass, 0.0
         discretise.connect_up(p, b, mass)
         # The mass below the grid moves up to its first knot, the mass above to +infinity.
-        mass[0] += max(1.0 - mass.sum(), 0.0) + 1e-14
+        mass[0] += max(1.0 - mass.sum(), 0.0) + 2.0 * MASS_ERROR
         return start, mass, math.exp(-0.5 * self._reach**2)
 
     def _barycentre(self, bucket: int, step: float) -> float:
@@ -145,13 +144,13 @@ class GridTables:
             size = np.log(np.abs(phi))
         # a mass carries the round-off of its exponent and of its knot, weighted by the tilted distribution
         exponents = float(tilted[positive] @ np.abs(exponent[positive] - top) + table.theta * (tilted @ np.abs(losses)))
-        error = fft.roundoff(points, norm) + _MASS_ERROR + (64.0 + 4.0 * exponents) * 2.0**-53
+        error = fft.roundoff(points, norm) + MASS_ERROR + (64.0 + 4.0 * exponents) * 2.0**-53
         row = table.columns[bucket]
         row[c.LOG_MOMENT] = top + math.log(total)
         row[c.MEAN] = mean
         row[c.ENVELOPE] = math.log(min(float(np.abs(phi[m + 1 :]).max(initial=0.0)) + error, 1.0))
         row[c.ERROR] = error * (1.0 + 1e-9) + 4.0 * self.size * 2.0**-53
-        row[c.LOG_MOMENT_ERROR] = _MASS_ERROR + (mass.size + self.size + 64.0) * 2.0**-53 * (
+        row[c.LOG_MOMENT_ERROR] = MASS_ERROR + (mass.size + self.size + 64.0) * 2.0**-53 * (
             1.0 + abs(row[c.LOG_MOMENT])
         )
         row[c.INFINITE] = -math.log1p(-beyond)

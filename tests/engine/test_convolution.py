@@ -8,11 +8,12 @@ import oracle_few
 import pytest
 
 from pld_accountant.engine import convolution
-from pld_accountant.engine.convolution import LEAF, ConvolvedLoss, roundoff_pairs
+from pld_accountant.engine.convolution import ConvolvedLoss, roundoff_pairs
 from pld_accountant.engine.convolution_tree import plant
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.kernels import convolve as kernel
 from pld_accountant.kernels import discretise
+from pld_accountant.mechanisms.base import MASS_ERROR
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 
 SIGN = {"remove": 1.0, "add": -1.0}
@@ -130,7 +131,7 @@ def exact_cell(sigma, q, sign, low, high):
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(("sigma", "q"), [(0.2, 1e-6), (0.5, 0.01), (1.0, 0.9), (3.0, 1e-4), (100.0, 0.2)])
 def test_masses_of_one_step(sigma, q, direction):
-    """Within `LEAF`, and what the knots' own rounding can do."""
+    """Within `MASS_ERROR`, and what the knots' own rounding can do."""
     sign = SIGN[direction]
     x = np.linspace(-25.0 * sigma, 25.0 * sigma + 1.0, 40)
     loss = np.empty(x.size)
@@ -144,18 +145,18 @@ def test_masses_of_one_step(sigma, q, direction):
         if knots[k + 1] - knots[k] < 4.0 * near:
             continue
         inner, outer = (exact_cell(sigma, q, sign, knots[k] + e, knots[k + 1] - e) for e in (near, -near))
-        assert inner[0] * (1.0 - LEAF) <= p[k] <= outer[0] * (1.0 + LEAF)
-        assert inner[1] * (1.0 - LEAF) <= u[k] <= outer[1] * (1.0 + LEAF)
+        assert inner[0] * (1.0 - MASS_ERROR) <= p[k] <= outer[0] * (1.0 + MASS_ERROR)
+        assert inner[1] * (1.0 - MASS_ERROR) <= u[k] <= outer[1] * (1.0 + MASS_ERROR)
 
 
 def test_the_error_of_masses_is_not_idle():
-    """Far out the exponent's rounding alone is more than a thousandth of `LEAF`."""
+    """Far out the exponent's rounding alone is more than a thousandth of `MASS_ERROR`."""
     sigma = q = 1.0
     knots = np.arange(-30.0, 30.0, 0.5)  # of a plain Gaussian's loss, x = loss + 1 / 2 exactly
     p, u = np.empty((2, knots.size - 1))
     discretise.masses(sigma, q, 1.0, knots, p, u)
     off = [float(abs(p[k] / exact_cell(sigma, q, 1.0, knots[k], knots[k + 1])[0] - 1)) for k in range(p.size)]
-    assert 1e-3 * LEAF < max(off) < LEAF
+    assert 1e-3 * MASS_ERROR < max(off) < MASS_ERROR
 
 
 def test_the_error_of_losses_is_not_idle():
