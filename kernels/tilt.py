@@ -8,6 +8,8 @@ Legend
     eta         relative error wanted for delta
     log_least   log of the smallest E_theta[g] that is accepted
     back        how many tilts below the saddle point are candidates
+    at          the saddle point: the integrand M(z) e^(-z epsilon) / (z (1 + z)) is smallest there on the real axis; if
+                epsilon is wanted, where the Renyi bound is smallest
     choice      columns: tilt, helper tilt above, helper tilt below (-1: theta = 0), each an index
     need        columns: period P, frequency W, expected epsilon or log delta, epsilon or log delta by Renyi (Chernoff)
 
@@ -71,21 +73,23 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
     helpers = np.empty(2, dtype=np.int64)
     for i in range(k.shape[0]):
         _spreads(k[i], theta, spread)
-        best = np.inf
+        best = least = np.inf
         at = -1
         for j in range(theta.size):
+            # the last term bounds the round-off of the additions
+            size = abs(k[i, j]) + abs(log_c[j])
             if solve_epsilon:
                 value = (k[i, j] - target[i] + log_c[j]) / theta[j]
+                modulus = value
+                value += 2.0**-50 * ((size + abs(target[i])) / theta[j] + abs(value))
             else:
-                value = k[i, j] - theta[j] * target[i] + log_c[j]
-            if value < best:
-                best = value
+                value = k[i, j] - theta[j] * target[i]
+                modulus = value - math.log(theta[j] * (1.0 + theta[j]))
+                value += log_c[j] + 2.0**-50 * (size + theta[j] * abs(target[i]))
+            best = min(best, value)
+            if modulus < least:
+                least = modulus
                 at = j
-        # round-off of the additions above
-        if solve_epsilon:
-            best += 2.0**-50 * ((abs(k[i, at]) + abs(target[i]) + abs(log_c[at])) / theta[at] + abs(best))
-        else:
-            best += 2.0**-50 * (abs(k[i, at]) + theta[at] * abs(target[i]) + abs(log_c[at]))
         need[i, 3] = best
         choice[i, 0] = -1
         # A hint above the Renyi bound comes from cancellation and is ignored.

@@ -129,3 +129,33 @@ def test_other_nonsense_is_refused():
         pa.SampledGaussian(1e-101, 0.1)
     with pytest.raises((ValueError, TypeError)):
         pa.compose([(SAMPLED, 1.5)])
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps"), [(1.0, 0.1, 1_000_000), (0.6, 0.01, 1_000_000), (0.3, 0.5, 50), (1.0, 0.01, 10_000)]
+)
+def test_delta_from_zero_to_far_beyond_the_mean_loss(sigma, rate, steps):
+    """Far below the mean loss the saddle point is at the pole 0: a tilt near the Renyi bound's serves nothing."""
+    composed = pa.compose([(pa.SampledGaussian(sigma, rate), steps)])
+    largest = composed.epsilon(1e-10).upper
+    before = 1.0
+    for share in (0.0, 1e-9, 1e-3, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2):
+        found = composed.delta(share * largest)
+        assert found.certified
+        assert found.upper - found.lower <= 1e-8 * found.upper
+        assert found.lower <= before * (1.0 + 1e-9)
+        before = found.upper
+    assert composed.delta(1e6 * largest).upper < 1e-300
+
+
+def test_delta_near_one_agrees_with_sampled_losses():
+    sigma, rate, steps = 0.3, 0.5, 50
+    found = pa.compose([(pa.SampledGaussian(sigma, rate), steps)])
+    losses = np.random.default_rng(5)
+    x = losses.normal(0.0, sigma, (20_000, steps)) + (losses.random((20_000, steps)) < rate)
+    loss = np.sum(np.logaddexp(np.log1p(-rate), np.log(rate) + (2.0 * x - 1.0) / (2.0 * sigma**2)), axis=1)
+    for epsilon in (0.0, 50.0, 90.0, 120.0):
+        sampled = np.maximum(-np.expm1(epsilon - loss), 0.0)
+        error = 5.0 * sampled.std() / np.sqrt(loss.size) + 1e-6
+        bounds = found.delta(epsilon, direction="remove")
+        assert bounds.lower - error <= sampled.mean() <= bounds.upper + error

@@ -252,7 +252,7 @@ class ConvolvedLoss:
         k += _TILTS * np.log(_TILTS) - (1.0 + _TILTS) * np.log1p(_TILTS)
         if not wants_epsilon:
             log_delta = k - _TILTS * target
-            return float(_TILTS[np.argmin(log_delta)]), target, float(log_delta.min())
+            return float(_TILTS[np.argmin(log_delta)]), target, min(float(log_delta.min()), 0.0)
         epsilon = (k - target) / _TILTS
         return float(_TILTS[np.argmin(epsilon)]), max(float(epsilon.min()), 0.0), target
 

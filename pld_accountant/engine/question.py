@@ -45,6 +45,10 @@ class Question(ABC):
     def chernoff(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
         """Chernoff (Renyi) bounds of the answer: k (..., tilts) are log-moments, given broadcasts against k."""
 
+    def integrand(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
+        """What is smallest at the tilt that serves best, the saddle point; arguments as for `chernoff`."""
+        return self.chernoff(k, theta, given)
+
     @abstractmethod
     def bounds(self, lower: NDArray, estimate: NDArray, upper: NDArray, status: NDArray, method: NDArray) -> Bounds:
         """The answer as `Bounds` of epsilon, or of delta itself."""
@@ -108,6 +112,10 @@ class DeltaAt(Question):
     def chernoff(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
         """See `Question`."""
         return k - theta * given + log_c(theta)
+
+    def integrand(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
+        """The integrand of the inverse transform on the real axis; its pole keeps the tilt away from 0."""
+        return k - theta * given - np.log(theta * (1.0 + theta))
 
     def bounds(self, lower: NDArray, estimate: NDArray, upper: NDArray, status: NDArray, method: NDArray) -> Bounds:
         """See `Question`; exp rounds to nearest, so each bound moves one double outwards."""

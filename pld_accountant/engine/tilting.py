@@ -84,7 +84,7 @@ def _tilt_grid(counts: Counts, maker: TableMaker, question: Question, target: ND
 
     def ends(block: slice) -> tuple[int, int]:
         moments = maker.composed(counts.times(k, block))
-        best = np.argmin(question.chernoff(moments, theta, target[block, None]), axis=1)
+        best = np.argmin(question.integrand(moments, theta, target[block, None]), axis=1)
         return int(octaves[best.min()]), int(octaves[best.max()])
 
     found = [result for _, result in in_order(ends, blocks(len(counts)), alone=few(len(counts)))]

@@ -96,6 +96,6 @@ class WorkingBounds:
             middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
         estimate = np.where(solved & np.isnan(estimate), middle, estimate)
         method = np.where(solved, self.method, Method.NONE).astype(np.uint8)
-        renyi_only = (method == Method.RENYI) & (lower < upper)
+        renyi_only = (method == Method.RENYI) & (lower <= question.floor) & (lower < upper)
         status = np.where(solved, np.where(renyi_only, Status.RENYI_ONLY, Status.CERTIFIED), Status.NOT_CERTIFIED)
         return question.bounds(lower, estimate, upper, status.astype(np.uint8), method)
