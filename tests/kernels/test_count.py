@@ -22,8 +22,8 @@ def counted(norms, clip, scale, group=GROUP, repeat=1, dtype=np.uint16, offset=0
     counts = np.zeros((norms.shape[1], width or group.size), dtype=dtype)
     short = np.zeros(counts.shape, dtype=np.int32)
     count.count_down(
-        np.ascontiguousarray(norms), clip, scale, group.edges, lower_weight_line(group), group.first, np.uint32(repeat),
-        counts, short, offset,
+        np.ascontiguousarray(norms), 0, norms.shape[1], clip, scale, group.edges, lower_weight_line(group),
+        group.first, np.uint32(repeat), counts, short, offset,
     )  # fmt: skip
     return counts
 
