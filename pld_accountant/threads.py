@@ -157,7 +157,11 @@ def for_blocks(work: Callable[[slice], object], number: int, least: int) -> None
     Exception
         The first that `work` raises, after all blocks have been tried.
     """
-    waiting = deque(_slices(number, max(least, -(-number // _MOST_BLOCKS), 1)))
+    parts = _slices(number, max(least, -(-number // _MOST_BLOCKS), 1))
+    if len(parts) == 1:
+        work(parts[0])
+        return
+    waiting = deque(parts)
     errors: list[BaseException] = []
 
     def take_blocks() -> None:
