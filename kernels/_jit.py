@@ -1,9 +1,11 @@
 """The one place where numba's options are chosen.
 
 ``jit`` compiles with explicit signatures, because a lazily typed kernel would sum float32 in float32.  It omits
-``fastmath``, which deletes compensated sums and NaN checks.  It keeps the machine code on disk.  ``pjit`` adds
-``prange`` over people or buckets, never over a sum, so no result depends on the number of threads.  Kernels that follow
-a matrix product have no ``prange``: `pld_accountant.threads` calls them from several threads.
+``fastmath``, which deletes compensated sums and NaN checks.  It keeps the machine code on disk.
+
+No kernel starts threads.  numba's threading layers do not survive a fork: a child that uses GNU OpenMP after its parent
+did is killed, and the workqueue layer aborts if two threads call it at once.  Kernels run without the GIL instead, and
+`pld_accountant.threads` calls them for blocks of people or buckets from several threads.
 """
 
 import os
@@ -15,12 +17,6 @@ import numba
 from numba.core import cgutils, types
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
-
-# A process that forks after OpenMP has started aborts: worker processes must be spawned, not forked.  The workqueue
-# layer aborts on concurrent use: one thread at a time may call kernels with prange.
-
-prange = numba.prange
-get_num_threads = numba.get_num_threads
 
 _JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
@@ -62,14 +58,21 @@ def jit(*signatures: str) -> Callable[[Any], Any]:
     return numba.njit(list(signatures), cache=_CACHE, error_model="numpy", nogil=True)
 
 
-def pjit(*signatures: str) -> Callable[[Any], Any]:
-    """Like `jit`, with ``prange`` over people."""
-    return numba.njit(list(signatures), cache=_CACHE, error_model="numpy", nogil=True, parallel=True)
-
-
 def inline(function: Any) -> Any:
     """Compile a scalar helper that is called from kernels of the same file only."""
     return numba.njit(cache=_CACHE, error_model="numpy", nogil=True)(function)
+
+
+def thread_limit() -> int:
+    """How many threads the calling thread may use: `numba.set_num_threads`, else ``NUMBA_NUM_THREADS``.
+
+    `numba.get_num_threads` would start numba's threading layer, unless `set_num_threads` has started it.
+    """
+    try:
+        numba.threading_layer()
+    except ValueError:
+        return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    return int(numba.get_num_threads())
 
 
 def _prefetch(_context: Any, array: Any, row: Any, column: Any) -> Any:

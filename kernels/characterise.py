@@ -34,7 +34,7 @@ from ._columns import (
     M_UNITS,
     M_WEIGHTED,
 )
-from ._jit import inline, jit, pjit, prange
+from ._jit import inline, jit
 from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, log_ndtr, log_part, sampled_share
 
 _TINY = 1e-300
@@ -152,10 +152,10 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
     return math.exp(best)
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
+@jit("void(f8[::1], f8[::1], f8, f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
 def choose_panels(sigma, q, theta, ends, width, points, limit, ellipses, tolerance, panels, error):
     """Write the number of panels at which the error falls to the tolerance, and that error; limit + 1 if none does."""
-    for k in prange(sigma.size):
+    for k in range(sigma.size):
         n = 2
         error[k] = 1.0
         while n <= limit and q[k] < 1.0:
@@ -264,14 +264,14 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     return k, first, last, units
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
+@jit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
 def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, units_out):
     """Write K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
     If nodes[k] is 0, the result is the bound of the unsampled Gaussian, K(theta) <= theta (theta + 1) / (2 sigma^2).
     The bound holds because sampling is a post-processing: with probability 1 - q, replace the output by noise.
     """
-    for k in prange(sigma.size):
+    for k in range(sigma.size):
         if q[k] == 1.0 or nodes[k] == 0:
             k_out[k] = theta * (theta + 1.0) / (2.0 * sigma[k] ** 2)
             units_out[k] = 8.0 * abs(k_out[k])
@@ -318,7 +318,7 @@ def _harmonics(weight, d, sums, spacing, re, im):
         im[j] = math.atan2(s, 1.0 + c)
 
 
-@pjit(
+@jit(
     "void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1],"
     "f8[:, ::1])"
 )
@@ -328,7 +328,7 @@ def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, mom
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
     nodes left out, and the ends of an interval of x outside of which the tilted mass is at most 1e-11.
     """
-    for k in prange(sigma.size):
+    for k in range(sigma.size):
         if q[k] == 1.0:
             variance = 1.0 / sigma[k] ** 2
             moments[k, M_LOG_MOMENT] = theta * (theta + 1.0) * variance / 2.0

@@ -17,7 +17,7 @@ needs the counters of another person.  So the counters of a whole tile are prefe
 
 import numpy as np
 
-from ._jit import inline, jit, pjit, prange, prefetch
+from ._jit import inline, jit, prefetch
 
 _RAISE = 1.0 + 2.0**-50
 _TILE = 128
@@ -48,41 +48,42 @@ def _bucket(s, edges, first):
     return k
 
 
-@pjit(
+@jit(
     *(
-        f"void({norms}, f8, f8, f8[::1], f8[:, ::1], i2[::1], u4, {c}[:, ::1], {w}[:, ::1], i8)"
+        f"void({norms}, i8, i8, f8, f8, f8[::1], f8[:, ::1], i2[::1], u4, {c}[:, ::1], {w}[:, ::1], i8)"
         for norms in _NORMS
         for c, w in (("u2", "i4"), ("u4", "i4"), ("u4", "i8"))
     )
 )
-def count_down(norms, clip, scale, edges, slope_offset, first, repeat, counts, short, offset):
+def count_down(norms, start, stop, clip, scale, edges, slope_offset, first, repeat, counts, short, offset):
     """For every norm above 0, add `repeat` to counts[i, offset + k] and `repeat` lower weights to short[i, offset + k].
+
+    i runs over the people from `start` to `stop`.
 
     Error: the noise ratio is rounded down to its bucket's edge, and the lower weight is rounded down.
     """
-    steps, people = norms.shape
     slope, loss = slope_offset[0], slope_offset[1]
-    for tile in prange((people + _TILE - 1) // _TILE):
-        start, stop = tile * _TILE, min(people, (tile + 1) * _TILE)
-        column = np.empty(_TILE, dtype=np.int64)
-        won = np.empty(_TILE, dtype=np.int32)
-        for t in range(steps):
-            for i in range(start, stop):
+    column = np.empty(_TILE, dtype=np.int64)
+    won = np.empty(_TILE, dtype=np.int32)
+    for first_person in range(start, stop, _TILE):
+        last = min(stop, first_person + _TILE)
+        for t in range(norms.shape[0]):
+            for i in range(first_person, last):
                 s = min(min(np.float64(norms[t, i]), clip) * scale * _RAISE, 1.0)
                 k = _bucket(s, edges, first)
-                won[i - start] = np.int32(max((edges[k] - s) * slope[k] - loss[k], 0.0))
-                column[i - start] = offset + k
+                won[i - first_person] = np.int32(max((edges[k] - s) * slope[k] - loss[k], 0.0))
+                column[i - first_person] = offset + k
                 prefetch(counts, i, offset + k)
                 prefetch(short, i, offset + k)
-            for i in range(start, stop):
+            for i in range(first_person, last):
                 times = repeat * np.uint32(norms[t, i] > 0.0)
-                counts[i, column[i - start]] += times
-                short[i, column[i - start]] += np.int64(times) * np.int64(won[i - start])
+                counts[i, column[i - first_person]] += times
+                short[i, column[i - first_person]] += np.int64(times) * np.int64(won[i - first_person])
 
 
-@pjit("void(f8[::1], f8, f8, f8[::1], i2[::1], i2[::1])")
+@jit("void(f8[::1], f8, f8, f8[::1], i2[::1], i2[::1])")
 def place_down(norms, clip, scale, edges, first, bucket):
     """Write each norm's bucket, as `count_down` counts it, to bucket (people,); -1 for a norm of 0."""
-    for i in prange(norms.size):
+    for i in range(norms.size):
         s = min(min(norms[i], clip) * scale * _RAISE, 1.0)
         bucket[i] = _bucket(s, edges, first) if norms[i] > 0.0 else -1

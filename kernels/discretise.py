@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from ._jit import inline, jit, pjit, prange
+from ._jit import inline, jit
 from ._loss import LOG_SQRT_2PI, log_g_at, x_of_log_g
 
 # Gauss-Legendre rules on [-1, 1]: three points if a cell is tiny, else five.
@@ -139,10 +139,10 @@ def losses(sigma, q, sign, x, loss):
         loss[i] = sign * log_g_at(x[i], sigma, q)
 
 
-@pjit("void(f8, f8, f8, f8[::1], f8[::1], f8[::1])")
+@jit("void(f8, f8, f8, f8[::1], f8[::1], f8[::1])")
 def masses(sigma, q, sign, knots, p, u):
     """Write p and u of the cells between ascending losses."""
-    for k in prange(p.size):
+    for k in range(p.size):
         p[k], up = _cell(sigma, q, sign, knots[k], knots[k], knots[k + 1])
         u[k] = min(max(up, 0.0), p[k])
 

@@ -24,13 +24,12 @@ import math
 
 import numpy as np
 
-from ._jit import inline, pjit, prange
+from ._jit import inline, jit
 
 _ERROR = 2.0**-48  # four times the largest error in comparisons with 60 digits
 _STEP = 8  # nodes of the Taylor series of R per unit of t
 _FAR = 40.0
 _SHORT = 1e-4
-_CHUNK = 16
 _PIECES = 8  # pieces of a chord, if the tangents at its ends do not suffice
 _STRIDES = (64, 8, 1)
 _RAISES = 3  # steps in which mu is raised by up to a relative `loss` until G lies above the chords
@@ -257,7 +256,7 @@ def _doubtful(e, d, mu, shift, tangents, chords, number):
     return kept
 
 
-@pjit("void(f8[:, ::1], f8[:, ::1], f8[:, ::1], f8, f8, b1, f8[:, ::1], i8[:, ::1])")
+@jit("void(f8[:, ::1], f8[:, ::1], f8[:, ::1], f8, f8, b1, f8[:, ::1], i8[:, ::1])")
 def least_mu_up(epsilon, log_delta, floor, ceiling, loss, final, out, hull):
     """Write the smallest mu, at least floor, whose G lies above each person's chords, rounded up.
 
@@ -271,85 +270,83 @@ def least_mu_up(epsilon, log_delta, floor, ceiling, loss, final, out, hull):
     If a point needs mu > ceiling, the search stops and returns this mu in all three columns.
     """
     people, points = epsilon.shape
-    for chunk in prange((people + _CHUNK - 1) // _CHUNK):
-        d = np.empty(points)
-        tangents = np.empty((points, 4))
-        chords = np.empty(points, dtype=np.int64)
-        for i in range(chunk * _CHUNK, min(people, (chunk + 1) * _CHUNK)):
-            e = epsilon[i]
-            shift = min(-0.5 * log_delta[i, points - 1], 600.0)
-            for j in range(points):
-                d[j] = math.exp(log_delta[i, j] + shift) * (1.0 + 2.0**-50 * (4.0 + shift - log_delta[i, j]))
-            # delta(0) is at most mu / sqrt(2 pi)
-            mu = max(floor[i, 0], 2.5 * d[0] * math.exp(-shift))
-            mu, touch = _least_at_points(e, d, mu, ceiling, shift, tangents)
-            hull[i, 0], hull[i, 1], hull[i, 2] = 0, 0, touch
-            out[i, 0], out[i, 1], out[i, 2] = mu, mu, mu
-            if not mu <= ceiling or not mu < np.inf:
+    d = np.empty(points)
+    tangents = np.empty((points, 4))
+    chords = np.empty(points, dtype=np.int64)
+    for i in range(people):
+        e = epsilon[i]
+        shift = min(-0.5 * log_delta[i, points - 1], 600.0)
+        for j in range(points):
+            d[j] = math.exp(log_delta[i, j] + shift) * (1.0 + 2.0**-50 * (4.0 + shift - log_delta[i, j]))
+        # delta(0) is at most mu / sqrt(2 pi)
+        mu = max(floor[i, 0], 2.5 * d[0] * math.exp(-shift))
+        mu, touch = _least_at_points(e, d, mu, ceiling, shift, tangents)
+        hull[i, 0], hull[i, 1], hull[i, 2] = 0, 0, touch
+        out[i, 0], out[i, 1], out[i, 2] = mu, mu, mu
+        if not mu <= ceiling or not mu < np.inf:
+            continue
+        most = mu * (1.0 + loss)
+        mu = max(mu, floor[i, 1])
+        for j in range(points - 1):
+            chords[j] = j
+        # two tangents to a short chord cost less than `loss`
+        short = mu * math.sqrt(4.1 * loss)
+        left = 0
+        for c in range(_doubtful(e, d, mu, shift, tangents, chords, points - 1)):
+            j = chords[c]
+            if e[j + 1] - e[j] <= short or not _above_chord(e[j], e[j + 1], d[j], d[j + 1], mu, shift):
+                chords[left] = j
+                left += 1
+        out[i, 1] = mu
+        goal = mu
+        for part in range(1, _RAISES + 1):
+            if left == 0 or goal >= most:
+                break
+            goal = mu + (most - mu) * part / _RAISES
+            before = left
+            left = _doubtful(e, d, goal, shift, tangents, chords, left)
+            if left < before:
+                out[i, 1] = goal
+        need = goal
+        for c in range(left):
+            j = chords[left - 1 - c]
+            if _above_chord(e[j], e[j + 1], d[j], d[j + 1], goal, shift):
+                out[i, 1] = goal
                 continue
-            most = mu * (1.0 + loss)
-            mu = max(mu, floor[i, 1])
-            for j in range(points - 1):
-                chords[j] = j
-            # two tangents to a short chord cost less than `loss`
-            short = mu * math.sqrt(4.1 * loss)
-            left = 0
-            for c in range(_doubtful(e, d, mu, shift, tangents, chords, points - 1)):
-                j = chords[c]
-                if e[j + 1] - e[j] <= short or not _above_chord(e[j], e[j + 1], d[j], d[j + 1], mu, shift):
-                    chords[left] = j
-                    left += 1
-            out[i, 1] = mu
-            goal = mu
-            for part in range(1, _RAISES + 1):
-                if left == 0 or goal >= most:
-                    break
-                goal = mu + (most - mu) * part / _RAISES
-                before = left
-                left = _doubtful(e, d, goal, shift, tangents, chords, left)
-                if left < before:
-                    out[i, 1] = goal
-            need = goal
-            for c in range(left):
-                j = chords[left - 1 - c]
-                if _above_chord(e[j], e[j + 1], d[j], d[j + 1], goal, shift):
-                    out[i, 1] = goal
-                    continue
-                if hull[i, 1] == 0:
-                    hull[i, 1] = j + 1
-                hull[i, 0] = j
-                need = _raise_chord(e[j], e[j + 1], d[j], d[j + 1], need, loss, shift) if final else np.inf
-            out[i, 2] = need if hull[i, 1] > 0 else out[i, 1]
+            if hull[i, 1] == 0:
+                hull[i, 1] = j + 1
+            hull[i, 0] = j
+            need = _raise_chord(e[j], e[j + 1], d[j], d[j + 1], need, loss, shift) if final else np.inf
+        out[i, 2] = need if hull[i, 1] > 0 else out[i, 1]
 
 
-@pjit("void(f8[:, ::1], f8[:, ::1], f8[::1])")
+@jit("void(f8[:, ::1], f8[:, ::1], f8[::1])")
 def least_mu_down(epsilon, log_delta, out):
     """Write the largest mu whose G certainly lies below some point, rounded down; 0 if there is none.
 
     log_delta: lower bounds; out (people,).
     """
     people, points = epsilon.shape
-    for chunk in prange((people + _CHUNK - 1) // _CHUNK):
-        for i in range(chunk * _CHUNK, min(people, (chunk + 1) * _CHUNK)):
-            e = epsilon[i]
-            shift = 0.0
-            for j in range(points):
-                if log_delta[i, j] > -np.inf:
-                    shift = min(max(shift, -0.5 * log_delta[i, j]), 600.0)
-            best = 0.0
-            for j in range(points):
-                if not log_delta[i, j] > -np.inf:
-                    continue
-                goal = math.exp(log_delta[i, j] + shift) * (1.0 - 2.0**-50 * (4.0 + shift - log_delta[i, j]))
-                if not goal > 0.0 or (best > 0.0 and _gauss(e[j], best, shift)[1] >= goal):
-                    continue
-                mu = _newton(e[j], goal, max(best, goal * math.exp(-shift)), shift)
-                pull = 1e-11
-                for _ in range(40):
-                    if mu <= best or _gauss(e[j], mu, shift)[1] < goal:
-                        break
-                    mu *= 1.0 - pull
-                    pull *= 2.0
-                if mu > best and _gauss(e[j], mu, shift)[1] < goal:
-                    best = mu
-            out[i] = best
+    for i in range(people):
+        e = epsilon[i]
+        shift = 0.0
+        for j in range(points):
+            if log_delta[i, j] > -np.inf:
+                shift = min(max(shift, -0.5 * log_delta[i, j]), 600.0)
+        best = 0.0
+        for j in range(points):
+            if not log_delta[i, j] > -np.inf:
+                continue
+            goal = math.exp(log_delta[i, j] + shift) * (1.0 - 2.0**-50 * (4.0 + shift - log_delta[i, j]))
+            if not goal > 0.0 or (best > 0.0 and _gauss(e[j], best, shift)[1] >= goal):
+                continue
+            mu = _newton(e[j], goal, max(best, goal * math.exp(-shift)), shift)
+            pull = 1e-11
+            for _ in range(40):
+                if mu <= best or _gauss(e[j], mu, shift)[1] < goal:
+                    break
+                mu *= 1.0 - pull
+                pull *= 2.0
+            if mu > best and _gauss(e[j], mu, shift)[1] < goal:
+                best = mu
+        out[i] = best

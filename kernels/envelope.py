@@ -24,7 +24,7 @@ import math
 
 import numpy as np
 
-from ._jit import inline, jit, pjit, prange
+from ._jit import inline, jit
 from ._loss import LOG_SQRT_2PI, log_g_at, log_part, sampled_share
 
 _RATIO = math.sqrt(2.0)  # of two levels
@@ -207,14 +207,14 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     return top + dip * step * step / 8.0
 
 
-@pjit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
+@jit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
 def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
     """Write env[bucket, level] for every bucket.
 
     k = K(theta) of each bucket; span[bucket] = an interval of x outside of which the tilted mass is at most 1e-11;
     levels ascend by `_RATIO`.  Beyond the last level only cuts and shifts hold, because both fall with the frequency.
     """
-    for b in prange(sigma.size):
+    for b in range(sigma.size):
         if q[b] == 1.0:
             for level in range(levels.size):
                 env[b, level] = -0.5 * (levels[level] / sigma[b]) ** 2

@@ -15,6 +15,7 @@ from .counting.counts import WholeCounts
 from .engine import dominating_mu, renyi
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds
+from .locked import Locked
 from .mechanisms.base import Direction, Mechanism, directions
 from .mechanisms.gaussian import Gaussian, full_batch_delta, full_batch_epsilon, full_batch_mu
 from .mechanisms.laplace import Laplace
@@ -78,8 +79,11 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
     return Composition({step: n for step, n in counts.items() if n})
 
 
-class Composition:
-    """The privacy loss of one person over a fixed list of mechanisms.  Made by `compose`."""
+class Composition(Locked):
+    """The privacy loss of one person over a fixed list of mechanisms.  Made by `compose`.
+
+    Several threads may use one composition; their questions are answered one after another.
+    """
 
     def __init__(self, counts: Mapping[Any, int]) -> None:
         self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))

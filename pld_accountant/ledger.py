@@ -20,16 +20,19 @@ from .engine import dominating_mu, renyi
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
 from .files import store
+from .locked import Locked, held, unlocked
 from .mechanisms.base import Direction, directions
 from .mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianSteps
 from .results import Bounds, Guarantee, Status
 from .results import Method as Proof
 from .tables.makers import TableMakers
+from .threads import for_blocks
 
 __all__ = ["Ledger"]
 
 _KIND, _VERSION = "pld-accountant ledger", 2
 _BLOCK_BYTES = 1 << 26
+_FEW_NORMS = 16_384  # that take about 0.2 milliseconds to count
 _LOWER = 1.0 - 2.0**-36  # a norm is raised by 4 units of round-off before it is counted; lower bounds allow for it
 
 _ABOVE = 0.03  # the true value lies near the upper bound: the estimate is this share of the width below it
@@ -96,7 +99,7 @@ def _let_go(norms: Any) -> None:
         norms.madvise(mmap.MADV_DONTNEED)
 
 
-class Ledger:
+class Ledger(Locked):
     """Counts of noise ratios for many people, and their individual privacy loss.
 
     Parameters
@@ -116,6 +119,13 @@ class Ledger:
     ------
     ValueError
         For a parameter out of range.
+
+    Notes
+    -----
+    Several threads may use one ledger.  Each call holds the ledger's lock: while one thread computes `epsilon`, a
+    `record` in another thread waits.  A callback `progress` must not wait for another thread that uses the ledger.
+
+    `copy.copy`, `copy.deepcopy` and `pickle` make an independent ledger.
 
     Examples
     --------
@@ -173,7 +183,10 @@ class Ledger:
 
     @property
     def counts(self) -> NDArray:
-        """Steps per person and bucket, shape (num_examples, buckets of all groups); a read-only view."""
+        """Steps per person and bucket, shape (num_examples, buckets of all groups); a read-only view.
+
+        Later steps change the view; `copy.copy` of the ledger keeps a state.
+        """
         view = self._counts.view()
         view.flags.writeable = False
         return view
@@ -224,18 +237,13 @@ class Ledger:
         self._make_room(steps)
         group, offset = self._group(sigma, rate)
         scale = group.scale(sigma, self.max_grad_norm)
-        count.count_down(
-            norms,
-            self.max_grad_norm,
-            scale,
-            group.edges,
-            lower_weight_line(group),
-            group.first,
-            np.uint32(repeat),
-            self._counts,
-            self._lower_weights,
-            offset,
-        )
+        buckets = self.max_grad_norm, scale, group.edges, lower_weight_line(group), group.first
+        added = np.uint32(repeat), self._counts, self._lower_weights, offset
+
+        def count_some(people: slice) -> None:
+            count.count_down(norms, people.start, people.stop, *buckets, *added)
+
+        for_blocks(count_some, self.num_examples, -(-_FEW_NORMS // len(norms)))
         self._schedule[sigma, rate] = self._schedule.get((sigma, rate), 0) + steps
 
     def _make_room(self, steps: int) -> None:
@@ -321,6 +329,7 @@ class Ledger:
                 progress(min(start + block, steps), steps)
         return ledger
 
+    @unlocked
     def merge(self, other: Ledger) -> None:
         """Add the steps of another ledger of the same people.
 
@@ -331,6 +340,10 @@ class Ledger:
         """
         if not isinstance(other, Ledger) or other.num_examples != self.num_examples:
             raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
+        with held(self, other):
+            self._merge(other)
+
+    def _merge(self, other: Ledger) -> None:
         self._make_room(other.steps)
         start = 0
         for group in other._groups:

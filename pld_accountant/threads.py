@@ -1,24 +1,31 @@
-"""Blocks of people over threads.
+"""Blocks of people or of buckets over threads.
 
 One thread works on one block, BLAS included.  The blocks do not depend on the number of threads, so no bit of a result
-depends on it.  Threads inside each matrix product and each kernel would be slower, because they spin while they wait
-for one another.
+depends on it.  Threads inside each matrix product would be slower, because they spin while they wait for one another.
+
+The threads are Python's, and end with the call that started them.  Calls from several threads at once are therefore
+safe, and so is a fork between two calls.  ``NUMBA_NUM_THREADS`` and `numba.set_num_threads` limit their number; the
+latter holds for the thread that calls it.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blocks", "few", "in_order"]
+__all__ = ["blocks", "few", "for_blocks", "in_order"]
 
 _BLOCK = 8_192
 _FEW = 2_048
+_MOST_BLOCKS = 64  # of `for_blocks`: enough to keep many threads busy, and few enough that calls cost little
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -27,12 +34,26 @@ R = TypeVar("R")
 def blocks(people: int, most: int | None = None) -> list[slice]:
     """Slices of people, of at most `most` each, that keep a thread busy and fit its cache."""
     size = _BLOCK if most is None else max(min(most, _BLOCK), 1)
-    return [slice(a, min(a + size, people)) for a in range(0, people, size)]
+    return _slices(people, size)
+
+
+def _slices(number: int, size: int) -> list[slice]:
+    return [slice(a, min(a + size, number)) for a in range(0, number, size)]
 
 
 def few(people: int) -> bool:
     """Whether the work for these people takes less time than starting a thread."""
     return people <= _FEW
+
+
+def _limit() -> int:
+    """How many threads the calling thread may use."""
+    from .kernels._jit import thread_limit
+
+    return thread_limit()
+
+
+# ------------------------------------------------------------------------------------------------------------- BLAS
 
 
 @cache
@@ -41,22 +62,68 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _Blas:
+    """The number of threads of BLAS, which belongs to the process: 1 while anybody in `alone` needs it to be 1.
+
+    The first to enter sets it and the last to leave restores it.  If each restored what it had found, the last to leave
+    could restore the 1 that another one had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # re-entrant: an abandoned generator may leave at any time
+        self._inside: dict[object, int] = {}  # the thread of each
+        self._before: Any = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One thread for each matrix product."""
+        me = object()
+        with self._lock:
+            self._inside[me] = threading.get_ident()
+            if self._before is None:
+                self._before = _libraries().limit(limits=1, user_api="blas")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._leave(me)
+
+    def _leave(self, me: object) -> None:
+        self._inside.pop(me, None)
+        if not self._inside and self._before is not None:
+            before, self._before = self._before, None
+            before.restore_original_limits()
+
+    def after_fork(self) -> None:
+        """Forget the threads that the child does not have."""
+        self._lock = threading.RLock()
+        for one, thread in list(self._inside.items()):
+            if thread != threading.get_ident():
+                self._leave(one)
+
+
+_BLAS = _Blas()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_BLAS.after_fork)
+
+
+# ------------------------------------------------------------------------------------------------------- the threads
+
+
 def in_order(work: Callable[[P], R], parts: Iterable[P], *, alone: bool = False) -> Iterator[tuple[P, R]]:
-    """Each part and its result, in the order of the parts, on as many threads as numba may use.
+    """Each part and its result, in the order of the parts, on several threads.
 
     Parameters
     ----------
     work : callable
-        Calls numpy and kernels without prange; called from several threads at once.
+        Calls numpy and kernels; called from several threads at once.
     parts : iterable
         Taken in the calling thread, at most one more than there are threads ahead of the results.
     alone : bool
         Work in the calling thread, for work that takes less time than starting a thread.
     """
-    from .kernels._jit import get_num_threads
-
-    threads = get_num_threads()
-    with _libraries().limit(limits=1, user_api="blas"):
+    threads = _limit()
+    with _BLAS.alone():
         if alone or threads == 1:
             for part in parts:
                 yield part, work(part)
@@ -71,3 +138,48 @@ def in_order(work: Callable[[P], R], parts: Iterable[P], *, alone: bool = False)
             while begun:
                 done, result = begun.popleft()
                 yield done, result.result()
+
+
+def for_blocks(work: Callable[[slice], object], number: int, least: int) -> None:
+    """Call a kernel for blocks of `number` rows, on several threads, the calling thread among them.
+
+    Parameters
+    ----------
+    work : callable
+        Called once for each slice of rows, from several threads at once.  It must not hold the GIL for long, and what
+        it writes for a row must depend on this row only.
+    number : int
+    least : int
+        Rows of a block, at least: about 0.2 milliseconds of work.  A single block is done without threads.
+
+    Raises
+    ------
+    Exception
+        The first that `work` raises, after all blocks have been tried.
+    """
+    parts = _slices(number, max(least, -(-number // _MOST_BLOCKS), 1))
+    if len(parts) == 1:
+        work(parts[0])
+        return
+    waiting = deque(parts)
+    errors: list[BaseException] = []
+
+    def take_blocks() -> None:
+        while True:
+            try:
+                block = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                work(block)
+            except BaseException as error:
+                errors.append(error)
+
+    helpers = [threading.Thread(target=take_blocks) for _ in range(min(_limit(), len(waiting)) - 1)]
+    for helper in helpers:
+        helper.start()
+    take_blocks()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]

@@ -1,5 +1,8 @@
 """Blocks of people over threads: nothing may depend on which thread is done first."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -8,7 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from pld_accountant.threads import in_order
+from pld_accountant.threads import for_blocks, in_order
 
 
 @pytest.fixture(params=[1, 2])
@@ -73,3 +76,81 @@ def test_parts_are_taken_a_few_ahead_only(threads):
 
     for part, _ in in_order(lambda n: n, parts()):
         assert len(taken) <= part + 2 + threads
+
+
+def test_blas_has_all_its_threads_again_when_the_last_caller_is_done():
+    """The calls overlap: the second begins before, and ends after, the first one's end."""
+    np.ones((2, 2)) @ np.ones((2, 2))
+    before = blas_threads()
+    first, second = (in_order(lambda _: blas_threads(), range(2), alone=True) for _ in range(2))
+    next(first)
+    next(second)
+    assert len(list(first)) == 1
+    assert next(second)[1] == {1}
+    assert list(second) == []
+    assert blas_threads() == before
+
+
+@pytest.mark.parametrize(("number", "least"), [(0, 5), (1, 5), (5, 5), (11, 5), (10_000, 1), (10_000, 20_000)])
+def test_every_row_is_in_one_block(threads, number, least):
+    done = np.zeros(number, dtype=int)
+    seen = set()
+
+    def work(rows):
+        done[rows] += 1
+        seen.add(threading.get_ident())
+        assert rows.stop - rows.start >= min(least, number) or rows.stop == number
+
+    for_blocks(work, number, least)
+    assert np.all(done == 1)
+    assert number > least or seen <= {threading.get_ident()}
+
+
+def test_blocks_are_done_by_as_many_threads_as_numba_may_use(threads):
+    seen = set()
+    meeting = threading.Barrier(threads, timeout=20)
+
+    def work(_):
+        seen.add(threading.get_ident())
+        meeting.wait()
+
+    for_blocks(work, 2 * threads, 1)
+    assert len(seen) == threads
+    assert threading.get_ident() in seen
+
+
+def test_an_error_in_a_block_is_raised_after_the_others_are_done(threads):
+    done = []
+
+    def work(rows):
+        done.append(rows.start)
+        if rows.start == 3:
+            raise IndexError("three")
+
+    with pytest.raises(IndexError, match="three"):
+        for_blocks(work, 9, 1)
+    assert sorted(done) == list(range(9))
+
+
+def test_numbas_threading_layer_is_not_started():
+    """GNU OpenMP, one of its layers, does not survive a fork."""
+    code = """
+import numba, numpy as np, pld_accountant as pa
+book = pa.Ledger(40_000, noise_multiplier=2.0, sample_rate=0.02, max_grad_norm=1.0, buckets=4)
+book.record(np.ones(40_000), repeat=5_000)
+book.epsilon(1e-3, bounds="upper")
+try:
+    print(numba.threading_layer())
+except ValueError:
+    print("none")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == "none\n"
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_the_environment_limits_the_threads(number):
+    code = "from pld_accountant.threads import _limit; print(_limit())"
+    environment = {**os.environ, "NUMBA_NUM_THREADS": number}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == f"{number}\n"

@@ -7,5 +7,5 @@ with the filter's guarantee.
     stopping.py        stopping rules, charged to the same budgets
     linear_queries.py  sums over people with noise
 
-May import: filters, notions, results, validate.
+May import: filters, notions, locked, results, validate.
 """

@@ -23,6 +23,7 @@ import numpy as np
 
 from .. import validate
 from ..filters.integer_budget import NoisyStepFilter
+from ..locked import held
 from ..results import Guarantee
 from .stopping import StoppingRule, noisy_count
 
@@ -153,10 +154,11 @@ def _keep(filter: NoisyStepFilter, journal: str | os.PathLike[str] | None) -> No
 
 def _admit(norms: np.ndarray, filter: NoisyStepFilter, rng: np.random.Generator) -> np.ndarray:
     """Book a step; return the factor of each person's gradient in the sum."""
-    room = filter.headroom()
-    spend = np.minimum(norms, room)
-    # With one budget for all, the charge is that of every possible record, not of the present people.
-    admitted = filter.admit(spend if filter.individual else float(room[0]))
+    with held(filter):
+        room = filter.headroom()
+        spend = np.minimum(norms, room)
+        # With one budget for all, the charge is that of every possible record, not of the present people.
+        admitted = filter.admit(spend if filter.individual else float(room[0]))
     if filter.sample_rate < 1:
         admitted = admitted & (rng.random(norms.size) < filter.sample_rate)
     return np.divide(spend, norms, out=np.zeros(norms.size), where=admitted & (norms > 0))

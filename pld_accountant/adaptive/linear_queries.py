@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import validate
 from ..filters.gaussian import ZCDPFilter
+from ..locked import Locked
 from ..notions import zcdp
 from ..results import Guarantee
 
@@ -34,7 +35,7 @@ def row_norms(values: np.ndarray) -> np.ndarray:
     return scale * np.sqrt(squares) * (1 + (values.shape[1] + 4) * 2.0**-53)
 
 
-class LinearQueries:
+class LinearQueries(Locked):
     """Answers any number of linear queries; all answers together are rho-zCDP.
 
     Parameters
@@ -54,6 +55,10 @@ class LinearQueries:
     -----
     The noise has standard deviation sqrt(norm_budget / (2 rho)) in each coordinate.  The round-off of
     the sum and of the noise is not accounted for.
+
+    Several threads may ask; their queries are answered one after another.  A copy (`copy.copy`, `copy.deepcopy`,
+    `pickle`) has budgets of its own, and draws its noise from the system's entropy: equal noise in two answers would
+    cancel in their difference.  A forked process has the same generator as its parent: it must not answer.
 
     Examples
     --------
@@ -82,6 +87,9 @@ class LinearQueries:
         self._filter = ZCDPFilter(self._rho, num_examples=num_examples, noise_multiplier=self._noise)
         self._rng = np.random.default_rng() if rng is None else rng
         self._journal = journal
+
+    def _copied(self) -> dict[str, Any]:
+        return {**super()._copied(), "_rng": np.random.default_rng()}
 
     @property
     def filter(self) -> ZCDPFilter:

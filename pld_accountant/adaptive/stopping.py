@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import validate
 from ..filters.integer_budget import NoisyStepFilter
+from ..locked import Locked, held
 
 __all__ = ["ActiveCount", "StoppingRule", "TrainingAccuracy", "noisy_count"]
 
@@ -42,15 +43,16 @@ def noisy_count(
     step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": 1.0}
     if filter.sample_rate < 1:
         step["sample_rate"] = 1.0
-    room = filter.headroom(**step)
-    values = np.minimum(np.asarray(contributions, dtype=np.float64), room)
-    # With one budget for all, the charge is that of every possible record, not of the present people.
-    admitted = filter.admit(values if filter.individual else min(1.0, float(room[0])), **step)
+    with held(filter):
+        room = filter.headroom(**step)
+        values = np.minimum(np.asarray(contributions, dtype=np.float64), room)
+        # With one budget for all, the charge is that of every possible record, not of the present people.
+        admitted = filter.admit(values if filter.individual else min(1.0, float(room[0])), **step)
     counted = np.where(admitted, values, 0.0)
     return counted, lambda: float(counted.sum() + rng.normal(0.0, noise))
 
 
-class StoppingRule(ABC):
+class StoppingRule(Locked, ABC):
     """A rule that is evaluated after every `every`-th step; its noisy sum is booked before the noise is drawn.
 
     Parameters

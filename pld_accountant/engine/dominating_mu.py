@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..counting.counts import Counts
 from ..mechanisms.base import CharacteristicSteps, StepFamily
 from ..tables.makers import TableMakers
+from ..threads import for_blocks
 from . import plancherel, schedule
 from .question import DeltaAt, EpsilonAt
 from .solver import bounds, solve
@@ -36,6 +37,7 @@ _SPAN = 50.0  # one tilt serves a range of the curve of about this, in squared s
 _LEAST = 8  # intervals
 _BLOCK = 32_768
 _PAIRS = 16_384  # of a person and a point, solved together
+_POINTS = 500  # of curves, whose mu takes about 0.2 milliseconds
 _NEAR = np.linspace(-0.15, 0.15, 7)  # distances of points from the touching point, for the lower bound
 
 _Grid = tuple[NDArray, NDArray, NDArray]
@@ -176,7 +178,11 @@ def _look(
 
     curve = np.ascontiguousarray(curves.at(who, epsilon, lower=False)[:, :, 1])
     found, hull = np.empty((who.size, 3)), np.empty((who.size, 3), dtype=np.int64)
-    dominate.least_mu_up(epsilon, curve, floor, ceiling, LOSS, final, found, hull)
+
+    def least_mu(some: slice) -> None:
+        dominate.least_mu_up(epsilon[some], curve[some], floor[some], ceiling, LOSS, final, found[some], hull[some])
+
+    for_blocks(least_mu, who.size, _together(epsilon))
     touch = np.where(hull[:, 2] >= 0, epsilon[np.arange(who.size), hull[:, 2]], 0.0)
     again = hull[:, 1] > 0
     some, hull = np.flatnonzero(again), hull[again]
@@ -227,8 +233,6 @@ def mu_lower(
     -------
     ndarray, shape (people,)
     """
-    from ..kernels import dominate
-
     goal = float(np.log(min_delta))
     far = bounds(counts, makers, [EpsilonAt(min_delta)], progress=progress)[0].lower
     lower = np.zeros(len(counts))
@@ -236,9 +240,7 @@ def mu_lower(
     points = np.linspace(0.0, 1.0, _intervals(min_delta) + 1)
     if share is not None:
         # delta at the end is known already
-        out = np.empty(todo.size)
-        dominate.least_mu_down(far[todo, None], np.full((todo.size, 1), goal), out)
-        lower[todo] = out
+        lower[todo] = _least_mu_down(far[todo, None], np.full((todo.size, 1), goal))
         todo = todo[share[todo] < 1.0]
         points = _NEAR / np.sqrt(-2.0 * goal)
     curves = _Curves(counts, makers, min_delta, counts.steps() == 1)
@@ -248,10 +250,26 @@ def mu_lower(
         epsilon = far[who, None] * shares
         # delta falls with epsilon, and at the last point it is at least min_delta
         curve = np.maximum(curves.at(who, epsilon)[:, :, 0], goal)
-        out = np.empty(who.size)
-        dominate.least_mu_down(epsilon, curve, out)
-        lower[who] = np.maximum(lower[who], out)
+        lower[who] = np.maximum(lower[who], _least_mu_down(epsilon, curve))
     return lower
+
+
+def _least_mu_down(epsilon: NDArray, log_delta: NDArray) -> NDArray:
+    """`kernels.dominate.least_mu_down` on several threads: (people,)."""
+    from ..kernels import dominate
+
+    out = np.empty(len(epsilon))
+
+    def least_mu(some: slice) -> None:
+        dominate.least_mu_down(epsilon[some], log_delta[some], out[some])
+
+    for_blocks(least_mu, len(epsilon), _together(epsilon))
+    return out
+
+
+def _together(epsilon: NDArray) -> int:
+    """Number of people whose curves take about 0.2 milliseconds."""
+    return -(-_POINTS // epsilon.shape[1])
 
 
 def _intervals(min_delta: float) -> int:

@@ -9,5 +9,5 @@ names it.
     formats.py      the file formats of norm logs
     groups.py       the group of every person
 
-May import: validate.
+May import: locked, validate.
 """

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..locked import Locked, held
 from . import store
 
 __all__ = ["SavedState"]
@@ -48,7 +49,8 @@ def _load(cls: type[_S], path: str | os.PathLike[str], **expected: Any) -> _S:
 
 def _load_into(instance: _S, path: str | os.PathLike[str]) -> _S:
     new = _load(type(instance), path, **instance.parameters)
-    instance.__dict__.update(new.__dict__)
+    with held(instance):
+        instance.__dict__.update(new.__dict__)
     return instance
 
 
@@ -72,7 +74,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-class SavedState(ABC):
+class SavedState(Locked, ABC):
     """Parameters, state, and files of them."""
 
     load = _Load()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -36,16 +36,14 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         If the folder is missing or cannot be written; `path` is then unchanged.
     """
     target = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}.part"
+    # with the permissions of an ordinary new file
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes the file private to its owner; give it the permissions of an ordinary new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, target)
     except BaseException:
         if os.path.exists(temporary):

@@ -39,6 +39,10 @@ class Filter(SavedState):
     With one budget for all, the norms given to `admit` must bound the norm of every *possible* record, as a public
     clipping norm does; one number is enough.  The largest norm of the present people is not such a bound: halting
     because of it would reveal information about a person.
+
+    Several threads may use one filter: each call holds the filter's lock, so no budget is spent twice.  A copy
+    (`copy.copy`, `copy.deepcopy`, `pickle`, or a forked process) has budgets of its own, and the guarantee then covers
+    the releases under each copy by themselves.
     """
 
     def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ The bound is proven at restarts only.  For every m, the releases up to the m-th 
 bounded by the sum of m budgets.  It is not claimed that the bound given *now* covers the releases up to now, because
 now is not a restart.
 
+Several threads may use one odometer: each call holds the odometer's lock.  A copy has budgets of its own.
+
 References
 ----------
 .. [1] Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021), Algorithm 4, Proposition B.1.

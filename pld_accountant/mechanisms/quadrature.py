@@ -17,6 +17,7 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from ..threads import for_blocks
 from .base import Spectrum
 
 __all__ = [
@@ -48,6 +49,11 @@ ELLIPSES = np.geomspace(1.25, 5.0, 6)
 _RESTART = 32  # frequencies between two fresh evaluations, as in `kernels.characterise`
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
 
+# what takes about 0.2 milliseconds
+_NODES = 4_000
+_PRODUCTS = 80_000  # of nodes and frequencies
+_FEW_PANELS = 4  # rows whose panels are chosen
+
 
 class TiltedLosses(NamedTuple):
     """Tilted losses of some steps: the arguments that the kernels of `kernels.characterise` share."""
@@ -59,7 +65,7 @@ class TiltedLosses(NamedTuple):
     part: NDArray
     blur: float
 
-    def of(self, rows: NDArray) -> TiltedLosses:
+    def of(self, rows: NDArray | slice) -> TiltedLosses:
         """The losses of some rows."""
         return self._replace(sigma=self.sigma[rows], q=self.q[rows], part=self.part[rows])
 
@@ -69,8 +75,13 @@ def log_moments(losses: TiltedLosses, most: int, panels: bool, largest_loss: NDA
     from ..kernels import characterise
 
     ends, nodes, _ = _nodes(losses, 0.0, most, panels)
-    k, units = np.empty((2, losses.sigma.size))
-    characterise.log_moments(*losses, ends, _rule(panels), nodes, k, units)
+    rows, rule = losses.sigma.size, _rule(panels)
+    k, units = np.empty((2, rows))
+
+    def fill(some: slice) -> None:
+        characterise.log_moments(*losses.of(some), ends[some], rule, nodes[some], k[some], units[some])
+
+    for_blocks(fill, rows, _rows(rows, nodes, _NODES))
     k += roundoff_k(losses.sigma.size, k, units) + 1e-18
     return np.minimum(k, largest_loss * losses.theta)
 
@@ -85,10 +96,14 @@ def spectrum(
     ends, nodes, truncation = _nodes(losses, m * spacing, most, panels)
     if float(nodes.sum()) * m > work or not np.all(nodes):
         return None
-    rows = losses.sigma.size
+    rows, rule = losses.sigma.size, _rule(panels)
     moments, re, im = np.empty((rows, c.MOMENTS)), np.empty((rows, m)), np.empty((rows, m))
-    if rows:
-        characterise.spectrum(*losses, ends, _rule(panels), spacing, nodes, moments, re, im)
+
+    def fill(some: slice) -> None:
+        law = (*losses.of(some), ends[some], rule)
+        characterise.spectrum(*law, spacing, nodes[some], moments[some], re[some], im[some])
+
+    for_blocks(fill, rows, _rows(rows, nodes, _PRODUCTS / m))
     k, units = moments[:, c.M_LOG_MOMENT], moments[:, c.M_UNITS]
     return Spectrum(
         log_moment=k,
@@ -100,6 +115,11 @@ def spectrum(
         im=im,
         span=moments[:, [c.M_LOW, c.M_HIGH]],
     )
+
+
+def _rows(rows: int, nodes: NDArray, work: float) -> int:
+    """Number of rows that have about `work` nodes."""
+    return int(min(work * rows / max(float(nodes.sum()), 1.0), rows)) + 1
 
 
 def _rule(panels: bool) -> NDArray:
@@ -118,9 +138,12 @@ def _nodes(losses: TiltedLosses, width: float, most: int, panels: bool) -> tuple
     if panels:
         points = GAUSS.shape[1]
         number, error = np.empty(sigma.size, dtype=np.int64), np.empty(sigma.size)
-        characterise.choose_panels(
-            sigma, q, theta, ends, width, points, most // points, ELLIPSES, _TOLERANCE, number, error
-        )
+        limits = width, points, most // points, ELLIPSES, _TOLERANCE
+
+        def choose(some: slice) -> None:
+            characterise.choose_panels(sigma[some], q[some], theta, ends[some], *limits, number[some], error[some])
+
+        for_blocks(choose, sigma.size, _FEW_PANELS)
         nodes = number * points
     else:
         nodes = quadrature_nodes(sigma, q, sign, theta, ends, width, _TOLERANCE, blur)

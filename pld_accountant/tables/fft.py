@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +13,8 @@ __all__ = ["rfft", "roundoff"]
 
 
 @lru_cache(maxsize=16)
-def _plan(size: int) -> Any:
-    """A planned transform with its own aligned arrays, or None without pyfftw."""
+def _plan(size: int, thread: int) -> Any:
+    """A planned transform with aligned arrays of its own, for one thread only; or None without pyfftw."""
     try:
         import pyfftw
     except ImportError:
@@ -26,7 +27,7 @@ def _plan(size: int) -> Any:
 
 def rfft(values: NDArray) -> NDArray:
     """The transform sum_n values[n] exp(-2 pi i f n / size), f = 0 .. size / 2, of one real array."""
-    plan = _plan(values.size)
+    plan = _plan(values.size, threading.get_ident())
     if plan is None:
         import scipy.fft
 

@@ -34,6 +34,9 @@ class TableMakers:
         self._cache: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
         self._kept: dict[Hashable, Any] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableMakers, (self.steps, self._neighbours)  # a copy begins with an empty cache
+
     def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The value of a key, made once."""
         if key not in self._kept:

@@ -1,6 +1,7 @@
 """Files that are whole or absent."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -70,3 +71,22 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(path):
         store.save(path, KIND, 1, HEADER, {"a": np.array([object()])})
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
+
+
+def test_saving_leaves_the_mask_of_permissions_alone(tmp_path, monkeypatch):
+    """The mask belongs to the process: a thread that sets it, even for a moment, sets it for all threads."""
+    before = os.umask(0o027)
+    try:
+        monkeypatch.setattr(os, "umask", lambda _: pytest.fail("the mask was changed"))
+        threads = [
+            threading.Thread(target=store.save, args=(tmp_path / f"{n}.npz", KIND, 1, HEADER, ARRAYS)) for n in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        monkeypatch.undo()
+        assert os.umask(before) == 0o027
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+    assert len(list(tmp_path.iterdir())) == 4

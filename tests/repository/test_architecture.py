@@ -19,7 +19,7 @@ PACKAGE = "pld_accountant"
 
 # -------------------------------------------------------------------------------------------------------- the table
 
-EVERYBODY = {"results", "validate"}  # what every room of the package may import
+EVERYBODY = {"results", "validate", "locked"}  # what every room of the package may import
 QUESTIONS = {"engine", "counting", "tables.makers", "mechanisms", "notions", "files"}
 PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions"}
 
@@ -28,10 +28,11 @@ ALLOWED = {
     "kernels": set(),
     "results": set(),
     "validate": set(),
+    "locked": set(),
     "threads": {"kernels"},
     "files": EVERYBODY,
     "notions": EVERYBODY,
-    "mechanisms": EVERYBODY | {"notions", "kernels"},
+    "mechanisms": EVERYBODY | {"notions", "threads", "kernels"},
     "counting": EVERYBODY | {"mechanisms", "threads", "kernels"},
     "tables": EVERYBODY | {"mechanisms", "threads", "kernels"},
     "engine": EVERYBODY | {"tables", "counting", "mechanisms", "notions", "threads", "kernels"},
@@ -39,7 +40,7 @@ ALLOWED = {
     | {"engine.method", "engine.plancherel", "engine.question", "engine.tilting", "engine.working"}
     | {"tables", "counting", "mechanisms", "threads", "kernels"},
     "composition": EVERYBODY | QUESTIONS,
-    "ledger": EVERYBODY | QUESTIONS | {"composition", "kernels"},
+    "ledger": EVERYBODY | QUESTIONS | {"composition", "threads", "kernels"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "filters": EVERYBODY | QUESTIONS | {"kernels"},
     "adaptive": EVERYBODY | {"filters", "notions"},

@@ -1,5 +1,7 @@
 """tables/fft.py: the round-off of a transform stays below its bound, and not far below."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.fft
@@ -22,3 +24,12 @@ def test_transforms_err_by_at_most_their_round_off(size, kind):
         assert bound <= 1e4 * error
     if kind == "spike":  # a larger error in one place would go unnoticed beside it
         assert bound < 1e-11
+
+
+def test_transforms_of_one_size_in_several_threads_do_not_mix():
+    rng = np.random.default_rng(3)
+    values = [rng.standard_normal(1 << 16) for _ in range(8)]
+    expected = [fft.rfft(one) for one in values]
+    with ThreadPoolExecutor(4) as pool:
+        for number, found in enumerate(pool.map(fft.rfft, values * 20)):
+            assert np.array_equal(found, expected[number % 8])
