@@ -175,7 +175,8 @@ def _write_parquet(file: BinaryIO, columns: Mapping[str, np.ndarray], about: str
 
 def _write_csv(file: BinaryIO, columns: Mapping[str, np.ndarray]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    # texts in quotes: a carriage return in a label would end its row
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(columns)
     # Python floats, whose shortest decimal form reads back as the same number.
     cells = [column.tolist() for column in columns.values()]
