@@ -117,7 +117,7 @@ def _of_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, stated: Any) -
     along = _Sequential(lines).read
 
     def across(start: int, stop: int) -> np.ndarray:
-        return np.concatenate([part[:, start:stop] for part in lines()])
+        return _cut(lines(), start, stop)
 
     return Table(
         shape=header.shape,
@@ -185,9 +185,15 @@ class _Sequential:
             if self._rest is None or not len(self._rest):
                 self._rest = next(self._arrays)
             piece, self._rest = np.split(self._rest, [stop - self._at])
-            parts.append(piece[max(0, start - self._at) :])
+            if self._at + len(piece) > start:  # an empty part would keep its block in memory
+                parts.append(piece[max(0, start - self._at) :])
             self._at += len(piece)
         return np.concatenate(parts)
+
+
+def _cut(blocks: Iterator[np.ndarray], start: int, stop: int) -> np.ndarray:
+    """A range of columns of a table that comes in blocks of rows; a view would keep its block in memory."""
+    return np.concatenate([block[:, start:stop].copy() for block in blocks])
 
 
 def _list_rows(column: Any, width: int, compute: Any) -> np.ndarray:
@@ -213,7 +219,7 @@ def _open_parquet_lists(parquet: Any, name: str, dtype: np.dtype[Any], stated: s
         shape=(rows, width),
         dtype=dtype,
         rows=_Sequential(arrays).read,
-        columns=lambda a, b: np.concatenate([array[:, a:b] for array in arrays()]),
+        columns=lambda a, b: _cut(arrays(), a, b),
         orientation=stated,
         close=parquet.close,
     )

@@ -129,7 +129,7 @@ def test_damaged_numbers_of_an_npz_are_found_when_they_are_read(tmp_path, save):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with open_norms(path) as log, pytest.raises(ReadError, match="cannot be read"):
+    with pytest.raises(ReadError, match="cannot be read"), open_norms(path) as log:
         log[:]
 
 
