@@ -261,6 +261,7 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
     parquet = require("pyarrow.parquet", "parquet", f"reading {file}").ParquetFile(
         file,
         pre_buffer=False,  # else the whole file is fetched before the first row
+        page_checksum_verification=True,  # of pages that have one
     )
     schema = parquet.schema_arrow
     stated = (schema.metadata or {}).get(b"orientation")

@@ -8,6 +8,7 @@ log or a file of groups has no checksum (but .npz has one for each array), so da
 """
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -73,6 +74,12 @@ STATES = {
 }
 
 
+@functools.cache
+def original(name):
+    """An object that no test changes."""
+    return STATES[name]()
+
+
 def state_of(thing):
     """The header and the arrays that an object saves."""
     file = io.BytesIO()
@@ -105,7 +112,7 @@ def same(state, other):
 @pytest.fixture(scope="module", params=STATES)
 def saved(request, tmp_path_factory):
     """An object, and a path to its file."""
-    thing = STATES[request.param]()
+    thing = original(request.param)
     path = tmp_path_factory.mktemp("saved") / "state"
     thing.save(path)
     return thing, path
@@ -236,7 +243,8 @@ def test_a_crafted_state_is_refused_or_means_what_it_says(saved):
     thing, path = saved
     pairs = crafted_pairs(thing)
     some = np.random.default_rng(0).choice(len(pairs), CRAFTED, replace=False)
-    check_crafted_states(thing, path, [pairs[i] for i in some])
+    names = [pair for pair in pairs if pair[1].keys() != pairs[0][1].keys()]  # one array more or less
+    check_crafted_states(thing, path, [pairs[i] for i in some] + names)
 
 
 @pytest.mark.slow
@@ -245,9 +253,63 @@ def test_every_crafted_state_is_refused_or_means_what_it_says(saved):
     check_crafted_states(thing, path, crafted_pairs(thing))
 
 
+def changed(array, value, dtype=None):
+    """A copy whose first element is another one."""
+    other = array.astype(dtype or array.dtype)
+    other.flat[0] = value
+    return other
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("extra", lambda header: 1, "unknown parts"),
+        ("num_examples", lambda header: "3", "num_examples must be a number"),
+        ("groups", lambda header: header["groups"][:1], "do not match"),
+        ("schedule", lambda header: header["schedule"][:1], "do not match"),
+        ("schedule", lambda header: header["schedule"] * 2, "unknown parts"),
+        ("schedule", lambda header: [[2.0, 0.01, 70_000], header["schedule"][1]], "more steps than its counters hold"),
+        ("schedule", lambda header: [[2.0, 0.01, 19], header["schedule"][1]], "more steps for a person"),
+    ],
+)
+def test_a_ledger_whose_header_disagrees_with_its_counts_is_refused(part, change, message, tmp_path):
+    header, arrays = state_of(original("ledger"))
+    arrays["edges1"] = arrays["edges0"]
+    store.save(tmp_path / "state", _KIND, _VERSION, {**header, part: change(header)}, arrays)
+    with pytest.raises(store.StoreError, match=message):
+        Ledger.load(tmp_path / "state")
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "change", "message"),
+    [
+        ("ledger", "counts", lambda a: changed(a, 22), "more steps for a person"),
+        ("ledger", "short", lambda a: changed(a, 2**20), "exceeds the weight"),
+        ("ledger", "short", lambda a: changed(a, -1), "short does not belong here"),
+        ("ledger", "short", lambda a: a.astype(np.int64), "do not occur together"),
+        ("ledger", "edges0", lambda a: a[::-1], "edges must ascend"),
+        ("gaussian", "left", lambda a: changed(a, -1), "left does not belong here"),
+        ("gaussian", "halted", lambda a: changed(a, True), "halted does not belong here"),
+        ("gaussian odometer", "level", lambda a: changed(a, 2**60), "level does not belong here"),
+        ("gaussian odometer", "left", lambda a: changed(a, -1), "left does not belong here"),
+        ("pld", "sure", lambda a: changed(a, 4), "sure does not belong here"),
+        ("pld", "high", lambda a: changed(a, np.nan), "high does not belong here"),
+        ("pld", "counts", lambda a: changed(a, 2**30), "counts does not belong here"),
+        ("pld", "groups", lambda a: changed(a, 3.0), "groups do not belong here"),
+        ("pld", "edges0", lambda a: changed(a, np.nan), "edges0 does not belong here"),
+    ],
+)
+def test_numbers_that_no_object_can_hold_are_refused(name, part, change, message, tmp_path):
+    thing = original(name)
+    header, arrays = state_of(thing)
+    store.save(tmp_path / "state", *kind_of(thing), header, {**arrays, part: change(arrays[part])})
+    with pytest.raises(store.StoreError, match=message):
+        type(thing).load(tmp_path / "state")
+
+
 @pytest.mark.parametrize("name", ["counts", "short", "edges1"])
 def test_counters_of_another_shape_do_not_reach_the_kernels(name, tmp_path):
-    header, arrays = state_of(ledger())
+    header, arrays = state_of(original("ledger"))
     for other in (
         arrays[name][:1],
         arrays[name][..., :1],
@@ -261,7 +323,7 @@ def test_counters_of_another_shape_do_not_reach_the_kernels(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi odometer", "pld"])
 def test_a_state_of_more_people_than_the_file_holds_is_refused_before_memory_is_taken(name, tmp_path):
-    thing = STATES[name]()
+    thing = original(name)
     header = thing_header(thing)
     header["parameters"] = {**header["parameters"], "num_examples": 10**8}
     store.save(tmp_path / "state", "accounting state", 1, header, thing._state())
