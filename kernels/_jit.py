@@ -9,6 +9,7 @@ did is killed, and the workqueue layer aborts if two threads call it at once.  K
 """
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -32,15 +33,21 @@ def _disk_cache_works() -> bool:
     return True
 
 
+def _is_private(folder: str) -> bool:
+    """Whether this is a folder of this user that nobody else can write to; machine code in it can be trusted."""
+    found = os.lstat(folder)  # a link of another user is not followed
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
 def _prepare_cache() -> bool:
     """Find a folder for machine code: numba's own choice, else a private temporary folder of this user."""
     if _disk_cache_works():
         return True
-    if "NUMBA_CACHE_DIR" not in os.environ:
+    if "NUMBA_CACHE_DIR" not in os.environ and hasattr(os, "getuid"):
         folder = os.path.join(tempfile.gettempdir(), f"pld-accountant-numba-{os.getuid()}")
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            if os.stat(folder).st_uid != os.getuid():
+            if not _is_private(folder):
                 return False
         except OSError:
             return False

@@ -20,6 +20,7 @@ from .engine import dominating_mu, renyi
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
 from .files import store
+from .files.saved_state import SavedArrays
 from .locked import Locked, held, unlocked
 from .mechanisms.base import Direction, directions
 from .mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianSteps
@@ -33,6 +34,7 @@ __all__ = ["Ledger"]
 _KIND, _VERSION = "pld-accountant ledger", 2
 _BLOCK_BYTES = 1 << 26
 _FEW_NORMS = 16_384  # that take about 0.2 milliseconds to count
+_ROWS = 4096  # people whose counts are checked at once when a file is read
 _LOWER = 1.0 - 2.0**-36  # a norm is raised by 4 units of round-off before it is counted; lower bounds allow for it
 
 _ABOVE = 0.03  # the true value lies near the upper bound: the estimate is this share of the width below it
@@ -552,7 +554,13 @@ class Ledger(Locked):
 
     def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
         """Write the ledger to a path, completely or not at all, or to a file that is open for writing bytes."""
-        header = {
+        arrays = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
+        arrays |= {"counts": self._counts, "short": self._lower_weights}
+        store.save(path, _KIND, _VERSION, self._header(), arrays)
+
+    def _header(self) -> dict[str, Any]:
+        """The parts of a saved ledger that are not arrays."""
+        return {
             "num_examples": self.num_examples,
             "noise_multiplier": self.noise_multiplier,
             "sample_rate": self.sample_rate,
@@ -561,8 +569,6 @@ class Ledger(Locked):
             "groups": [[g.noise_multiplier, g.sample_rate] for g in self._groups],
             "schedule": [list(part) for part in self.schedule],
         }
-        arrays = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
-        store.save(path, _KIND, _VERSION, header, {**arrays, "counts": self._counts, "short": self._lower_weights})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -572,14 +578,43 @@ class Ledger(Locked):
         ------
         FileNotFoundError
         StoreError
-            If the file was cut or altered, or is not a ledger of this format version.
+            If the file was cut or altered, is not a ledger of this format version, or holds what no ledger can hold.
         """
         header, arrays = store.load(path, _KIND, _VERSION)
-        names = ("num_examples", "noise_multiplier", "sample_rate", "max_grad_norm", "buckets")
-        people, *rest = (header[n] for n in names)
-        ledger = cls(people, **dict(zip(names[1:], rest, strict=True)))
-        for i, (sigma, rate) in enumerate(header["groups"]):
-            ledger._groups.append(Buckets(rate, sigma, arrays[f"edges{i}"]))
-        ledger._counts, ledger._lower_weights = (np.ascontiguousarray(arrays[n]) for n in ("counts", "short"))
-        ledger._schedule = {(s, q): n for s, q, n in header["schedule"]}
+        with store.refuse_invalid(path, _KIND):
+            names = ("noise_multiplier", "sample_rate", "max_grad_norm", "buckets")
+            ledger = cls(header["num_examples"], **{name: header[name] for name in names})
+            ledger._restore(header, SavedArrays(arrays))
         return ledger
+
+    def _restore(self, header: dict[str, Any], saved: SavedArrays) -> None:
+        """Take over the groups, the schedule and the counts of a file, or raise `ValueError`.
+
+        The conditions are those that `record` and `merge` keep, so the counters neither overflow nor disagree.
+        """
+        people = self.num_examples
+        for i, (sigma, rate) in enumerate(header["groups"]):
+            self._groups.append(Buckets(rate, sigma, saved.take(f"edges{i}", np.float64, (None,))))
+        for sigma, rate, steps in header["schedule"]:
+            key = validate.noise_multiplier(sigma), validate.sample_rate(rate)
+            self._schedule[key] = validate.count(steps, "steps")
+        if self._header() != header:
+            raise ValueError("its header has unknown parts, or a value of another type")
+        fits = [[group.can_count(*step) for group in self._groups] for step in self._schedule]
+        if not all(map(any, fits)) or not all(map(any, zip(*fits, strict=True))) or bool(fits) != bool(self._groups):
+            raise ValueError("its schedule and its groups of buckets do not match")
+        shape = people, sum(group.size for group in self._groups)
+        self._counts = saved.take("counts", (np.uint16, np.uint32), shape)
+        self._lower_weights = saved.take("short", (np.int32, np.int64), shape, least=0)
+        saved.finish()
+        count_type, weight_type = self._counts.dtype, self._lower_weights.dtype
+        if self.steps > np.iinfo(count_type).max or self.steps * UNITS > np.iinfo(weight_type).max:
+            raise ValueError("it has more steps than its counters hold")
+        if (count_type, weight_type) == (np.uint16, np.int64):
+            raise ValueError("counts and short have types that do not occur together")
+        for start in range(0, people, _ROWS):
+            counts = self._counts[start : start + _ROWS].astype(np.int64)
+            if counts.sum(axis=1).max() > self.steps:
+                raise ValueError("counts hold more steps for a person than the schedule")
+            if np.any(self._lower_weights[start : start + _ROWS] > UNITS * counts):
+                raise ValueError("short exceeds the weight of the counted steps")

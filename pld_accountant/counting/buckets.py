@@ -13,6 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import validate
+
 __all__ = ["Buckets", "choose_group", "place_edges"]
 
 _CELLS = 8192  # of the look-up table of buckets
@@ -49,11 +51,26 @@ class Buckets:
         The smallest noise multiplier that can be counted: relative norm 1.
     edges : ndarray, shape (buckets,)
         Upper edges in relative norm, ascending, the last one 1.
+
+    Raises
+    ------
+    ValueError
+        If an attribute is of another kind; the kernels rely on all of this.
     """
 
     sample_rate: float
     noise_multiplier: float
     edges: NDArray
+
+    def __post_init__(self) -> None:
+        validate.sample_rate(self.sample_rate)
+        # a new group starts at most at half of another one's noise multiplier
+        validate.noise_multiplier(2.0 * self.noise_multiplier if self.noise_multiplier < 1.0 else self.noise_multiplier)
+        edges = self.edges
+        usable = edges.dtype == np.float64 and edges.ndim == 1 and edges.flags.c_contiguous and edges.size
+        if not (usable and edges[0] > 0.0 and np.all(edges[1:] > edges[:-1]) and edges[-1] == 1.0):
+            raise ValueError(f"edges must ascend from above 0 to 1, got {edges!r}")
+        validate.buckets(max(edges.size, 2))
 
     @classmethod
     def make(cls, noise_multiplier: float, sample_rate: float, buckets: int) -> Buckets:
@@ -63,6 +80,14 @@ class Buckets:
     def scale(self, noise_multiplier: float, max_grad_norm: float) -> float:
         """Relative norm of a norm of 1, at this clipping norm and noise multiplier."""
         return self.noise_multiplier / noise_multiplier / max_grad_norm
+
+    def can_count(self, noise_multiplier: float, sample_rate: float) -> bool:
+        """Whether these steps are counted here: their noise multiplier is at least the buckets' and at most twice it.
+
+        Steps with a much larger one would share a few buckets.
+        """
+        own = self.noise_multiplier
+        return sample_rate == self.sample_rate and own <= noise_multiplier <= 2.0 * own
 
     @property
     def size(self) -> int:
@@ -82,14 +107,13 @@ class Buckets:
 def choose_group(groups: list[Buckets], noise_multiplier: float, sample_rate: float) -> tuple[int, float]:
     """The index of the group that can count these steps, or -1, and the noise multiplier for a new group.
 
-    Buckets can count every noise multiplier from their own upwards, but steps with a much larger one would share a few
-    buckets.  So a group counts noise multipliers up to twice its own.  For a smaller noise multiplier the new group
-    starts at most at half the old one's: a schedule that falls or rises step by step makes few groups.
+    For a smaller noise multiplier the new group starts at most at half the old one's: a schedule that falls or rises
+    step by step makes few groups.
     """
     lowest = np.inf
     for number, group in enumerate(groups):
         if group.sample_rate == sample_rate:
-            if group.noise_multiplier <= noise_multiplier <= 2.0 * group.noise_multiplier:
+            if group.can_count(noise_multiplier, sample_rate):
                 return number, group.noise_multiplier
             if group.noise_multiplier > noise_multiplier:
                 lowest = min(lowest, group.noise_multiplier)

@@ -7,17 +7,21 @@ use; if one is missing, the error names the extra that installs it.
 from __future__ import annotations
 
 import importlib
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-__all__ = ["OPENERS", "ReadError", "Table", "check_npy", "require"]
+from .npy import NpyHeader, read_header, read_npy
 
-# Bytes of a Parquet file that are decoded at once.
+__all__ = ["OPENERS", "ReadError", "Table", "require"]
+
+# Bytes of a Parquet or .npz file that are decoded at once.
 _BATCH_BYTES = 16 * 2**20
+_LONGEST_WORD = 4096  # bytes of the .npz member that states the orientation
 
 
 class ReadError(ValueError):
@@ -73,25 +77,67 @@ def _of_array(array: Any, *, stated: Any = None, direct: bool = False, close: An
     )
 
 
-def check_npy(file: Path) -> None:
-    """Raise `ValueError` unless the file is ``.npy``: numpy would take it for a pickle and advise to load it as one."""
-    with file.open("rb") as raw:
-        if raw.read(6) != b"\x93NUMPY":
-            raise ValueError("it does not begin like one")
-
-
 def _open_npy(file: Path, dataset: str | None) -> Table:
     if dataset is not None:
         raise ReadError(f"{file} holds one array without a name, not {dataset!r}")
-    check_npy(file)
-    return _of_array(np.load(file, mmap_mode="r", allow_pickle=False), direct=True)
+    with file.open("rb") as raw:
+        header = read_header(raw, file.stat().st_size)
+    order = "F" if header.columns_first else "C"
+    array = np.memmap(file, header.dtype, "r", header.offset, header.shape, order)  # type: ignore[call-overload]
+    return _of_array(array, direct=True)
 
 
 def _open_npz(file: Path, dataset: str | None) -> Table:
-    with file.open("rb") as raw, np.load(raw, allow_pickle=False) as archive:
-        name = _chosen([n for n in archive.files if n != "orientation"], dataset, file, "array")
-        stated = archive["orientation"].item() if "orientation" in archive.files else None
-        return _of_array(archive[name], stated=stated, direct=True)
+    archive = zipfile.ZipFile(file)
+    try:
+        members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+        stated = members.pop("orientation", None)
+        word = None
+        if stated is not None:
+            if stated.file_size > _LONGEST_WORD:
+                raise ValueError("its orientation is not a word")
+            with archive.open(stated) as raw:
+                word = read_npy(raw, stated.file_size).item()
+        member = members[_chosen(list(members), dataset, file, "array")]
+        return _of_member(archive, member, word)
+    except BaseException:
+        archive.close()
+        raise
+
+
+def _of_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, stated: Any) -> Table:
+    """The table of an array in a zip archive, read in blocks along the axis in which it is stored."""
+    with archive.open(member) as raw:
+        header = read_header(raw, member.file_size)
+
+    def lines() -> Iterator[np.ndarray]:
+        with archive.open(member) as raw:
+            yield from _lines(raw, header)
+
+    along = _Sequential(lines).read
+
+    def across(start: int, stop: int) -> np.ndarray:
+        return _cut(lines(), start, stop)
+
+    return Table(
+        shape=header.shape,
+        dtype=header.dtype,
+        rows=(lambda a, b: across(a, b).T) if header.columns_first else along,
+        columns=(lambda a, b: along(a, b).T) if header.columns_first else across,
+        orientation=None if stated is None else str(stated),
+        close=archive.close,
+    )
+
+
+def _lines(raw: IO[bytes], header: NpyHeader) -> Iterator[np.ndarray]:
+    """The rows of a stored table in blocks; its columns if it is stored by columns."""
+    lines, width = header.shape[::-1] if header.columns_first else header.shape
+    raw.read(header.offset)
+    length = width * header.dtype.itemsize
+    block = max(1, _BATCH_BYTES // length)
+    for start in range(0, lines, block):
+        number = min(block, lines - start)
+        yield np.frombuffer(raw.read(number * length), header.dtype).reshape(number, width)
 
 
 def _open_zarr(file: Path, dataset: str | None) -> Table:
@@ -139,9 +185,15 @@ class _Sequential:
             if self._rest is None or not len(self._rest):
                 self._rest = next(self._arrays)
             piece, self._rest = np.split(self._rest, [stop - self._at])
-            parts.append(piece[max(0, start - self._at) :])
+            if self._at + len(piece) > start:  # an empty part would keep its block in memory
+                parts.append(piece[max(0, start - self._at) :])
             self._at += len(piece)
         return np.concatenate(parts)
+
+
+def _cut(blocks: Iterator[np.ndarray], start: int, stop: int) -> np.ndarray:
+    """A range of columns of a table that comes in blocks of rows; a view would keep its block in memory."""
+    return np.concatenate([block[:, start:stop].copy() for block in blocks])
 
 
 def _list_rows(column: Any, width: int, compute: Any) -> np.ndarray:
@@ -167,7 +219,7 @@ def _open_parquet_lists(parquet: Any, name: str, dtype: np.dtype[Any], stated: s
         shape=(rows, width),
         dtype=dtype,
         rows=_Sequential(arrays).read,
-        columns=lambda a, b: np.concatenate([array[:, a:b] for array in arrays()]),
+        columns=lambda a, b: _cut(arrays(), a, b),
         orientation=stated,
         close=parquet.close,
     )
@@ -209,6 +261,7 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
     parquet = require("pyarrow.parquet", "parquet", f"reading {file}").ParquetFile(
         file,
         pre_buffer=False,  # else the whole file is fetched before the first row
+        page_checksum_verification=True,  # of pages that have one
     )
     schema = parquet.schema_arrow
     stated = (schema.metadata or {}).get(b"orientation")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .formats import ReadError, check_npy
+from .formats import ReadError
+from .npy import read_npy
 
 __all__ = ["read_labels"]
 
@@ -55,7 +56,7 @@ def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
         labels = reader(file, num_examples)
     except ReadError:
         raise
-    except (ValueError, EOFError, csv.Error) as error:
+    except Exception as error:  # numpy, csv and the decoding of text have many kinds of errors
         raise ReadError(f"{file} cannot be read as labels: {error}") from error
     if len(labels) != num_examples:
         raise ReadError(
@@ -66,8 +67,8 @@ def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
 
 
 def _from_npy(file: Path, num_examples: int) -> np.ndarray:
-    check_npy(file)
-    labels = np.load(file, allow_pickle=False)
+    with file.open("rb") as raw:
+        labels = read_npy(raw, file.stat().st_size)
     if labels.ndim != 1:
         raise ReadError(f"{file} must hold one label per person, got an array of shape {labels.shape}")
     if labels.dtype.kind not in "iubU":

@@ -1,4 +1,9 @@
-"""Base class of objects with parameters and a state: save to a file, load, resume."""
+"""Objects with parameters and a state: save to a file, load, resume.
+
+A file is not trusted, even if its checksum is right.  An object is made from it by its constructor, which checks the
+parameters.  Its `_restore` then takes each array from a `SavedArrays` with the type, shape and range that the object
+relies on.  Every failure is a `StoreError`, so no kernel sees an array that does not fit.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,78 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from .. import validate
 from ..locked import Locked, held
 from . import store
 
-__all__ = ["SavedState"]
+__all__ = ["SavedArrays", "SavedState", "belongs"]
 
 _KIND = "accounting state"
 _FILE_VERSION = 1
 _S = TypeVar("_S", bound="SavedState")
+
+
+def belongs(
+    array: np.ndarray,
+    name: str,
+    dtypes: DTypeLike | tuple[DTypeLike, ...],
+    shape: tuple[int | None, ...],
+    least: float = -np.inf,
+    most: float = np.inf,
+) -> None:
+    """Raise `StoreError` unless an array has one of these types, this shape, and finite values from least to most.
+
+    None stands for any length of at least 1.
+    """
+    kinds = [np.dtype(d) for d in (dtypes if isinstance(dtypes, tuple) else (dtypes,))]
+    same = len(array.shape) == len(shape) and all(
+        have == want or (want is None and have > 0) for have, want in zip(array.shape, shape, strict=True)
+    )
+    if array.dtype not in kinds or not same:
+        wanted = f"{' or '.join(str(kind) for kind in kinds)} of shape {shape}"
+        raise store.StoreError(f"{name} does not belong here: {array.dtype} of shape {array.shape}, not {wanted}")
+    if array.size:
+        low, high = array.min(), array.max()  # NaN if there is one
+        if not (least <= low and high <= most and np.isfinite(low) and np.isfinite(high)):
+            raise store.StoreError(f"{name} does not belong here: it holds numbers outside {least} to {most}")
+
+
+class SavedArrays:
+    """The arrays of a file, each to be taken once.
+
+    Examples
+    --------
+    >>> saved = SavedArrays({"left": np.array([3, 4])})
+    >>> saved.take("left", np.int64, (2,), least=0)
+    array([3, 4])
+    >>> saved.finish()
+    """
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self._arrays = dict(arrays)
+
+    def take(
+        self,
+        name: str,
+        dtypes: DTypeLike | tuple[DTypeLike, ...],
+        shape: tuple[int | None, ...],
+        *,
+        least: float = -np.inf,
+        most: float = np.inf,
+    ) -> np.ndarray:
+        """Remove an array and return it C-contiguous, or raise `StoreError` (see `belongs`)."""
+        if name not in self._arrays:
+            raise store.StoreError(f"it has no part {name!r}")
+        array = self._arrays.pop(name)
+        belongs(array, name, dtypes, shape, least, most)
+        return np.asarray(array, order="C")
+
+    def finish(self) -> None:
+        """Raise `StoreError` if an array has not been taken."""
+        if self._arrays:
+            raise store.StoreError(f"it has unknown parts: {', '.join(sorted(self._arrays))}")
 
 
 def _load(cls: type[_S], path: str | os.PathLike[str], **expected: Any) -> _S:
@@ -33,17 +101,25 @@ def _load(cls: type[_S], path: str | os.PathLike[str], **expected: Any) -> _S:
         If the file is not whole, or holds an object of another class or with other parameters.
     """
     header, arrays = store.load(path, _KIND, _FILE_VERSION)
-    if header["class"] != cls.__name__:
-        raise store.StoreError(f"{os.fspath(path)} holds a {header['class']}, not a {cls.__name__}")
-    saved = header["parameters"]
+    with store.refuse_invalid(path, _KIND):
+        name, saved = str(header.pop("class")), dict(header.pop("parameters"))
+    if name != cls.__name__:
+        raise store.StoreError(f"{os.fspath(path)} holds a {name}, not a {cls.__name__}")
     unknown = sorted(set(expected) - set(saved))
     if unknown:
         raise TypeError(f"{cls.__name__} has no parameter {unknown[0]!r}")
     for name, value in expected.items():
         if _plain(value) != saved[name]:
             raise store.StoreError(f"{os.fspath(path)} was saved with {name}={saved[name]!r}, not {value!r}")
-    new = cls(**saved)
-    new._restore(arrays)
+    with store.refuse_invalid(path, _KIND):
+        if cls._numbers(saved) > max(array.size for array in arrays.values()):
+            raise ValueError("its arrays are too short for its parameters")
+        new = cls(**saved)
+        if new._parameters != saved or header:
+            raise ValueError("its header has unknown parts, or parameters of another type")
+        state = SavedArrays(arrays)
+        new._restore(state)
+        state.finish()
     return new
 
 
@@ -92,8 +168,17 @@ class SavedState(Locked, ABC):
         """The state as arrays, for a file."""
 
     @abstractmethod
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+    def _restore(self, saved: SavedArrays) -> None:
         """Take over a result of `_state`, or raise `StoreError`."""
+
+    @classmethod
+    def _numbers(cls, parameters: dict[str, Any]) -> int:
+        """How many numbers an object with these parameters keeps at least; its file must hold an array of this size.
+
+        A file that claims more people than it holds is refused before the constructor allocates memory for them.
+        """
+        people = validate.count(parameters["num_examples"], "num_examples", least=1)
+        return people if parameters.get("individual", True) else 1
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write parameters and state to one file, atomically and with a checksum.

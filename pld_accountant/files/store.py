@@ -1,8 +1,9 @@
-"""Files that are whole or absent: numpy arrays and a JSON header, with checksum and version, written atomically.
+"""Files of arrays and a JSON header, with checksum and version, written whole or not at all.
 
-The container is numpy's ``.npz``, without pickled objects.  The member ``header`` holds UTF-8 JSON with the kind and
-version of the file; the member ``sha256`` holds the digest of all other members.  A file that was truncated, altered or
-written by another program is refused with `StoreError`.
+The container is numpy's ``.npz``, uncompressed and without pickled objects.  The member ``header`` holds UTF-8 JSON
+with the kind and version of the file; the member ``sha256`` holds the digest of all other members.  A file that was
+truncated, altered or written by another program is refused with `StoreError`.  Nothing is allocated for arrays that are
+larger than the file.
 """
 
 from __future__ import annotations
@@ -10,50 +11,33 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["StoreError", "atomic_file", "load", "save"]
+from .atomic import atomic_file
+from .npy import read_npy
+
+__all__ = ["StoreError", "load", "refuse_invalid", "save"]
 
 
 class StoreError(ValueError):
-    """A file that lacks a part, was altered, or has another kind or version."""
+    """A file that lacks a part, was altered, has another kind or version, or holds no valid state."""
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a new file for writing that replaces `path` when it is complete and on disk.
-
-    Raises
-    ------
-    OSError
-        If the folder is missing or cannot be written; `path` is then unchanged.
-    """
-    target = Path(path)
-    temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}.part"
-    # with the permissions of an ordinary new file
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+def refuse_invalid(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Turn every error of the block into a `StoreError` that names the file; a missing file stays missing."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+        yield
+    except FileNotFoundError:
         raise
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    except Exception as error:  # numpy, zipfile, json and the constructors have many kinds of errors
+        why = f"it has no part {error}" if isinstance(error, KeyError) else f"{error or type(error).__name__}"
+        raise StoreError(f"{os.fspath(path)} is not a whole {what} file: {why}") from error
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -102,27 +86,38 @@ def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
     StoreError
         If the file is not whole, not of this `kind`, or of another `version`.
     """
-    try:
-        with open(path, "rb") as raw:
-            if raw.read(2) != b"PK":
-                raise ValueError("it does not begin like one")
-            raw.seek(0)
-            with np.load(raw, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+    with refuse_invalid(path, kind):
+        arrays = _members(path)
         expected = arrays.pop("sha256")
         whole = expected.tobytes() == _digest(arrays).tobytes()
-        header = json.loads(arrays.pop("header").tobytes())
-    except FileNotFoundError:
-        raise
-    except (OSError, KeyError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        why = f"it has no part {error}" if isinstance(error, KeyError) else str(error)
-        raise StoreError(f"{os.fspath(path)} is not a whole {kind} file: {why}") from error
+        header = json.loads(arrays.pop("header").tobytes(), parse_constant=_no_number)
+        found = header.pop("kind"), header.pop("version")
     if not whole:
         raise StoreError(f"{os.fspath(path)} was altered or damaged: its checksum does not match")
-    if header.get("kind") != kind:
-        raise StoreError(f"{os.fspath(path)} is a {header.get('kind')!r} file, not a {kind!r} file")
-    if header.get("version") != version:
-        raise StoreError(
-            f"{os.fspath(path)} has format version {header.get('version')}; this release reads version {version}"
-        )
+    if found[0] != kind:
+        raise StoreError(f"{os.fspath(path)} is a {found[0]!r} file, not a {kind!r} file")
+    if found[1] != version:
+        raise StoreError(f"{os.fspath(path)} has format version {found[1]}; this release reads version {version}")
     return header, arrays
+
+
+def _members(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """All arrays of an uncompressed ``.npz``."""
+    with open(path, "rb") as raw:
+        if raw.read(2) != b"PK":
+            raise ValueError("it does not begin like one")
+        with zipfile.ZipFile(raw) as archive:
+            members = archive.infolist()
+            if sum(m.file_size for m in members) > os.fstat(raw.fileno()).st_size:
+                raise ValueError("its parts are larger than the file")
+            arrays = {}
+            for member in members:
+                with archive.open(member) as file:
+                    arrays[member.filename.removesuffix(".npy")] = read_npy(file, member.file_size)
+    if len(arrays) < len(members):
+        raise ValueError("two parts have one name")
+    return arrays
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"its header holds {text}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import validate
-from ..files.saved_state import SavedState
+from ..files.saved_state import SavedArrays, SavedState
 from ..results import Guarantee
 
 __all__ = ["Filter"]
@@ -92,6 +92,9 @@ class Filter(SavedState):
     @abstractmethod
     def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
         """Admit and book one charge for each budget, or raise and book nothing."""
+
+    def _restore_halted(self, saved: SavedArrays) -> None:
+        self._halted = bool(saved.take("halted", np.bool_, (), least=False, most=not self._individual))
 
     def _admit(self, norms: Any, **step: Any) -> np.ndarray:
         if np.ndim(norms) == 0 and not self._individual:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import validate
-from ..files.store import StoreError
+from ..files.saved_state import SavedArrays, belongs
 from ..kernels.charge import BUDGET, SLACK, admit_square
 from .base import Filter
 
@@ -70,9 +70,8 @@ class IntegerBudgetFilter(Filter):
 
     def take_units(self, left: np.ndarray) -> None:
         """Take over saved `units_left`; raise `StoreError` if they do not belong to a filter with these parameters."""
-        if left.shape != self._left.shape or not np.all((left >= 0) & (left <= BUDGET)):
-            raise StoreError("the budgets in the file do not belong to a filter with these parameters")
-        self._left = np.ascontiguousarray(left, dtype=np.int64)
+        belongs(left, "left", np.int64, self._left.shape, 0, BUDGET)
+        self._left = np.array(left, order="C")
 
     def _share_spent(self) -> np.ndarray:
         """The spent share of each budget, rounded up, at most 1."""
@@ -86,9 +85,9 @@ class IntegerBudgetFilter(Filter):
     def _state(self) -> dict[str, np.ndarray]:
         return {"left": self._left, "halted": np.array(self._halted)}
 
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.take_units(arrays["left"])
-        self._halted = bool(arrays["halted"])
+    def _restore(self, saved: SavedArrays) -> None:
+        self._left = saved.take("left", np.int64, self._left.shape, least=0, most=BUDGET)
+        self._restore_halted(saved)
 
 
 class NoisyStepFilter(IntegerBudgetFilter):

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from .. import validate
-from ..files.saved_state import SavedState
-from ..files.store import StoreError
+from ..files.saved_state import SavedArrays, SavedState
 from ..kernels.charge import BUDGET
 from ..notions import gdp, rdp
 from ..results import Guarantee
@@ -59,8 +58,8 @@ class _Odometer(SavedState):
         """A filter with this budget."""
 
     @abstractmethod
-    def _total(self) -> np.ndarray:
-        """The sum of the first m budgets, for m = 0, 1, ... up to the largest number of restarts plus one."""
+    def _total(self, count: np.ndarray) -> np.ndarray:
+        """The sum of each person's first `count` budgets: (num_examples,)."""
 
     @property
     def num_examples(self) -> int:
@@ -129,24 +128,27 @@ class _Odometer(SavedState):
 
         Sensitive; the module's text says what is proven.
         """
-        return self._total()[self._index()]
+        return self._total(self._index())
 
     def _state(self) -> dict[str, np.ndarray]:
         return {"level": self._level, "left": np.stack([f.units_left for f in self._filters])}
 
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        level, left = arrays["level"], arrays["left"]
-        if level.shape != self._level.shape or not np.all(level >= 0) or len(left) != len(self._filters):
-            raise StoreError("the state in the file does not belong to an odometer with these parameters")
-        self._level = np.ascontiguousarray(level, dtype=np.int64)
-        for f, units in zip(self._filters, left, strict=True):
+    def _restore(self, saved: SavedArrays) -> None:
+        self._level = saved.take("level", np.int64, self._level.shape, least=0, most=2**53)
+        each = self._filters[0].units_left.shape
+        for f, units in zip(self._filters, saved.take("left", np.int64, (len(self._filters), *each)), strict=True):
             f.take_units(units)
 
-    def _steps_of(self, values: np.ndarray) -> np.ndarray:
-        """0 and the running sums of the increments, the last increment repeated for the person with most restarts."""
-        count = int(self._level.max()) + 2
-        each = np.concatenate([values, np.full(max(count - values.size, 0), values[-1])])
-        return np.concatenate([[0.0], np.cumsum(each) * (1 + each.size * 2.0**-52)])
+    @classmethod
+    def _numbers(cls, parameters: dict[str, Any]) -> int:
+        return super()._numbers(parameters) * np.size(parameters["increment"])
+
+
+def _sum(values: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The sum of the first `count` values, rounded up; the last value repeats."""
+    listed = np.minimum(count, values.size)
+    total = np.concatenate([[0.0], np.cumsum(values)])[listed] + (count - listed) * values[-1]
+    return total * (1 + (values.size + 3) * 2.0**-52)
 
 
 class RenyiOdometer(_Odometer):
@@ -198,8 +200,8 @@ class RenyiOdometer(_Odometer):
     def _filter(self, budget: float, num_examples: int) -> RenyiFilter:
         return RenyiFilter(budget, self._alpha, num_examples=num_examples, **self._step)
 
-    def _total(self) -> np.ndarray:
-        return self._steps_of(self._increments)
+    def _total(self, count: np.ndarray) -> np.ndarray:
+        return _sum(self._increments, count)
 
     def epsilon(self, delta: float, *, conversion: str = "best") -> np.ndarray:
         """`spent` as an epsilon at `delta`: (num_examples,).  Sensitive; proven at restarts only, as `spent`."""
@@ -257,8 +259,8 @@ class GaussianOdometer(_Odometer):
     def _filter(self, budget: float, num_examples: int) -> GaussianFilter:
         return GaussianFilter(budget, num_examples=num_examples, **self._step)
 
-    def _total(self) -> np.ndarray:
-        return np.sqrt(self._steps_of(self._increments**2))
+    def _total(self, count: np.ndarray) -> np.ndarray:
+        return np.sqrt(_sum(self._increments**2, count))
 
     def epsilon(self, delta: float) -> np.ndarray:
         """`spent` as an epsilon at `delta`: (num_examples,).  Sensitive; proven at restarts only, as `spent`."""

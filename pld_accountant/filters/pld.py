@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
+from ..files.saved_state import SavedArrays
 from ..notions import zcdp
 from ..results import Guarantee
 from .base import Filter
@@ -247,6 +248,6 @@ class PLDFilter(Filter):
     def _state(self) -> dict[str, np.ndarray]:
         return {**self._pld_state.state(), "halted": np.array(self._halted)}
 
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self._halted = bool(arrays.pop("halted"))
-        self._pld_state.restore(arrays)
+    def _restore(self, saved: SavedArrays) -> None:
+        self._pld_state.restore(saved)
+        self._restore_halted(saved)

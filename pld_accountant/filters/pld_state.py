@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..counting.buckets import Buckets, choose_group
+from ..files.saved_state import SavedArrays
 from ..files.store import StoreError
 from .pld_budget import PLDBudget, class_buckets, plan_steps
 
@@ -57,6 +58,7 @@ _PLAN_SIZES = (
 _FEW = 40  # steps
 _ARRAYS = ("_counts", "_credit", "_refused", "_sure", "_high")
 _NONE = np.iinfo(np.int16).max  # a bucket above all buckets: nothing is refused
+_MOST = 10**9  # steps of a person in a file: with a plan on top, 32 bits hold them
 _BLOCK = 16_384  # people in one evaluation
 
 
@@ -248,17 +250,21 @@ class PLDState:
         whole: dict[str, NDArray] = {name[1:]: getattr(self, name) for name in _ARRAYS}
         return {**edges, **whole, "groups": groups}
 
-    def restore(self, arrays: dict[str, NDArray]) -> None:
-        """Take over a saved state, or raise `StoreError`."""
-        first = self._groups[0]
-        pairs = arrays["groups"].tolist()
+    def restore(self, saved: SavedArrays) -> None:
+        """Take over a saved state, or raise `StoreError` or `ValueError`."""
+        first, people = self._groups[0], len(self._counts)
+        pairs = saved.take("groups", np.float64, (None, 2)).tolist()
         if pairs[0] != [first.noise_multiplier, first.sample_rate]:
-            raise StoreError("the buckets in the file do not belong to a filter with these parameters")
-        self._clear(len(self._counts))
+            raise StoreError("groups do not belong here: the first one is of other parameters")
+        if first.sample_rate == 1.0 and any(rate != 1.0 for _, rate in pairs):
+            raise StoreError("groups do not belong here: a filter of full batches has no sampled steps")
+        self._clear(people)
         for i, (noise, rate) in enumerate(pairs):
-            self._append(Buckets(rate, noise, arrays[f"edges{i}"]))
-        for name in _ARRAYS:
-            own, saved = getattr(self, name), arrays[name[1:]]
-            if saved.shape != own.shape or saved.dtype != own.dtype:
-                raise StoreError("the counts in the file do not belong to a filter with these parameters")
-            setattr(self, name, np.ascontiguousarray(saved).copy())
+            self._append(Buckets(rate, noise, saved.take(f"edges{i}", np.float64, (self._buckets,))))
+        self._counts = saved.take("counts", np.int32, self._counts.shape, least=0, most=_MOST)
+        self._credit = saved.take("credit", np.int32, self._credit.shape, least=0, most=_MOST)
+        self._refused = saved.take("refused", np.int16, self._refused.shape, least=0, most=_NONE)
+        self._sure = saved.take("sure", np.int16, self._sure.shape, least=-1, most=self._buckets - 1)
+        self._high = saved.take("high", np.float64, self._high.shape, least=0.0, most=2.0**100)
+        if self._counts.sum(axis=1).max() > _MOST:
+            raise StoreError(f"counts do not belong here: a person has more than {_MOST} steps")

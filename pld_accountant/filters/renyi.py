@@ -144,6 +144,10 @@ class RenyiFilter(NoisyStepFilter):
         """Poisson sampling rate of a step, unless the step gives its own."""
         return self._sample_rate
 
+    @classmethod
+    def _numbers(cls, parameters: dict[str, Any]) -> int:
+        return super()._numbers(parameters) * (np.size(parameters["alpha"]) if parameters["sample_rate"] < 1 else 1)
+
     def _table(self, noise: float, sample_rate: float) -> np.ndarray:
         """The charge of a step, in units, on a grid of squared ratios: (cells + 1, orders), rounded up."""
         key = noise, sample_rate

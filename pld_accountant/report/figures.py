@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from ..files.store import atomic_file
+from ..files.atomic import atomic_file
 from .comparison import Comparison
 from .histogram import Histogram, aligned_histogram, share_under
 from .individuals import Individuals

@@ -1,7 +1,7 @@
 """Output files: all are written, or none.
 
 `check` runs before the long work and raises if a file cannot be written.  `write_all` writes temporary files in the
-same folders and moves them into place when all are complete.
+same folders and moves them into place when all are on disk (`files.atomic`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..files.atomic import atomic_files, destination
 from ..files.formats import require
-from ..files.store import atomic_file
 from ..results import Method, Status
 from .individuals import Individuals
 
@@ -38,6 +39,9 @@ __all__ = [
 TABLE_ENDINGS = (".parquet", ".csv", ".npz")
 FIGURE_ENDINGS = (".png", ".pdf")
 PAGE_ENDINGS = (".html", ".htm")
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: full width
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 
 Writer = Callable[[BinaryIO], None]
 
@@ -60,16 +64,19 @@ def check(outputs: Iterable[tuple[Path, Sequence[str]]], *, inputs: Iterable[Pat
     ------
     OutputError
     """
-    taken = {path.resolve() for path in inputs}
+    taken = {os.path.realpath(path) for path in inputs}
     for path, endings in outputs:
         if endings and path.suffix.lower() not in endings:
             raise OutputError(f"{path} must end in {' or '.join(endings)}")
-        if path.is_dir():
-            raise OutputError(f"{path} is a folder")
-        if path.resolve() in taken:
+        try:
+            target = destination(path)
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror}") from error
+        if os.path.realpath(path) in taken:
             raise OutputError(f"{path} is named twice, or is an input")
-        taken.add(path.resolve())
-        check_folder(path.parent)
+        taken.add(os.path.realpath(path))
+        if target is not None:
+            check_folder(target.parent)
         if path.suffix.lower() == ".parquet":
             require("pyarrow", "parquet", f"writing {path}")
 
@@ -87,16 +94,18 @@ def check_folder(folder: Path) -> None:
 
 
 def write_all(outputs: Mapping[Path, Writer]) -> None:
-    """Write files, and move them into place when all are complete.
+    """Write files, and move them into place when all are complete and on disk.
+
+    New files can be read by their owner only; a file that is replaced keeps its permissions.
 
     Raises
     ------
     OSError
         If one file cannot be written; then none is.
     """
-    with ExitStack() as whole:
-        for path, writer in outputs.items():
-            writer(whole.enter_context(atomic_file(path)))
+    with atomic_files(list(outputs)) as files:
+        for writer, file in zip(outputs.values(), files, strict=True):
+            writer(file)
 
 
 def _columns(individuals: Individuals, index: np.ndarray | None, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -139,7 +148,8 @@ def table_writer(
     facts : mapping
         Facts about the whole table (the summary, with the guarantee).  Parquet holds them as JSON in its metadata
         under ``pld_accountant``, ``.npz`` in the member ``summary``, both with a sentence for each status and method.
-        CSV has no place for them.
+        CSV has no place for them.  A text that a spreadsheet would take for a formula has an apostrophe in front of it
+        in CSV.
     index : ndarray of int, optional
         Each person's number, by default from 0.
     more : mapping of str to ndarray
@@ -165,12 +175,23 @@ def _write_parquet(file: BinaryIO, columns: Mapping[str, np.ndarray], about: str
 
 def _write_csv(file: BinaryIO, columns: Mapping[str, np.ndarray]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    # texts in quotes: a carriage return in a label would end its row
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(columns)
     # Python floats, whose shortest decimal form reads back as the same number.
-    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    cells = [column.tolist() for column in columns.values()]
+    texts = [[_no_formula(cell) for cell in c] if c and isinstance(c[0], str) else c for c in cells]
+    writer.writerows(zip(*texts, strict=True))
     text.flush()
     text.detach()
+
+
+def _no_formula(text: str) -> str:
+    """A text with an apostrophe in front if a spreadsheet would take it for a formula, as OWASP advises [1]_.
+
+    .. [1] OWASP, "CSV Injection", https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def json_writer(facts: Mapping[str, Any]) -> Writer:

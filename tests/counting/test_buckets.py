@@ -42,3 +42,33 @@ def test_the_look_up_table_is_a_search(buckets):
         assert group.first[c] == expected
     assert group.first[0] == 0
     assert group.first[-1] == buckets - 1
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        [0.5, 0.9],
+        [0.5, 0.5, 1.0],
+        [0.7, 0.5, 1.0],
+        [0.0, 1.0],
+        [-0.5, 1.0],
+        [np.nan, 1.0],
+        [0.5, np.inf, 1.0],
+        [],
+        [[0.5, 1.0]],
+        np.linspace(0.0, 1.0, 5000)[1:],
+        np.array([0.5, 1.0], dtype=np.float32),
+        np.array([0.5, 0.7, 1.0])[::2],
+    ],
+)
+def test_edges_that_the_kernels_cannot_use_are_refused(edges):
+    with pytest.raises(ValueError, match=r"edges|buckets"):
+        Buckets(0.1, 2.0, np.asarray(edges))
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise"), [(0.0, 1.0), (1.5, 1.0), (np.nan, 1.0), (0.1, 0.0), (0.1, np.inf), (0.1, -1.0)]
+)
+def test_buckets_of_no_mechanism_are_refused(rate, noise):
+    with pytest.raises(ValueError, match=r"sample_rate|noise_multiplier"):
+        Buckets(rate, noise, np.array([0.5, 1.0]))

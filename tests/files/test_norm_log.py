@@ -3,6 +3,7 @@ orientations."""
 
 import gc
 import sys
+import tracemalloc
 
 import h5py
 import numpy as np
@@ -100,6 +101,45 @@ def test_slabs_smaller_than_the_log_and_reading_backwards(log_file, orientation,
             assert np.array_equal(np.concatenate(blocks(log, size)), NORMS)
         for start, stop in ((20, 23), (3, 9), (8, 10), (0, 1), (5, 5), (-2, None)):
             assert np.array_equal(log[start:stop], NORMS[start:stop])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("orientation", norm_log.ORIENTATIONS)
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_an_npz_is_read_in_blocks_and_not_whole(tmp_path, monkeypatch, save, orientation, order):
+    monkeypatch.setattr(norm_log, "_SLAB_BYTES", 2**16)
+    monkeypatch.setattr(formats, "_BATCH_BYTES", 2**16)
+    array = np.asarray(np.random.default_rng(0).integers(0, 9, (256, 4096)).astype(np.float64), order=order)
+    save(tmp_path / "log.npz", norms=array)
+    expected = array if orientation == "steps-by-examples" else array.T
+    tracemalloc.start()
+    with open_norms(tmp_path / "log.npz", orientation=orientation) as log:
+        assert log.shape == expected.shape
+        equal = [np.array_equal(log[a : a + 1], expected[a : a + 1]) for a in (0, 1, 2, 100, 255)]
+        peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert all(equal)
+    assert peak < array.nbytes / 8
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damaged_numbers_of_an_npz_are_found_when_they_are_read(tmp_path, save):
+    path = tmp_path / "log.npz"
+    save(path, norms=NORMS)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ReadError, match="cannot be read"), open_norms(path) as log:
+        log[:]
+
+
+def test_a_file_with_more_than_its_header_says_is_refused(tmp_path):
+    """Two arrays that were appended to one file would be read as the first."""
+    with (tmp_path / "log.npy").open("wb") as file:
+        np.save(file, NORMS)
+        np.save(file, NORMS)
+    with pytest.raises(ReadError, match="does not fill"):
+        open_norms(tmp_path / "log.npy")
 
 
 def test_reading_forward_reads_nothing_twice(monkeypatch):

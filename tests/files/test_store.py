@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pld_accountant.files import store
+from pld_accountant.files.atomic import atomic_file
 
 KIND, HEADER = "a test", {"name": "x", "numbers": [1, 2.5]}
 ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.array([1, 2, 3], dtype=np.uint16), "empty": np.zeros((0, 5))}
@@ -64,7 +65,7 @@ def test_a_file_of_something_else_is_refused_and_a_missing_one_is_missing(tmp_pa
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(path):
     before = path.read_bytes()
-    with pytest.raises(RuntimeError), store.atomic_file(path) as file:
+    with pytest.raises(RuntimeError), atomic_file(path) as file:
         file.write(b"half of it")
         raise RuntimeError("stopped")
     with pytest.raises(TypeError):

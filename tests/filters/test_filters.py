@@ -93,7 +93,7 @@ def test_units_that_cannot_be_left_are_refused(make):
     f = make()
     left = f.units_left
     for bad in (left[1:], left - BUDGET - 1, left + 1):
-        with pytest.raises(store.StoreError, match="do not belong"):
+        with pytest.raises(store.StoreError, match="left does not belong here"):
             f.take_units(bad)
     np.testing.assert_array_equal(f.units_left, left)
 

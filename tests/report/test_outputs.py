@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -111,3 +112,53 @@ def test_a_folder_that_cannot_be_written_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", refuse)
     with pytest.raises(OutputError, match="cannot be written: Permission denied"):
         check([(tmp_path / "x.csv", ())])
+
+
+DANGEROUS = ["=1+1", "+A1", "-A1", "@SUM(A1)", "\tx", "\rx", "\uff1dx", '=cmd|" /C calc"!A0']
+HARMLESS = ["-1", "+2.5e-3", "a=1", "'", " ", "007"]
+
+
+def test_no_cell_of_a_csv_file_is_a_formula_and_numbers_stay_numbers(tmp_path, make_individuals):
+    labels = [*DANGEROUS, *HARMLESS]
+    people = make_individuals(np.full(len(labels), 0.25), labels=np.array(labels))
+    path = tmp_path / "eps.csv"
+    write_all({path: table_writer(people, ".csv", {}, more={"change": np.full(len(labels), -1.5)})})
+    columns = columns_of(path)
+    assert columns["group"] == [*(f"'{label}" for label in DANGEROUS), *HARMLESS]
+    assert columns["change"] == [-1.5] * len(labels)
+    numbers = make_individuals(UPPER, labels=np.array([-1, 2, -1, 2]))
+    write_all({path: table_writer(numbers, ".csv", {})})
+    assert columns_of(path)["group"] == ["-1", "2", "-1", "2"]
+
+
+def test_a_full_disk_at_the_last_moment_leaves_no_new_file(tmp_path, monkeypatch):
+    """The content of all files is complete; bringing the second one to disk fails."""
+    (tmp_path / "a.json").write_text("as it was")
+    synced = []
+
+    def full(descriptor):
+        synced.append(descriptor)
+        if len(synced) == 2:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_all({tmp_path / "a.json": json_writer({}), tmp_path / "b.json": json_writer({})})
+    assert os.listdir(tmp_path) == ["a.json"]
+    assert (tmp_path / "a.json").read_text() == "as it was"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and pipes")
+def test_check_follows_links_and_refuses_devices(tmp_path):
+    (tmp_path / "norms.npy").write_text("")
+    (tmp_path / "to-norms").symlink_to(tmp_path / "norms.npy")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    os.mkfifo(tmp_path / "pipe")
+    check([(tmp_path / "to-norms", ()), (tmp_path / "pipe", ()), (Path("/dev/stdout"), ())])
+    for path, message in [
+        (tmp_path / "to-norms", "is an input"),
+        (tmp_path / "circle", "symbolic links"),
+        (Path("/dev/null"), "neither a file nor a pipe"),
+    ]:
+        with pytest.raises(OutputError, match=message):
+            check([(path, ())], inputs=[tmp_path / "norms.npy"])

@@ -61,7 +61,7 @@ ABSENT = {"integrations"}  # rooms that need not be there yet
 DOORS = {"engine.rare_losses": "engine.schedule"}  # rooms that one module imports, and nobody else
 BY_NAME = {"__init__", "files.formats"}  # modules that import a module whose name is not written out
 SCRIPTS = ("figures", "benchmarks")
-FOR_KERNELS = {"numpy", "numba", "math", "os", "tempfile", "collections", "typing", "contextlib"}
+FOR_KERNELS = {"numpy", "numba", "math", "os", "stat", "tempfile", "collections", "typing", "contextlib"}
 PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve"}
 
 # What the present rebuilding removes.  A test fails if one of these is not found any more.
