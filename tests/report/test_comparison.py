@@ -14,8 +14,8 @@ from pld_accountant.notions import gdp
 from pld_accountant.report.comparison import check_min_delta, compare
 from pld_accountant.report.figures import COLOURS, draw_comparison
 from pld_accountant.report.histogram import aligned_histogram
-from pld_accountant.report.rounding import rounded_up
 from pld_accountant.results import Status
+from pld_accountant.rounding import rounded_up
 
 STEPS, PEOPLE, DELTA = 40, 15, 1e-5
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.2, "max_grad_norm": 5.0}
