@@ -8,17 +8,17 @@ import pytest
 
 from pld_accountant.results import Bounds, Method, Status
 
-UPPER = np.array([0.300001, 0.1, 0.2, np.inf])
+UPPER = np.array([0.375001, 0.125, 0.25, np.inf])
 STATUS = np.array([0, 0, 1, 2], dtype=np.uint8)
 
 
 @pytest.fixture
 def many():
-    return Bounds(np.array([0.2, 0.05, 0.0, 0.0]), np.array([0.25, 0.07, 0.1, np.nan]), UPPER.copy(), STATUS)
+    return Bounds(np.array([0.25, 0.0625, 0.0, 0.0]), np.array([0.25, 0.07, 0.1, np.nan]), UPPER.copy(), STATUS)
 
 
 def test_the_text_is_short_and_rounds_upper_bounds_up(many):
-    assert repr(many[:3]) == "Bounds(3 elements: upper 0.1000 to 0.3001, median 0.2000; 2 CERTIFIED, 1 RENYI_ONLY)"
+    assert repr(many[:3]) == "Bounds(3 elements: upper 0.1250 to 0.3751, median 0.2500; 2 CERTIFIED, 1 RENYI_ONLY)"
     assert repr(many[:2]).endswith("; all certified)")
     million = Bounds(*(np.linspace(0, 1, 1_000_000),) * 3)
     assert len(repr(million)) < 100 and "1,000,000 elements" in repr(million)
@@ -33,9 +33,9 @@ def test_the_table_of_a_notebook_rounds_each_bound_to_its_safe_side(many):
     cells = re.findall(r"<t[hd]>([^<]*)</t[hd]>", many._repr_html_())
     assert cells == [
         *("", "smallest", "median", "largest"),
-        *("lower", "0", "0", "0.2000"),
+        *("lower", "0", "0", "0.2500"),
         *("estimate", "0.07", "0.1", "0.25"),
-        *("upper", "0.1000", "0.2000", "inf"),
+        *("upper", "0.1250", "0.2500", "inf"),
     ]
     assert "Bounds of 4 elements, 2 CERTIFIED, 1 RENYI_ONLY, 1 NOT_CERTIFIED" in many._repr_html_()
     only = Bounds(np.full(2, np.nan), np.full(2, np.nan), np.ones(2))
@@ -67,7 +67,7 @@ def test_indexing_takes_all_parts(many, index):
 
 def test_an_integer_gives_numbers(many):
     one = many[2]
-    assert (one.upper, one.status, one.method) == (0.2, Status.RENYI_ONLY, Method.CLOSED_FORM)
+    assert (one.upper, one.status, one.method) == (0.25, Status.RENYI_ONLY, Method.CLOSED_FORM)
     assert isinstance(one.upper, float) and isinstance(one.status, Status)
 
 

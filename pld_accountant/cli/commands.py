@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 
@@ -96,31 +96,33 @@ def epsilon(
         wanted.append((ledger_file, ()))
     _check_files(wanted, (norms, log["groups"]))
     bars = _bars(quiet)
-    ledger, labels, _, facts, source = _read(norms, bars, **log)
+    read = _read(norms, bars, **log)
     with bars("Accounting", "examples") as show:
         found = calls.summarise(
-            ledger,
+            read.ledger,
             delta,
-            labels=labels,
+            labels=read.labels,
             probabilities=quantiles,
             direction=direction,
-            parameters=facts,
-            source=source,
+            parameters=read.facts,
+            source=read.source,
             min_group=min_group,
             progress=show,
         )
     writers = calls.result_writers(found, *files)
     if ledger_file is not None:
-        writers[ledger_file] = ledger.save
+        writers[ledger_file] = read.ledger.save
     with user_errors():
         outputs.write_all(writers)
-    _tell(found, writers, json_file, quiet)
+    _tell(found, read.note, writers, json_file, quiet)
 
 
-def _tell(found: Any, written: Iterable[Path], json_file: Path | None, quiet: bool) -> None:
+def _tell(found: Any, note: str, written: Iterable[Path], json_file: Path | None, quiet: bool) -> None:
     """Print the JSON if it goes to standard output, else the text and the names of the files unless `quiet`."""
     from ..report.outputs import json_text
 
+    if note:
+        click.echo(note, err=True)
     if json_file == STDOUT:
         click.echo(json_text(found.as_dict()), nl=False)
     elif not quiet:
@@ -143,6 +145,17 @@ def _echo_written(files: Iterable[Path]) -> None:
         click.echo(f"\nWritten: {', '.join(str(path) for path in files)}")
 
 
+class _Read(NamedTuple):
+    """A log as it was read: `index` holds the people's numbers in the log, `facts` the parameters for the outputs."""
+
+    ledger: Any
+    labels: Any
+    index: Any
+    facts: dict[str, Any]
+    source: Any
+    note: str
+
+
 def _read(
     norms: Path,
     bars: Callable[[str, str], Any],
@@ -153,8 +166,7 @@ def _read(
     groups: Path | None,
     people: int | None = None,
     **parameters: Any,
-) -> tuple[Any, Any, Any, dict[str, Any], Any]:
-    """The ledger of a log, the labels, the people's numbers in the log, the parameters for the outputs, the source."""
+) -> _Read:
     import numpy as np
 
     from ..files.fingerprint import fingerprint
@@ -163,11 +175,7 @@ def _read(
     from ..ledger import Ledger
 
     with user_errors(), open_norms(norms, orientation=orientation, dataset=dataset, people=examples) as log:
-        steps, everybody = log.shape
-        if log.assumed:
-            note = f"{norms.name} does not state its orientation; a row is taken for a step, so it has {steps} steps"
-            settled = "--orientation or --examples settles it"
-            click.echo(f"{PROGRAM}: note: {note} of {everybody} people; {settled}", err=True)
+        everybody = log.shape[1]
         labels = None if groups is None else read_labels(groups, everybody, hint=log.hint)
         facts = {**parameters, "norms": norms.name, "orientation": log.orientation}
         index, source = np.arange(everybody), cast(Any, log)
@@ -178,7 +186,15 @@ def _read(
         with bars("Reading", "steps") as show:
             ledger = Ledger.from_norms(source, **parameters, progress=show)
         with bars("Fingerprint", "bytes") as show:
-            return ledger, labels, index, facts, fingerprint(norms, progress=show)
+            return _Read(ledger, labels, index, facts, fingerprint(norms, progress=show), _assumption(log))
+
+
+def _assumption(log: Any) -> str:
+    """What was assumed about the orientation of a log that states none; empty for any other log."""
+    if not log.assumed:
+        return ""
+    read = f"{log.name} does not state its orientation and was read as {log.shape[0]} steps of {log.shape[1]} people"
+    return f"{PROGRAM}: note: {read}, with a row per step; --orientation or --examples settles it"
 
 
 @main.command(
@@ -310,25 +326,25 @@ def compare(
     with user_errors():
         comparison.check_min_delta(min_delta, delta)
     bars = _bars(quiet)
-    ledger, labels, index, facts, source = _read(norms, bars, **log)
+    read = _read(norms, bars, **log)
     with bars("Comparing", "examples") as show:
         found = comparison.compare(
-            ledger,
+            read.ledger,
             delta,
             min_delta=min_delta,
             direction=direction,
-            labels=labels,
-            index=index,
-            parameters=facts,
+            labels=read.labels,
+            index=read.index,
+            parameters=read.facts,
             probabilities=quantiles,
-            source=source,
+            source=read.source,
             min_group=min_group,
             progress=show,
         )
     writers = calls.result_writers(found, *files)
     with user_errors():
         outputs.write_all(writers)
-    _tell(found, writers, json_file, quiet)
+    _tell(found, read.note, writers, json_file, quiet)
 
 
 @main.command(

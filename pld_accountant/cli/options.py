@@ -203,7 +203,7 @@ _OF_A_LOG = (
         "--orientation",
         type=click.Choice(["steps", "people", "steps-by-examples", "examples-by-steps"]),
         metavar="[steps|people]",
-        help="What a row of NORMS is.  [default: as stated in the file; else steps, but .parquet must state it]",
+        help="The meaning of a row of NORMS.  [default: as stated in the file; else steps, but .parquet must state it]",
     ),
     click.option("--examples", type=click.IntRange(min=1), help="Number of people in NORMS; any other is an error."),
     click.option("--dataset", help="Name of the array inside .npz, .zarr or .h5, or of the list column of .parquet."),

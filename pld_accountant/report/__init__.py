@@ -4,7 +4,7 @@ In: a `Ledger`, through its public methods.  Out: `Individuals` (the ledger's ow
 comparison, and writers of files that are whole or absent.  No bound is changed here; printed bounds are rounded to the
 safe side.
 
-    calls.py                   what the command line does, one call each
+    calls.py                   the work of the command line, one call each
     individuals.py             each person's epsilon, and the worst case's
     histogram.py               bins, quantiles, groups
     summary.py, comparison.py  text and JSON

@@ -1,4 +1,4 @@
-"""What the command line does with a ledger, one call each."""
+"""The work of the command line on a ledger, one call each."""
 
 from __future__ import annotations
 

@@ -325,5 +325,5 @@ def _parameters(report: Report) -> Markup:
     statuses = [
         (status.name, f"{count:,}", status.sentence) for status, count in zip(Status, people.by_status(), strict=True)
     ]
-    meaning = table("statuses", "What is known about the people", ["Status", "People", "Meaning"], statuses)
+    meaning = table("statuses", "Statuses of the people", ["Status", "People", "Meaning"], statuses)
     return joined([Markup(f'<dl class="list">\n{listed}\n</dl>'), schedule, rest, meaning])
