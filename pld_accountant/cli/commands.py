@@ -190,7 +190,7 @@ def _read(
 
 
 def _assumption(log: Any) -> str:
-    """What was assumed about the orientation of a log that states none; empty for any other log."""
+    """A note on a log whose orientation was assumed; empty for any other log."""
     if not log.assumed:
         return ""
     read = f"{log.name} does not state its orientation and was read as {log.shape[0]} steps of {log.shape[1]} people"
