@@ -208,7 +208,7 @@ def main() -> None:
     pictures = {
         "koskela-1a": lambda: draw_curve(run.log, mu),
         "koskela-1b": lambda: draw_thousand(ledger, run.log),
-        "koskela-1b-everybody": lambda: draw_everybody(assess(run.ledger, DELTA), run.accuracy),
+        "koskela-1b-everybody": lambda: draw_everybody(assess(run.ledger, DELTA, min_group=1), run.accuracy),
         "refreshed-norms": lambda: draw_refreshed(run.log),
         "scatter": lambda: draw_scatter(ledger, mu),
     }

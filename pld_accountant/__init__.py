@@ -14,6 +14,7 @@ from .mechanisms.gaussian import Gaussian
 from .mechanisms.laplace import Laplace
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .results import Bounds, Guarantee, Method, Status
+from .version import __version__
 
 if TYPE_CHECKING:
     from .adaptive.descent import descend
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from .filters.pld import PLDFilter
     from .filters.pure_dp import ApproximateDPFilter
     from .filters.renyi import RenyiFilter
-
-__version__ = "0.1.0"
+    from .report.calls import draw_histogram, summarise, write_report, write_results
+    from .report.comparison import compare
 
 __all__ = [
     "ApproximateDPFilter",
@@ -45,14 +46,20 @@ __all__ = [
     "SampledGaussian",
     "Status",
     "ZCDPFilter",
+    "__version__",
     "calibrate_noise_multiplier",
     "calibrate_sample_rate",
     "calibrate_steps",
+    "compare",
     "compose",
     "descend",
+    "draw_histogram",
+    "summarise",
+    "write_report",
+    "write_results",
 ]
 
-# Names that are imported on first use, because most need numba, which takes about a second to import.
+# Names that are imported on first use: most need numba or matplotlib, which take about a second to import.
 _LATER = {
     "ApproximateDPFilter": "filters.pure_dp",
     "GaussianFilter": "filters.gaussian",
@@ -66,6 +73,11 @@ _LATER = {
     "calibrate_steps": "calibration",
     "PLDFilter": "filters.pld",
     "descend": "adaptive.descent",
+    "compare": "report.comparison",
+    "draw_histogram": "report.calls",
+    "summarise": "report.calls",
+    "write_report": "report.calls",
+    "write_results": "report.calls",
 }
 
 

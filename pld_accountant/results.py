@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+
+from .rounding import rounded_down, rounded_up
 
 __all__ = ["Bounds", "Guarantee", "Method", "Status"]
 
@@ -77,15 +79,18 @@ _METHOD_SENTENCES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Bounds:
     """A certified enclosure ``lower <= true value <= upper`` with a best guess between the two.
+
+    Bounds unpack as ``lower, estimate, upper = bounds``.  ``bounds[index]`` takes an integer, a slice, a mask or an
+    array of integers and gives the bounds of these elements; ``len(bounds)`` counts the elements along the first axis.
 
     Attributes
     ----------
     lower, estimate, upper : float or ndarray of float64
-        All of one shape.  `upper` is what may be promised to a person.  `lower` and `estimate` are NaN where only the
-        upper bound was asked for.
+        All of one shape; arrays are read-only.  `upper` is what may be promised to a person.  `lower` and `estimate`
+        are NaN where only the upper bound was asked for.
     status : Status or ndarray of uint8
         One `Status` per element.  An element that is `Status.NOT_CERTIFIED` has lower = 0 and upper = inf.
     method : Method or ndarray of uint8
@@ -96,6 +101,11 @@ class Bounds:
     >>> b = Bounds(0.9, 1.0, 1.1)
     >>> round(b.width, 12)
     0.2
+    >>> many = Bounds(np.array([0.1, 0.4]), np.array([0.2, 0.5]), np.array([0.3, 0.6]))
+    >>> many
+    Bounds(2 elements: upper 0.3000 to 0.6000, median 0.3000; all certified)
+    >>> len(many), many[1] == Bounds(0.4, 0.5, 0.6)
+    (2, True)
     """
 
     lower: Any
@@ -103,6 +113,14 @@ class Bounds:
     upper: Any
     status: Any = Status.CERTIFIED
     method: Any = Method.CLOSED_FORM
+
+    def __post_init__(self) -> None:
+        for name in _PARTS:
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                view = value.view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
 
     @property
     def width(self) -> Any:
@@ -119,14 +137,100 @@ class Bounds:
         """Unpack as ``lower, estimate, upper``."""
         return iter((self.lower, self.estimate, self.upper))
 
+    def __len__(self) -> int:
+        """The number of elements along the first axis; `TypeError` for the bounds of one number."""
+        if np.ndim(self.upper) == 0:
+            raise TypeError("the bounds of one number have no length")
+        return len(self.upper)
+
+    def __bool__(self) -> bool:
+        return True  # not by length: the bounds of one number have none
+
+    def __array__(self, *arguments: Any, **options: Any) -> NoReturn:
+        raise TypeError("bounds are several arrays: take bounds.lower, bounds.estimate or bounds.upper")
+
     def __getitem__(self, index: Any) -> Bounds:
         """The bounds of some of the elements."""
-        lower, estimate, upper = (np.asarray(v)[index] for v in self)
-        status = np.broadcast_to(self.status, np.shape(self.upper))[index]
-        method = np.broadcast_to(self.method, np.shape(self.upper))[index]
+        lower, estimate, upper, status, method = (part[index] for part in self._whole())
         if np.ndim(status) == 0:
             return Bounds(float(lower), float(estimate), float(upper), Status(int(status)), Method(int(method)))
         return Bounds(lower, estimate, upper, status, method)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all five parts agree in every element; NaN equals NaN."""
+        if not isinstance(other, Bounds):
+            return NotImplemented
+        return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(self._whole(), other._whole(), strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # arrays have none
+
+    def _whole(self) -> list[np.ndarray]:
+        """The five parts as arrays of one shape."""
+        return [np.broadcast_to(getattr(self, name), np.shape(self.upper)) for name in _PARTS]
+
+    def _certified_in_words(self) -> str:
+        status = self._whole()[3]
+        counts = {kind: int(np.count_nonzero(status == kind)) for kind in Status}
+        found = [f"{counts[kind]:,} {kind.name}" for kind in Status if counts[kind]]
+        return "all certified" if counts[Status.CERTIFIED] == status.size else ", ".join(found)
+
+    def __repr__(self) -> str:
+        if np.ndim(self.upper) == 0:
+            parts = ", ".join(f"{name}={float(getattr(self, name))!r}" for name in _PARTS[:3])
+            return f"Bounds({parts}, status={Status(self.status).name}, method={Method(self.method).name})"
+        size = " x ".join(f"{length:,}" for length in np.shape(self.upper))
+        if not np.size(self.upper):
+            return f"Bounds({size} elements)"
+        low, middle, high = (rounded_up(value) for value in _spread(self.upper))
+        return f"Bounds({size} elements: upper {low} to {high}, median {middle}; {self._certified_in_words()})"
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks: smallest, median and largest of each part."""
+        rows = []
+        for name, rounded in (("lower", rounded_down), ("estimate", "{:.4g}".format), ("upper", rounded_up)):
+            value = np.asarray(getattr(self, name))
+            if value.size and not np.isnan(value).all():
+                rows.append((name, *(rounded(v) for v in _spread(value))))
+        heads = "".join(f"<th>{head}</th>" for head in ("", "smallest", "median", "largest"))
+        lines = "".join(f"<tr><th>{name}</th>{''.join(f'<td>{v}</td>' for v in cells)}</tr>" for name, *cells in rows)
+        size = " x ".join(f"{length:,}" for length in np.shape(self.upper)) or "1"
+        caption = f"Bounds of {size} {'element' if size == '1' else 'elements'}, {self._certified_in_words()}"
+        return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row for each element: lower, estimate, upper, status, method.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed from 0; status and method are categories, by name.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            For bounds with more than one axis; choose a row, as in ``bounds[0]``.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_pandas needs pandas: pip install 'individual-pld-accountant[pandas]'") from None
+        if np.ndim(self.upper) > 1:
+            raise ValueError(f"bounds of shape {np.shape(self.upper)} are no table; choose a row, as in bounds[0]")
+        columns = {name: np.atleast_1d(part).copy() for name, part in zip(_PARTS, self._whole(), strict=True)}
+        for name, kind in (("status", Status), ("method", Method)):
+            columns[name] = pandas.Categorical.from_codes(columns[name], [one.name for one in kind])
+        return pandas.DataFrame(columns)
+
+
+_PARTS = ("lower", "estimate", "upper", "status", "method")
+
+
+def _spread(values: np.ndarray) -> tuple[float, float, float]:
+    """The smallest, the median and the largest value but NaN; the median is one of the values."""
+    array = np.sort(values[~np.isnan(values)], axis=None)
+    return float(array[0]), float(array[(len(array) - 1) // 2]), float(array[-1])
 
 
 @dataclass(frozen=True)

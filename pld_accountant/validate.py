@@ -15,10 +15,12 @@ __all__ = [
     "clipping_norm",
     "count",
     "delta",
+    "in_order",
     "noise_multiplier",
     "nonnegative",
     "norm_error",
     "norms",
+    "not_real",
     "numbers",
     "positive",
     "sample_rate",
@@ -136,19 +138,48 @@ def norms(values: Any, num_examples: int, *, as_given: bool = False) -> np.ndarr
     ndarray
         C-contiguous float64.  If `as_given`, float32 stays float32 and a read-only array stays read-only.
     """
+    in_order(values, "norms")
+    if "bfloat16" in str(getattr(values, "dtype", "")):  # torch would fail without a word on the cause
+        raise ValueError(f"norms must be real numbers, got an array of {not_real(values.dtype)}")
     array = np.asarray(values)
     if np.ma.is_masked(values):
         raise ValueError("norms must not be masked: everybody has a norm at every step")
     if array.dtype.kind not in "fiu":
-        raise ValueError(f"norms must be real numbers, got an array of {array.dtype}")
+        raise ValueError(f"norms must be real numbers, got an array of {not_real(array.dtype)}")
     if array.ndim not in (1, 2) or array.shape[-1] != num_examples:
+        turned = "; a log with a row per person must be transposed" if array.shape[:1] == (num_examples,) else ""
         raise ValueError(
-            f"norms must have shape ({num_examples},) or (steps, {num_examples}), got {array.shape}; "
-            "a log with a row per person must be transposed"
+            f"norms must have shape ({num_examples},) or (steps, {num_examples}), got {array.shape}{turned}"
         )
     if as_given:
         return np.require(array, np.float32 if array.dtype == np.float32 else np.float64, ["C", "A"])
     return np.require(array, np.float64, ["C", "A", "W"])
+
+
+def not_real(dtype: Any) -> str:
+    """The name of a type that holds no real numbers, with the remedy for bfloat16, which numpy saves as ``|V2``."""
+    if "bfloat16" not in str(dtype) and str(dtype) != "|V2":
+        return str(dtype)
+    return (
+        f"{dtype}: bfloat16 changes a norm by up to 0.4 %, and the bounds hold for the changed norms only; compute the "
+        "norms in float32 (tensor.float() or array.astype(numpy.float32) before the norm)"
+    )
+
+
+def in_order(values: Any, name: str, axis: int = -1) -> None:
+    """Raise unless the labels of the people's axis of a pandas object are 0, 1, 2, ...
+
+    People are counted by position.  Other labels could mean another order, which would give people each other's loss.
+    """
+    if type(values).__module__.partition(".")[0] != "pandas":
+        return
+    labels = np.asarray(values.axes[axis])
+    if not np.array_equal(labels, np.arange(len(labels))):
+        what = "columns" if len(values.axes) == 2 and axis == -1 else "index"
+        raise ValueError(
+            f"{name}: people are counted by position, but the {what} of this {type(values).__name__} is not "
+            "0, 1, 2, ...; sort it into the order of the people, and pass .to_numpy()"
+        )
 
 
 def norm_error(array: np.ndarray, *, first_row: int = 0) -> ValueError:

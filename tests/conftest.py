@@ -18,7 +18,7 @@ settings.load_profile("steady")
 def make_individuals():
     """A function that makes individuals from upper bounds; inf stands for what is not certified."""
 
-    def make(upper, *, labels=None, worst=4.0, delta=1e-5):
+    def make(upper, *, labels=None, worst=4.0, delta=1e-5, min_group=1):
         upper = np.asarray(upper, dtype=np.float64)
         certified = np.isfinite(upper)
         status = np.where(certified, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
@@ -33,6 +33,7 @@ def make_individuals():
             steps=1000,
             labels=labels,
             parameters={"noise_multiplier": 1.5, "direction": "both"},
+            min_group=min_group,
         )
 
     return make

@@ -108,3 +108,44 @@ def test_numbers_of_buckets(good):
 def test_numbers_of_buckets_out_of_range(bad):
     with pytest.raises(ValueError, match="buckets must be"):
         validate.buckets(bad)
+
+
+def test_a_pandas_index_that_could_mean_another_order_is_refused():
+    pandas = pytest.importorskip("pandas")
+    series, frame = pandas.Series([1.0, 2.0, 3.0]), pandas.DataFrame(np.ones((2, 3)))
+    assert validate.norms(series, 3).tolist() == [1, 2, 3]
+    assert validate.norms(frame, 3).shape == (2, 3)
+    assert validate.norms(frame[1:], 3).shape == (1, 3)  # the index of steps says nothing about people
+    for bad, what in (
+        (series[::-1], "index of this Series"),
+        (series.set_axis(["a", "b", "c"]), "index of this Series"),
+        (frame[[2, 1, 0]], "columns of this DataFrame"),
+    ):
+        with pytest.raises(ValueError, match=f"norms: people are counted by position, but the {what}"):
+            validate.norms(bad, 3)
+
+
+class Tensor:
+    """A tensor of torch in bfloat16, as far as numpy sees it."""
+
+    dtype = "torch.bfloat16"
+
+    def __array__(self, *arguments, **options):
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+
+def test_bfloat16_is_refused_with_the_remedy():
+    with pytest.raises(ValueError, match=r"torch\.bfloat16: .* compute the norms in float32"):
+        validate.norms(Tensor(), 3)
+    with pytest.raises(ValueError, match=r"\|V2: bfloat16 changes"):  # as numpy loads it from a file
+        validate.norms(np.zeros(3, dtype="V2"), 3)
+    types = pytest.importorskip("ml_dtypes")
+    with pytest.raises(ValueError, match="bfloat16 changes a norm by up to"):
+        pa.Ledger(3, noise_multiplier=1, sample_rate=0.1, max_grad_norm=1).record(np.ones(3, dtype=types.bfloat16))
+
+
+def test_only_a_log_with_a_row_per_person_is_told_to_be_transposed():
+    with pytest.raises(ValueError, match="must be transposed"):
+        validate.norms(np.ones((3, 5)), 3)
+    with pytest.raises(ValueError, match=r"got \(4, 5\)$"):
+        validate.norms(np.ones((4, 5)), 3)

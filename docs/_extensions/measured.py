@@ -46,7 +46,7 @@ def _power(delta: float) -> str:
 
 def _epsilons(rows: list[dict[str, Any]], first: str) -> tuple[Row, list[Row]]:
     names = ["dp-accounting", "dp-accounting 1e-5", "dp-accounting RDP", "prv-accountant 0.01"]
-    from pld_accountant.report.rounding import rounded_down, rounded_up
+    from pld_accountant.rounding import rounded_down, rounded_up
 
     header = [first, "this package, lower", "this package, upper", *names]
     body = []

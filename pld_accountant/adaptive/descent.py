@@ -68,6 +68,7 @@ def descend(
     stopping: Sequence[StoppingRule] = (),
     rng: np.random.Generator | None = None,
     journal: str | os.PathLike[str] | None = None,
+    allow_unproven: bool = False,
 ) -> Descent:
     """Noisy gradient descent under a filter.
 
@@ -94,6 +95,8 @@ def descend(
         Source of noise and sampling; None: a new one from the system's entropy.  Its seed must be secret.
     journal : path, optional
         File to which the budgets are saved after each booking and before the release.
+    allow_unproven : bool
+        True: take a filter that is not proven for adaptive runs, which this run is.
 
     Returns
     -------
@@ -102,7 +105,8 @@ def descend(
     Raises
     ------
     ValueError
-        For invalid arguments or gradients; earlier steps stay booked.
+        For invalid arguments or gradients; earlier steps stay booked.  For a filter that is not proven for adaptive
+        runs, unless `allow_unproven`.
 
     Notes
     -----
@@ -118,6 +122,11 @@ def descend(
     >>> bool(abs(run.parameters[0] - 1) < 0.1), run.steps, float(f.spent().max())
     (True, 60, 1.0)
     """
+    if not (filter.guarantee.proven_adaptive or allow_unproven):
+        raise ValueError(
+            f"filter: {type(filter).__name__} is not proven for adaptive runs, and each step of this run depends on "
+            "earlier releases; take a RenyiFilter, or say allow_unproven=True"
+        )
     clip = filter.max_grad_norm
     if clip is None:
         raise ValueError("the filter must have a max_grad_norm: gradients are clipped to it")

@@ -124,6 +124,7 @@ class LinearQueries(Locked):
         ValueError
             For a value that is not finite, or a wrong shape; nothing is booked then.
         """
+        validate.in_order(values, "values", axis=0)
         given = np.ma.asanyarray(values)
         rows = validate.numbers(given.astype(np.int8) if given.dtype == np.bool_ else given, "values")
         if rows.ndim == 1:

@@ -6,14 +6,15 @@ traceback.  Each command imports the slow libraries that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 
 from . import options
-from .options import FILE, PROGRAM, Program, user_errors
+from .options import FILE, PROGRAM, STDOUT, Program, example, user_errors
 
 __all__ = ["main"]
 
@@ -24,34 +25,50 @@ def main() -> None:
     """Every person's own privacy loss, from gradient norms, certified."""
 
 
-@main.command(short_help="Train on handwritten digits with DP-SGD and account for every example.")
+@main.command(
+    short_help="Train on handwritten digits with DP-SGD and account for every example.",
+    epilog=example("demo --steps 100 --out trial"),
+)
 @click.option("--out", type=FILE, default=Path("demo-output"), show_default=True, help="Folder for the output files.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training.")
-def demo(out: Path, seed: int, steps: int) -> None:
+@options.quiet
+def demo(out: Path, seed: int, steps: int, quiet: bool) -> None:
     """Train a small network on handwritten digits with DP-SGD and account for every example."""
     from ..demo import digits
     from ..report.outputs import check_folder, write_all
-    from .progress import progress_bar
 
     with user_errors():
         digits.check_libraries()
         check_folder(next(p for p in (out, *out.absolute().parents) if p.exists()))
-    click.echo(digits.announcement(steps))
-    done = digits.run(seed, steps, progress_bar)
-    click.echo(digits.report(done))
+    say = (lambda text: None) if quiet else click.echo
+    say(digits.announcement(steps))
+    done = digits.run(seed, steps, _bars(quiet))
+    say(digits.report(done))
     with user_errors():
         files = digits.outputs(done, out)
         out.mkdir(parents=True, exist_ok=True)
         write_all(files)
-    click.echo(f"\nWritten to {out}: {', '.join(path.name for path in files)}")
+    say(f"\nWritten to {out}: {', '.join(path.name for path in files)}")
 
 
-@main.command(short_help="The epsilon of every example in a log of gradient norms.")
+def _bars(quiet: bool) -> Callable[[str, str], Any]:
+    from .progress import progress_bar
+
+    return partial(progress_bar, hidden=quiet)
+
+
+@main.command(
+    short_help="The epsilon of every example in a log of gradient norms.",
+    epilog=example(
+        "epsilon norms.npy --noise-multiplier 2 --sample-rate 0.005 --max-grad-norm 5 --delta 1e-5",
+        "--orientation steps --out eps.csv --figure hist.png",
+    ),
+)
 @options.of_a_log
 @click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=FILE, help="The histogram, as .png or .pdf.")
-@click.option("--json", "json_file", type=FILE, help="The summary as JSON.")
+@click.option("--json", "json_file", type=FILE, help="The summary as JSON; - writes it to standard output, alone.")
 @click.option("--ledger", "ledger_file", type=FILE, help="The ledger of counted norms, for `report`.")
 def epsilon(
     norms: Path,
@@ -61,6 +78,8 @@ def epsilon(
     ledger_file: Path | None,
     delta: float,
     direction: str,
+    min_group: int,
+    quiet: bool,
     quantiles: Sequence[float],
     **log: Any,
 ) -> None:
@@ -69,24 +88,46 @@ def epsilon(
     NORMS holds the norm of every example's gradient at every step, before clipping, also for examples that were not
     sampled: .npy, .npz, .parquet, .zarr or .h5, a row per step and a column per example.
     """
-    from ..report import outputs
-    from ..report.individuals import assess
-    from ..report.summary import summarise
-    from .progress import progress_bar
+    from ..report import calls, outputs
 
-    wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()), (ledger_file, ()))
-    _check_files(wanted, (norms, log["groups"]))
-    ledger, labels, _, facts = _read(norms, **log)
-    with progress_bar("Accounting", "examples") as show:
-        found = assess(ledger, delta, direction=direction, labels=labels, parameters=facts, progress=show)
-    summary = summarise(found, quantiles)
-    writers = _writers(summary, out, figure, json_file)
+    files = (out, figure, None if json_file == STDOUT else json_file)
+    wanted = calls.planned(*files)
     if ledger_file is not None:
-        writers[ledger_file] = ledger.save
+        wanted.append((ledger_file, ()))
+    _check_files(wanted, (norms, log["groups"]))
+    bars = _bars(quiet)
+    read = _read(norms, bars, **log)
+    with bars("Accounting", "examples") as show:
+        found = calls.summarise(
+            read.ledger,
+            delta,
+            labels=read.labels,
+            probabilities=quantiles,
+            direction=direction,
+            parameters=read.facts,
+            source=read.source,
+            min_group=min_group,
+            progress=show,
+        )
+    writers = calls.result_writers(found, *files)
+    if ledger_file is not None:
+        writers[ledger_file] = read.ledger.save
     with user_errors():
         outputs.write_all(writers)
-    click.echo(summary.text())
-    _echo_written(writers)
+    _tell(found, read.note, writers, json_file, quiet)
+
+
+def _tell(found: Any, note: str, written: Iterable[Path], json_file: Path | None, quiet: bool) -> None:
+    """Print the JSON if it goes to standard output, else the text and the names of the files unless `quiet`."""
+    from ..report.outputs import json_text
+
+    if note:
+        click.echo(note, err=True)
+    if json_file == STDOUT:
+        click.echo(json_text(found.as_dict()), nl=False)
+    elif not quiet:
+        click.echo(found.text())
+        _echo_written(written)
 
 
 def _check_files(wanted: Iterable[tuple[Path | None, Sequence[str]]], inputs: Iterable[Path | None]) -> None:
@@ -104,58 +145,68 @@ def _echo_written(files: Iterable[Path]) -> None:
         click.echo(f"\nWritten: {', '.join(str(path) for path in files)}")
 
 
+class _Read(NamedTuple):
+    """A log as it was read: `index` holds the people's numbers in the log, `facts` the parameters for the outputs."""
+
+    ledger: Any
+    labels: Any
+    index: Any
+    facts: dict[str, Any]
+    source: Any
+    note: str
+
+
 def _read(
     norms: Path,
+    bars: Callable[[str, str], Any],
     *,
     orientation: str | None,
     dataset: str | None,
+    examples: int | None,
     groups: Path | None,
     people: int | None = None,
     **parameters: Any,
-) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """The ledger of a log, the labels, the numbers of the people in the log, and the parameters for the outputs."""
+) -> _Read:
     import numpy as np
 
+    from ..files.fingerprint import fingerprint
     from ..files.groups import read_labels
     from ..files.norm_log import PeopleSubset, open_norms
     from ..ledger import Ledger
-    from .progress import progress_bar
 
-    with user_errors(), open_norms(norms, orientation=orientation, dataset=dataset) as log:
+    with user_errors(), open_norms(norms, orientation=orientation, dataset=dataset, people=examples) as log:
         everybody = log.shape[1]
-        labels = None if groups is None else read_labels(groups, everybody)
+        labels = None if groups is None else read_labels(groups, everybody, hint=log.hint)
         facts = {**parameters, "norms": norms.name, "orientation": log.orientation}
         index, source = np.arange(everybody), cast(Any, log)
         if people is not None and people < everybody:
             index = np.sort(np.random.default_rng(0).choice(everybody, people, replace=False))
             labels, source = None if labels is None else labels[index], PeopleSubset(log, index)
             facts["sample"] = f"{people} of {everybody} people"
-        with progress_bar("Reading", "steps") as show:
-            return Ledger.from_norms(source, **parameters, progress=show), labels, index, facts
+        with bars("Reading", "steps") as show:
+            ledger = Ledger.from_norms(source, **parameters, progress=show)
+        with bars("Fingerprint", "bytes") as show:
+            return _Read(ledger, labels, index, facts, fingerprint(norms, progress=show), _assumption(log))
 
 
-def _writers(summary: Any, out: Path | None, figure: Path | None, json_file: Path | None) -> dict[Path, Any]:
-    """A writer for each requested file."""
-    from ..report.outputs import json_writer, table_writer
-
-    facts, writers = summary.as_dict(), {}
-    if out is not None:
-        writers[out] = table_writer(summary.individuals, out.suffix.lower(), facts)
-    if figure is not None:
-        from ..report.figures import draw_histogram, write_figure
-
-        drawn, ending = draw_histogram(summary.individuals), figure.suffix.lower()
-        writers[figure] = lambda file: write_figure(drawn, file, ending)
-    if json_file is not None:
-        writers[json_file] = json_writer(facts)
-    return writers
+def _assumption(log: Any) -> str:
+    """A note on a log whose orientation was assumed; empty for any other log."""
+    if not log.assumed:
+        return ""
+    read = f"{log.name} does not state its orientation and was read as {log.shape[0]} steps of {log.shape[1]} people"
+    return f"{PROGRAM}: note: {read}, with a row per step; --orientation or --examples settles it"
 
 
-@main.command(short_help="One HTML page on everybody's epsilon from a ledger, with charts and tables.")
+@main.command(
+    short_help="One HTML page on everybody's epsilon from a ledger, with charts and tables.",
+    epilog=example("report ledger.npz --delta 1e-5 --groups labels.npy --out report.html"),
+)
 @click.argument("ledger_file", metavar="LEDGER", type=FILE)
 @options.delta
 @options.direction
 @options.groups
+@options.min_group
+@options.quiet
 @click.option(
     "--deltas",
     callback=options.numbers(lambda validate, value: validate.delta(value)),
@@ -168,6 +219,8 @@ def report(
     delta: float,
     direction: str,
     groups: Path | None,
+    min_group: int,
+    quiet: bool,
     deltas: Sequence[float] | None,
     title: str,
     out: Path,
@@ -176,28 +229,36 @@ def report(
 
     LEDGER is a file written by `pld-accountant epsilon ... --ledger LEDGER` or by `Ledger.save`.
     """
+    from ..files.fingerprint import fingerprint
     from ..files.groups import read_labels
     from ..ledger import Ledger
     from ..report import outputs
     from ..report.content import gather
     from ..report.html.page import page_writer
     from ..report.individuals import assess
-    from .progress import progress_bar
 
+    bars = _bars(quiet)
     _check_files([(out, outputs.PAGE_ENDINGS)], (ledger_file, groups))
     with user_errors():
         ledger = Ledger.load(ledger_file)
         labels = None if groups is None else read_labels(groups, ledger.num_examples)
-    with progress_bar("Accounting", "examples") as show:
-        found = assess(ledger, delta, direction=direction, labels=labels, progress=show)
-    with progress_bar("Further deltas", "examples") as show:
+        source = fingerprint(ledger_file)
+    given: dict[str, Any] = {"labels": labels, "source": source, "min_group": min_group}
+    with bars("Accounting", "examples") as show:
+        found = assess(ledger, delta, direction=direction, progress=show, **given)
+    with bars("Further deltas", "examples") as show:
         gathered = gather(ledger, found, deltas, progress=show)
     with user_errors():
         outputs.write_all({out: page_writer(gathered, title)})
-    _echo_written([out])
+    if not quiet:
+        _echo_written([out])
 
 
-@main.command("epsilon-of", short_help="The epsilon of the worst case, in one line.")
+@main.command(
+    "epsilon-of",
+    short_help="The epsilon of the worst case, in one line.",
+    epilog=example("epsilon-of --noise-multiplier 2 --sample-rate 0.005 --steps 10000 --delta 1e-5"),
+)
 @options.noise_multiplier
 @options.sample_rate
 @options.steps
@@ -210,8 +271,8 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
     """
     from ..composition import compose
     from ..mechanisms.sampled_gaussian import SampledGaussian
-    from ..report.rounding import rounded_down, rounded_up
     from ..results import Status
+    from ..rounding import rounded_down, rounded_up
 
     with user_errors():
         composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
@@ -226,7 +287,13 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
         click.echo(bounds.status.sentence)
 
 
-@main.command(short_help="PLD, Gaussian and Renyi accounting of every example side by side.")
+@main.command(
+    short_help="PLD, Gaussian and Renyi accounting of every example side by side.",
+    epilog=example(
+        "compare norms.npy --noise-multiplier 2 --sample-rate 0.005 --max-grad-norm 5 --delta 1e-5",
+        "--orientation steps --people 100 --figure three.png",
+    ),
+)
 @options.of_a_log
 @click.option("--people", type=click.IntRange(min=1), help="Number of people, drawn at random.  [default: all]")
 @click.option(
@@ -237,12 +304,14 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
 )
 @click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=FILE, help="The three accountings, as .png or .pdf.")
-@click.option("--json", "json_file", type=FILE, help="The comparison as JSON.")
+@click.option("--json", "json_file", type=FILE, help="The comparison as JSON; - writes it to standard output, alone.")
 def compare(
     norms: Path,
     delta: float,
     direction: str,
     min_delta: float | None,
+    min_group: int,
+    quiet: bool,
     quantiles: Sequence[float],
     out: Path | None,
     figure: Path | None,
@@ -250,42 +319,38 @@ def compare(
     **log: Any,
 ) -> None:
     """PLD, Gaussian and Renyi accounting of every example side by side; NORMS as in `epsilon`."""
-    from ..report import comparison, outputs
-    from .progress import progress_bar
+    from ..report import calls, comparison, outputs
 
-    wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json_file, ()))
-    _check_files(wanted, (norms, log["groups"]))
+    files = (out, figure, None if json_file == STDOUT else json_file)
+    _check_files(calls.planned(*files), (norms, log["groups"]))
     with user_errors():
         comparison.check_min_delta(min_delta, delta)
-    ledger, labels, index, facts = _read(norms, **log)
-    with progress_bar("Comparing", "examples") as show:
+    bars = _bars(quiet)
+    read = _read(norms, bars, **log)
+    with bars("Comparing", "examples") as show:
         found = comparison.compare(
-            ledger,
+            read.ledger,
             delta,
             min_delta=min_delta,
             direction=direction,
-            labels=labels,
-            index=index,
-            parameters=facts,
+            labels=read.labels,
+            index=read.index,
+            parameters=read.facts,
+            probabilities=quantiles,
+            source=read.source,
+            min_group=min_group,
             progress=show,
         )
-    writers: dict[Path, Any] = {}
-    if out is not None:
-        writers[out] = comparison.comparison_writer(found, out.suffix.lower(), found.as_dict(quantiles))
-    if figure is not None:
-        from ..report.figures import draw_comparison, write_figure
-
-        drawn, ending = draw_comparison(found), figure.suffix.lower()
-        writers[figure] = lambda file: write_figure(drawn, file, ending)
-    if json_file is not None:
-        writers[json_file] = outputs.json_writer(found.as_dict(quantiles))
+    writers = calls.result_writers(found, *files)
     with user_errors():
         outputs.write_all(writers)
-    click.echo(found.text(quantiles))
-    _echo_written(writers)
+    _tell(found, read.note, writers, json_file, quiet)
 
 
-@main.command(short_help="The noise, the steps or the sample rate that meet a target epsilon.")
+@main.command(
+    short_help="The noise, the steps or the sample rate that meet a target epsilon.",
+    epilog=example("calibrate --target-epsilon 1 --delta 1e-5 --sample-rate 0.005 --steps 10000"),
+)
 @options.number("--target-epsilon")
 @options.delta
 @options.number("--noise-multiplier", required=False)
@@ -308,7 +373,7 @@ def calibrate(
     from .. import calibration
     from ..composition import compose
     from ..mechanisms.sampled_gaussian import SampledGaussian
-    from ..report.rounding import rounded_down, rounded_up
+    from ..rounding import rounded_down, rounded_up
 
     given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
     missing = [name for name, value in given.items() if value is None]

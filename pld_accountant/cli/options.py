@@ -13,17 +13,22 @@ import click
 __all__ = [
     "FILE",
     "PROGRAM",
+    "STDOUT",
+    "Command",
     "Program",
     "checked",
     "delta",
     "direction",
+    "example",
     "groups",
     "max_grad_norm",
+    "min_group",
     "noise_multiplier",
     "number",
     "numbers",
     "of_a_log",
     "probabilities",
+    "quiet",
     "sample_rate",
     "steps",
     "user_errors",
@@ -31,10 +36,34 @@ __all__ = [
 
 PROGRAM = "pld-accountant"
 FILE = click.Path(path_type=Path)
+STDOUT = Path("-")  # as the name of a file
+
+
+def example(*lines: str) -> str:
+    """The end of a command's help: one worked example."""
+    return "\b\nExample:\n  " + " \\\n    ".join([f"{PROGRAM} {lines[0]}", *lines[1:]])
+
+
+class Command(click.Command):
+    """A command that names all missing options at once."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, as `click.Command` does."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter:
+            found, _, _ = self.make_parser(ctx).parse_args(given)
+            # an option that was not given has no entry, an argument one that is no text
+            missing = [p for p in self.params if p.required and not isinstance(found.get(p.name or ""), str)]
+            words = [f"{p.param_type_name} {p.get_error_hint(ctx)}" for p in missing]
+            raise click.UsageError(f"Missing {', '.join(words)}.", ctx) from None
 
 
 class Program(click.Group):
     """A group of commands whose errors are one line and exit status 2."""
+
+    command_class = Command
 
     def main(
         self,
@@ -153,6 +182,14 @@ direction = click.option(
     show_default=True,
     help="Neighbouring data sets: one record removed or added; both gives the larger epsilon.",
 )
+min_group = click.option(
+    "--min-group",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Show nothing about fewer people than this in summaries, pictures and pages.",
+)
+quiet = click.option("--quiet", is_flag=True, help="Print no summary and no progress.")
 groups = click.option("--groups", type=FILE, help="A label per example: .npy, .csv or .txt.")
 
 _OF_A_LOG = (
@@ -164,9 +201,11 @@ _OF_A_LOG = (
     direction,
     click.option(
         "--orientation",
-        type=click.Choice(["steps-by-examples", "examples-by-steps"]),
-        help="Rows by columns of NORMS.  [default: as stated in the file, else steps-by-examples]",
+        type=click.Choice(["steps", "people", "steps-by-examples", "examples-by-steps"]),
+        metavar="[steps|people]",
+        help="The meaning of a row of NORMS.  [default: as stated in the file; else steps, but .parquet must state it]",
     ),
+    click.option("--examples", type=click.IntRange(min=1), help="Number of people in NORMS; any other is an error."),
     click.option("--dataset", help="Name of the array inside .npz, .zarr or .h5, or of the list column of .parquet."),
     click.option(
         "--buckets",
@@ -176,6 +215,8 @@ _OF_A_LOG = (
         help="Buckets of noise ratios; more give tighter bounds.",
     ),
     groups,
+    min_group,
+    quiet,
     click.option(
         "--quantiles",
         default="0,10,25,50,75,90,100",

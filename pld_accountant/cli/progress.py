@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 __all__ = ["progress_bar"]
 
@@ -13,15 +14,17 @@ _REDRAWN_EVERY = 0.5
 
 
 @contextmanager
-def progress_bar(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(description: str, unit: str, *, hidden: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Yield a function to be called with (done, total); the bar is on standard error.
 
-    The bar is also drawn before the first report, because compilation or tables can delay that report.
+    If it is `hidden`, nothing is drawn.  The bar is also drawn before the first report, because compilation or tables
+    can delay that report.
     """
     from tqdm import tqdm
 
     over = threading.Event()
-    with tqdm(desc=description, unit=f" {unit}", delay=_SHOWN_AFTER, disable=None, leave=False, unit_scale=True) as bar:
+    options: dict[str, Any] = {"disable": True if hidden else None, "leave": False, "unit_scale": True}
+    with tqdm(desc=description, unit=f" {unit}", delay=_SHOWN_AFTER, **options) as bar:
 
         def report(done: int, total: int) -> None:
             bar.total = total

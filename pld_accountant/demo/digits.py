@@ -161,8 +161,8 @@ def run(seed: int = 0, steps: int = _STEPS, progress: Progress = _quiet) -> Digi
             show(step + 1, steps)
 
         labels, train_accuracy, test_accuracy = train_digits(seed, steps, on_step)
-    with progress("Accounting", "people") as show:
-        individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, progress=show)
+    with progress("Accounting", "people") as show:  # the digits are public, so nothing is hidden
+        individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, min_group=1, progress=show)
     with progress("Further deltas", "people") as show:
         gathered = gather(ledger, individuals, progress=show)
     return DigitsRun(norms, labels, train_accuracy, test_accuracy, individuals, gathered, ledger)

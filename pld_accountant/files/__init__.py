@@ -10,6 +10,7 @@ names it.
     norm_log.py     norm logs, read in blocks of steps
     formats.py      the file formats of norm logs
     groups.py       the group of every person
+    fingerprint.py  names and digests of input files
 
 May import: locked, validate.
 """

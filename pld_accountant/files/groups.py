@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from .npy import read_npy
 __all__ = ["read_labels"]
 
 
-def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
+def read_labels(
+    path: str | os.PathLike[str], num_examples: int, *, hint: Callable[[int], str] = lambda people: ""
+) -> np.ndarray:
     r"""Read one label per person.
 
     Parameters
@@ -25,6 +28,8 @@ def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
         the command line, it must count the people from 0).
     num_examples : int
         Number of people.
+    hint : callable
+        From another number of people to what to do about it: see `NormLog.hint`.
 
     Returns
     -------
@@ -59,10 +64,7 @@ def read_labels(path: str | os.PathLike[str], num_examples: int) -> np.ndarray:
     except Exception as error:  # numpy, csv and the decoding of text have many kinds of errors
         raise ReadError(f"{file} cannot be read as labels: {error}") from error
     if len(labels) != num_examples:
-        raise ReadError(
-            f"{file} holds {len(labels)} labels, the norm log {num_examples} examples; "
-            "a norm log with a row per example must be read with the orientation examples-by-steps"
-        )
+        raise ReadError(f"{file} holds {len(labels)} labels, but there are {num_examples} people{hint(len(labels))}")
     return labels
 
 

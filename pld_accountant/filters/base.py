@@ -22,6 +22,8 @@ _CONDITION_ALL = (
     "possible record; the largest one among the present people is not such a bound."
 )
 
+_ROUNDING = 1e-12  # to which every budget is met, relative
+
 
 class Filter(SavedState):
     """Decides who takes part in the coming step, and books the step before anything is released.
@@ -44,6 +46,8 @@ class Filter(SavedState):
     (`copy.copy`, `copy.deepcopy`, `pickle`, or a forked process) has budgets of its own, and the guarantee then covers
     the releases under each copy by themselves.
     """
+
+    _asked: tuple[float, float] | None = None  # the (epsilon, delta) that was asked for
 
     def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any]) -> None:
         self._num_examples = validate.count(num_examples, "num_examples", least=1)
@@ -74,7 +78,19 @@ class Filter(SavedState):
 
     @abstractmethod
     def admit(self, norms: Any) -> np.ndarray:
-        """Decide who takes part in the coming step, and book it: (num_examples,) bool.  Sensitive."""
+        """Decide who takes part in the coming step, and book it: (num_examples,) bool.  Sensitive.
+
+        **Never** let the mask decide when a run ends (``if not mask.any(): break`` reveals private budgets): leave
+        refused people out of the batch and of the sum, and take the number of steps that was fixed beforehand.
+        """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Put the second paragraph of the text of `admit` above into the text of the subclass's `admit`."""
+        super().__init_subclass__(**options)
+        own, general = cls.__dict__.get("admit"), Filter.admit.__doc__
+        if own is not None and own.__doc__ and general:  # python -OO has no texts
+            summary, _, details = own.__doc__.partition("\n\n")
+            own.__doc__ = "\n\n".join([summary, general.split("\n\n")[1].rstrip(), details])
 
     @abstractmethod
     def headroom(self) -> np.ndarray:
@@ -109,6 +125,36 @@ class Filter(SavedState):
         admitted = not self._halted and bool(self._book(array.max(keepdims=True), **step)[0])
         self._halted = not admitted
         return np.full(self._num_examples, admitted)
+
+    def _aim(self, target: Any, implied: Any) -> dict[str, Any]:
+        """Keep the (epsilon, delta) for which the budget was chosen, for the guarantee; return it as a parameter.
+
+        Parameters
+        ----------
+        target : (epsilon, delta) or None
+        implied : callable
+            From delta to the epsilon that the budget implies.
+
+        Raises
+        ------
+        ValueError
+            If the budget does not imply it.
+        """
+        if target is None:
+            return {}
+        epsilon, delta = target
+        self._asked = validate.positive(epsilon, "epsilon"), validate.delta(delta)
+        if not implied(self._asked[1]) <= self._asked[0] * (1 + _ROUNDING):
+            raise ValueError(f"target must be implied by the budget, got (epsilon, delta) = {self._asked}")
+        return {"target": self._asked}
+
+    def _promise(self, notion: str) -> str:
+        """The beginning of the guarantee, led by the (epsilon, delta) that was asked for."""
+        if self._asked is None:
+            return f"Everything released is {notion}"
+        epsilon, delta = self._asked
+        asked = f"(epsilon, delta)-DP, epsilon = {epsilon!r}, delta = {delta!r}"
+        return f"Everything released is {asked}, because it is {notion}"
 
     def _condition(self, charged: str = "norm") -> str:
         """The conditions that the caller must meet for the guarantee."""

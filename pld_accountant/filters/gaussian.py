@@ -31,6 +31,8 @@ class GaussianFilter(SquareFilter):
         Clipping norm.  None: nothing is clipped, and noise_multiplier is the standard deviation of the noise.
     individual : bool
         See `Filter`.
+    target : (epsilon, delta), optional
+        The (epsilon, delta) for which the budget was chosen, and which it implies; the guarantee leads with it.
 
     References
     ----------
@@ -53,10 +55,11 @@ class GaussianFilter(SquareFilter):
         noise_multiplier: float,
         max_grad_norm: float | None = None,
         individual: bool = True,
+        target: tuple[float, float] | None = None,
     ) -> None:
         self._mu = validate.positive(mu, "mu")
         super().__init__(
-            {"mu": self._mu},
+            {"mu": self._mu, **self._aim(target, self.epsilon)},
             num_examples=num_examples,
             noise_multiplier=noise_multiplier,
             max_grad_norm=max_grad_norm,
@@ -74,7 +77,7 @@ class GaussianFilter(SquareFilter):
         '0.22258'
         """
         target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
-        return cls(gdp.mu(*target, rounding="down"), **arguments)
+        return cls(gdp.mu(*target, rounding="down"), target=target, **arguments)
 
     @property
     def mu(self) -> float:
@@ -103,7 +106,8 @@ class GaussianFilter(SquareFilter):
         return Guarantee(
             "adaptive, Gaussian DP",
             True,
-            f"Everything released is mu-GDP with mu = {self._mu!r}, for the adding or removing of one person."
+            self._promise(f"mu-GDP with mu = {self._mu!r}")
+            + ", for the adding or removing of one person."
             + self._condition(),
             f"Koskela, Tobaben and Honkela (2023), Theorem {'4.1' if self._individual else '3.2'}",
         )
@@ -118,7 +122,7 @@ class ZCDPFilter(SquareFilter):
     ----------
     rho : float
         The budget, above 0.
-    num_examples, noise_multiplier, max_grad_norm, individual
+    num_examples, noise_multiplier, max_grad_norm, individual, target
         As in `GaussianFilter`.
 
     References
@@ -140,10 +144,11 @@ class ZCDPFilter(SquareFilter):
         noise_multiplier: float,
         max_grad_norm: float | None = None,
         individual: bool = True,
+        target: tuple[float, float] | None = None,
     ) -> None:
         self._rho = validate.positive(rho, "rho")
         super().__init__(
-            {"rho": self._rho},
+            {"rho": self._rho, **self._aim(target, self.epsilon)},
             num_examples=num_examples,
             noise_multiplier=noise_multiplier,
             max_grad_norm=max_grad_norm,
@@ -154,7 +159,7 @@ class ZCDPFilter(SquareFilter):
     def for_epsilon(cls, epsilon: float, delta: float, *, conversion: str = "best", **arguments: Any) -> ZCDPFilter:
         """The filter with the largest rho that implies (epsilon, delta); `conversion` as in `zcdp_rho`."""
         target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
-        return cls(zcdp.zcdp_rho(*target, conversion=conversion), **arguments)
+        return cls(zcdp.zcdp_rho(*target, conversion=conversion), target=target, **arguments)
 
     @property
     def rho(self) -> float:
@@ -183,7 +188,8 @@ class ZCDPFilter(SquareFilter):
         return Guarantee(
             "adaptive, zCDP",
             True,
-            f"Everything released is rho-zCDP, rho = {self._rho!r}, for the adding or removing of one person."
+            self._promise(f"rho-zCDP, rho = {self._rho!r}")
+            + ", for the adding or removing of one person."
             + self._condition(),
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'} and Remark 4.4",
         )

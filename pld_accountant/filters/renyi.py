@@ -28,7 +28,7 @@ class RenyiFilter(NoisyStepFilter):
         Renyi divergence in nats, above 0; for several orders one number for all or one for each.
     alpha : float or array_like
         Orders, above 1.  For a single target (epsilon, delta) one order is best: see `for_epsilon`.
-    num_examples, noise_multiplier, max_grad_norm, individual
+    num_examples, noise_multiplier, max_grad_norm, individual, target
         As in `GaussianFilter`; max_grad_norm is required if steps are sampled.
     sample_rate : float
         Poisson sampling rate of the steps.  If it is 1, all steps must be full-batch.
@@ -55,6 +55,7 @@ class RenyiFilter(NoisyStepFilter):
         max_grad_norm: float | None = None,
         sample_rate: float = 1.0,
         individual: bool = True,
+        target: tuple[float, float] | None = None,
     ) -> None:
         self._alpha, self._budget = _orders_and_budgets(alpha, budget)
         self._single = np.ndim(alpha) == 0
@@ -65,6 +66,7 @@ class RenyiFilter(NoisyStepFilter):
             "budget": float(self._budget[0]) if self._single else self._budget,
             "alpha": float(self._alpha[0]) if self._single else self._alpha,
             "sample_rate": self._sample_rate,
+            **self._aim(target, self.epsilon),
         }
         # Full-batch charges of all orders are multiples of each other, so only the tightest order is counted.
         orders = self._alpha.size if self._sample_rate < 1 else 1
@@ -112,7 +114,7 @@ class RenyiFilter(NoisyStepFilter):
         noise, rate = validate.noise_multiplier(noise_multiplier), validate.sample_rate(sample_rate)
         alpha = best_order(*target, noise, rate, orders=orders, conversion=conversion)
         budget = rdp.rdp_budget(target[0], alpha, target[1], conversion=conversion)
-        return cls(budget, alpha, noise_multiplier=noise, sample_rate=rate, **arguments)
+        return cls(budget, alpha, noise_multiplier=noise, sample_rate=rate, target=target, **arguments)
 
     @classmethod
     def for_mu(cls, mu: float, orders: Any, **arguments: Any) -> RenyiFilter:
@@ -265,9 +267,7 @@ class RenyiFilter(NoisyStepFilter):
         return Guarantee(
             "adaptive, Renyi DP",
             True,
-            f"Everything released is {promise}, for the adding or removing of one person."
-            + sampled
-            + self._condition(),
+            self._promise(promise) + ", for the adding or removing of one person." + sampled + self._condition(),
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'} and Remark 4.4",
         )
 

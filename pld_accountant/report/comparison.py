@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..files.fingerprint import Source
 from ..notions import gdp
 from ..results import Bounds
+from ..rounding import finite_or_none, quantile_name, rounded_up
 from .histogram import quantiles
-from .individuals import Individuals, assess
+from .individuals import MIN_GROUP, Individuals, assess
 from .outputs import Writer, table_writer
-from .rounding import finite_or_none, quantile_name, rounded_up
+from .provenance import provenance_line
 from .summary import columns, summarise, wrapped
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ class Comparison:
     min_delta : float
     full_batch : bool
         True if everybody took part in every step.  The run then is mu-GDP; else mu is a description only.
+    probabilities : sequence of float in [0, 1]
+        Quantiles to report.
     """
 
     individuals: Individuals
@@ -53,6 +58,7 @@ class Comparison:
     worst_case_gaussian: float
     min_delta: float
     full_batch: bool
+    probabilities: Sequence[float] = _PROBABILITIES
 
     @property
     def gaussian_sentence(self) -> str:
@@ -86,8 +92,9 @@ class Comparison:
         sound = np.isfinite(one) & np.isfinite(other) & (other > 0)
         return one[sound] / other[sound]
 
-    def as_dict(self, probabilities: Sequence[float] = _PROBABILITIES) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """A mapping for JSON without single people; a value that is not finite becomes None."""
+        probabilities = self.probabilities
         by_kind = {
             kind: {
                 "worst_case": finite_or_none(worst),
@@ -106,8 +113,9 @@ class Comparison:
             "gaussian": self.gaussian_sentence,
         }
 
-    def text(self, probabilities: Sequence[float] = _PROBABILITIES) -> str:
+    def text(self) -> str:
         """Text for the terminal.  Printed epsilons are upper bounds, rounded up."""
+        probabilities = self.probabilities
         people, kinds = self.individuals, self.by_kind
         by = [quantiles(values, probabilities).values for values, _ in kinds.values()]
         rows: list[Sequence[str]] = [(f"epsilon at delta = {people.delta:g}", *kinds)]
@@ -124,6 +132,7 @@ class Comparison:
         proven = people.guarantee
         blocks.append(wrapped(self.gaussian_sentence))
         blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
+        blocks.append(wrapped(provenance_line(people.provenance)))
         return "\n\n".join(block for block in blocks if block)
 
     def _ratio_line(self, kind: str) -> str:
@@ -158,6 +167,9 @@ def compare(
     labels: np.ndarray | None = None,
     index: np.ndarray | None = None,
     parameters: Mapping[str, Any] | None = None,
+    probabilities: Sequence[float] = _PROBABILITIES,
+    source: Source | str | os.PathLike[str] | None = None,
+    min_group: int = MIN_GROUP,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compute every person's epsilon by PLD, by Renyi accounting, and by the Gaussian curve above the PLD curve.
@@ -166,8 +178,12 @@ def compare(
     ----------
     min_delta : float, optional
         As in `Ledger.mu`, at most `delta`; by default the smaller of 1e-10 and `delta`.
+    direction, labels, parameters, source, min_group, progress
+        As in `individuals.assess`.
     index : ndarray of int, optional
         Each person's number, by default from 0.
+    probabilities : sequence of float in [0, 1]
+        Quantiles to report.
 
     Raises
     ------
@@ -179,7 +195,16 @@ def compare(
     **Cost**: the cost of `Ledger.mu`.
     """
     least = check_min_delta(min_delta, delta)
-    people = assess(ledger, delta, direction=direction, labels=labels, parameters=parameters, progress=progress)
+    people = assess(
+        ledger,
+        delta,
+        direction=direction,
+        labels=labels,
+        parameters=parameters,
+        source=source,
+        min_group=min_group,
+        progress=progress,
+    )
     mu = ledger.mu(least, direction)
     worst = float(ledger.worst_case().mu(least, direction).upper)
     return Comparison(
@@ -191,6 +216,7 @@ def compare(
         float(_gaussian_epsilon(delta, np.array([worst]))[0]),
         least,
         all(rate == 1.0 for _, rate, _ in ledger.schedule),
+        tuple(probabilities),
     )
 
 

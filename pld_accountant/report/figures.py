@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ..files.atomic import atomic_file
+from ..rounding import rounded_up, scientific
 from .comparison import Comparison
-from .histogram import Histogram, aligned_histogram, share_under
+from .histogram import Histogram, hidden_people, share_under, shown_histograms
 from .individuals import Individuals
 from .outputs import FIGURE_ENDINGS
-from .rounding import rounded_up, scientific
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,7 +146,7 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     ----------
     individuals : Individuals
     bins : int
-        Bins of equal width between 0 and the largest epsilon shown.
+        Bins of equal width between 0 and the largest epsilon shown; fewer if most have too few people to be shown.
 
     Returns
     -------
@@ -155,12 +155,12 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     """
     from matplotlib.ticker import MaxNLocator
 
-    figure, lines = _captioned(_caption(individuals), 3.75)
-    axes = _add_axes(figure, 0.61 + lines, 2.62)
     upper, worst = individuals.epsilon.upper, individuals.worst_case.upper
     top = _largest(np.concatenate([upper, individuals.rdp_epsilon]))
-    bars = aligned_histogram(upper, worst, top, bins)
-    outline = aligned_histogram(individuals.rdp_epsilon, individuals.worst_case_rdp, top, bins)
+    pairs = [(upper, worst), (individuals.rdp_epsilon, individuals.worst_case_rdp)]
+    bars, outline = shown_histograms(pairs, top, bins, individuals.min_group)
+    figure, lines = _captioned(_caption(individuals, bars.hidden), 3.75)
+    axes = _add_axes(figure, 0.61 + lines, 2.62)
     _draw_bars(axes, bars, "PLD", "By privacy loss distribution (PLD)")
     _draw_outline(axes, outline, "Renyi", "By Renyi accounting")
     _draw_worst_case(axes, worst, "-", "PLD")
@@ -195,10 +195,11 @@ def _draw_half(axes: Axes, upper: np.ndarray, worst: float) -> None:
     axes.text(0.012 * axes.get_xlim()[1], 1.085 * top, text, **style)
 
 
-def _caption(individuals: Individuals) -> str:
+def _caption(individuals: Individuals, hidden: int) -> str:
     missing, loose = individuals.not_certified, individuals.renyi_only
     sentences = [
         f"{individuals.num_examples:,} people, {individuals.steps:,} steps; by certified upper bounds.",
+        hidden_people(hidden, individuals.min_group),
         f"{missing:,} without a certified bound are not shown." if missing else "",
         f"{loose:,} have only the Renyi bound." if loose else "",
         f"{individuals.guarantee}",
@@ -208,46 +209,59 @@ def _caption(individuals: Individuals) -> str:
 
 # ---------------------------------------------------------------------- the comparison
 
-_BINS = 50
 _DOTS = 5000  # people drawn in the lower panel
 _NAMES = {"PLD": "By PLD", "Gaussian": "By the Gaussian curve above PLD's", "Renyi": "By Renyi accounting"}
 
 
-def draw_comparison(found: Comparison) -> Figure:
+def draw_comparison(found: Comparison, *, bins: int = 50) -> Figure:
     """Draw the number of people by epsilon for three accountings, and below it the ratios to PLD.
+
+    Parameters
+    ----------
+    bins : int
+        As in `draw_histogram`.
 
     Returns
     -------
     matplotlib.figure.Figure
         `save_figure` writes it.
     """
-    figure, lines = _captioned(f"{found.gaussian_sentence} {found.individuals.guarantee}", 5.95)
+    kinds, least = found.by_kind, found.individuals.min_group
+    top = _largest(np.concatenate([values for values, _ in kinds.values()]))
+    counted = dict(zip(kinds, shown_histograms(list(kinds.values()), top, bins, least), strict=True))
+    notes = (found.gaussian_sentence, hidden_people(counted["PLD"].hidden, least), str(found.individuals.guarantee))
+    figure, lines = _captioned(" ".join(note for note in notes if note), 5.95)
     upper = _add_axes(figure, 0.55 + lines + 2.25, 2.75)
     lower = _add_axes(figure, 0.55 + lines, 2.0, sharex=upper)
-    _draw_counts(upper, found)
-    _draw_ratios(lower, found)
+    _draw_counts(upper, counted, top)
+    _draw_ratios(lower, found, counted["PLD"])
     return figure
 
 
-def _draw_counts(axes: Axes, found: Comparison) -> None:
-    kinds = found.by_kind
-    top = _largest(np.concatenate([values for values, _ in kinds.values()]))
-    for kind, (values, worst) in kinds.items():
+def _draw_counts(axes: Axes, counted: Mapping[str, Histogram], top: float) -> None:
+    for kind, one in counted.items():
         draw = _draw_bars if kind == "PLD" else _draw_outline
-        draw(axes, aligned_histogram(values, worst, top, _BINS), kind, _NAMES[kind])
+        draw(axes, one, kind, _NAMES[kind])
     axes.set_xlim(0, 1.03 * top)
     axes.tick_params(labelbottom=False)
     dress(axes, "", "Number of people")
     _legend(axes, 3)
 
 
-def _draw_ratios(axes: Axes, found: Comparison) -> None:
+def _draw_ratios(axes: Axes, found: Comparison, bins: Histogram) -> None:
+    """A dot for each person; if single people must not be shown, the median of each bin that is shown."""
     kinds = found.by_kind
+    single = found.individuals.min_group == 1
     pld = kinds["PLD"][0]
     most = 1.0
     for kind in ("Renyi", "Gaussian"):
         other = kinds[kind][0]
         who = np.flatnonzero(np.isfinite(pld) & (pld > 0) & np.isfinite(other))
+        if not single:
+            places, ratio = _medians(pld[who], other[who] / pld[who], bins, found.individuals.min_group)
+            most = max(most, float(ratio.max(initial=1.0)))
+            axes.plot(places, ratio, "o", color=COLOURS[kind], markersize=4, markeredgewidth=0)
+            continue
         who = who[np.linspace(0, len(who) - 1, min(len(who), _DOTS)).astype(int)] if len(who) else who
         ratio = other[who] / pld[who]
         most = max(most, float(ratio.max(initial=1.0)))
@@ -255,18 +269,35 @@ def _draw_ratios(axes: Axes, found: Comparison) -> None:
     axes.axhline(1, color=COLOURS["PLD"], linewidth=1.4)
     axes.set_ylim(1 - 0.06 * max(most - 1, 0.01), 1 + 1.08 * max(most - 1, 0.01))
     delta = power_of_ten(found.individuals.delta)
-    dress(axes, rf"Individual epsilon, at $\delta$ = {delta}; below, by PLD", "Epsilon over epsilon by PLD")
+    name = "Epsilon over epsilon by PLD" if single else "Median ratio to epsilon by PLD"
+    dress(axes, rf"Individual epsilon, at $\delta$ = {delta}; below, by PLD", name)
+
+
+def _medians(epsilon: np.ndarray, ratio: np.ndarray, bins: Histogram, least: int) -> tuple[np.ndarray, np.ndarray]:
+    """The middles of the bins with at least `least` people, and the median of the ratio in each."""
+    place = np.searchsorted(bins.edges, epsilon, side="left") - 1
+    shown = [b for b in range(len(bins.counts)) if np.count_nonzero(place == b) >= least]
+    middles = (bins.edges[:-1] + bins.edges[1:]) / 2
+    return middles[shown], np.array([np.median(ratio[place == b]) for b in shown])
 
 
 # ---------------------------------------------------------------------- files
 
 
-def write_figure(figure: Figure, file: BinaryIO, ending: str) -> None:
-    """Write a figure to an open file in the format of `ending`, ``.png`` or ``.pdf``."""
+def write_figure(figure: Figure, file: BinaryIO, ending: str, about: str | None = None) -> None:
+    """Write a figure to an open file in the format of `ending`, ``.png`` or ``.pdf``.
+
+    Parameters
+    ----------
+    about : str, optional
+        Text for the metadata: Description of a PNG, Subject of a PDF.
+    """
     import matplotlib
 
     # Journals require TrueType fonts instead of Type 3.  Without a date, the same picture gives the same file.
-    metadata = {"CreationDate": None} if ending == ".pdf" else {"Software": None}
+    metadata: dict[str, str | None] = {"CreationDate": None} if ending == ".pdf" else {"Software": None}
+    if about is not None:
+        metadata["Subject" if ending == ".pdf" else "Description"] = about
     with matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(file, format=ending[1:], dpi=_DPI, metadata=metadata)
 

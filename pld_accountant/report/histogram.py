@@ -19,9 +19,11 @@ __all__ = [
     "aligned_histogram",
     "bin_edges",
     "groups",
+    "hidden_people",
     "histogram",
     "quantiles",
     "share_under",
+    "shown_histograms",
 ]
 
 
@@ -35,11 +37,14 @@ class Histogram:
     counts : ndarray of int64 of shape (bins,)
     outside : int
         People in no bin: those without a finite epsilon, and those beyond the edges.
+    hidden : int
+        People in bins of too few people, which count 0 instead: see `shown_histograms`.
     """
 
     edges: np.ndarray
     counts: np.ndarray
     outside: int
+    hidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,47 @@ def aligned_histogram(epsilon: np.ndarray, mark: float, top: float, bins: int) -
     ([0.0, 0.1, 0.4, 0.7, 1.0, 1.3], [0, 1, 0, 1, 1])
     """
     return histogram(epsilon, bin_edges(top, top / bins, mark * (1 + 1e-6)))
+
+
+def shown_histograms(
+    people: Sequence[tuple[np.ndarray, float]], top: float, bins: int, least: int
+) -> tuple[Histogram, ...]:
+    """Aligned histograms with bins of one width, in which no bin shows fewer than `least` people.
+
+    Parameters
+    ----------
+    people : sequence of (epsilon, mark)
+        See `aligned_histogram`; for example PLD and Renyi accounting of the same people.
+    bins : int
+        Number of bins, at most.  It is reduced by a third while a tenth of the people or more lie in bins of too few
+        people.  Bins that still have too few count 0, and their people are counted in `Histogram.hidden`.
+
+    Examples
+    --------
+    >>> values = np.array([0.1, 0.2, 0.3, 0.4, 0.9])
+    >>> (counted,) = shown_histograms([(values, 1.0)], top=1.0, bins=4, least=2)
+    >>> counted.counts.tolist(), counted.hidden
+    ([5], 0)
+    """
+    while True:
+        found = [aligned_histogram(epsilon, mark, top, bins) for epsilon, mark in people]
+        hidden = [int(one.counts[one.counts < least].sum()) for one in found]
+        few = all(10 * lost < len(epsilon) for lost, (epsilon, _) in zip(hidden, people, strict=True))
+        if few or bins == 1:
+            break
+        bins = max(1, 2 * bins // 3)
+    return tuple(
+        Histogram(one.edges, np.where(one.counts < least, 0, one.counts), one.outside, lost)
+        for one, lost in zip(found, hidden, strict=True)
+    )
+
+
+def hidden_people(number: int, least: int) -> str:
+    """A sentence on the bins of too few people to be shown; empty if nobody is in one.
+
+    It does not give the number of these people, which would tell the count of a single hidden bin.
+    """
+    return f"Bins of fewer than {least} people are shown empty." if number else ""
 
 
 def quantiles(epsilon: np.ndarray, probabilities: Sequence[float] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Quantiles:

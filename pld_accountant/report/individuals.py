@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import validate
+from ..files.fingerprint import Source
 from ..results import Bounds, Guarantee, Status
+from .provenance import provenance
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["Individuals", "assess"]
+__all__ = ["MIN_GROUP", "Individuals", "assess"]
+
+MIN_GROUP = 10  # people
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,12 @@ class Individuals:
         The group of every person.
     parameters : mapping
         Further parameters of the run, under the names of the command line.
+    schedule : tuple of (noise multiplier, sample rate, steps)
+    min_group : int
+        Summaries, pictures and pages show nothing about fewer people than this.  Tables with a row per person are
+        not affected.
+    provenance : mapping
+        The result of `provenance.provenance`.
     """
 
     delta: float
@@ -46,6 +58,9 @@ class Individuals:
     steps: int
     labels: np.ndarray | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    schedule: tuple[tuple[float, float, int], ...] = ()
+    min_group: int = MIN_GROUP
+    provenance: Mapping[str, Any] = field(default_factory=provenance)
 
     @property
     def num_examples(self) -> int:
@@ -55,12 +70,12 @@ class Individuals:
     @property
     def not_certified(self) -> int:
         """Number of people without a certified bound."""
-        return self._number(Status.NOT_CERTIFIED)
+        return self.by_status()[Status.NOT_CERTIFIED]
 
     @property
     def renyi_only(self) -> int:
         """Number of people whose upper bound is the Renyi bound and whose lower bound is 0."""
-        return self._number(Status.RENYI_ONLY)
+        return self.by_status()[Status.RENYI_ONLY]
 
     def caveats(self) -> list[str]:
         """A sentence with the number of people for each status below `Status.CERTIFIED` that occurs."""
@@ -71,8 +86,10 @@ class Individuals:
         people = f"of {self.num_examples:,} people"
         return [f"{name}: {count:,} {people}. {status.sentence}" for name, count, status in found if count]
 
-    def _number(self, status: Status) -> int:
-        return int(np.count_nonzero(np.broadcast_to(self.epsilon.status, self.num_examples) == status))
+    def by_status(self) -> list[int]:
+        """Number of people of each `Status`."""
+        status = np.broadcast_to(np.asarray(self.epsilon.status, dtype=np.intp), self.num_examples)
+        return [int(count) for count in np.bincount(status, minlength=len(Status))]
 
 
 def assess(
@@ -82,6 +99,8 @@ def assess(
     direction: str = "both",
     labels: np.ndarray | None = None,
     parameters: Mapping[str, Any] | None = None,
+    source: Source | str | os.PathLike[str] | None = None,
+    min_group: int = MIN_GROUP,
     progress: Callable[[int, int], None] | None = None,
 ) -> Individuals:
     """Compute every person's epsilon from a ledger, by privacy loss distributions and by Renyi accounting.
@@ -90,9 +109,27 @@ def assess(
 
     Parameters
     ----------
+    labels : array_like of shape (num_examples,), optional
+        The group of every person: integers or strings.
+    parameters : mapping, optional
+        By default the ledger's.
+    source : Source or path, optional
+        The file that the norms came from, for the provenance of the outputs.
+    min_group : int
+        See `Individuals`; 1 shows everything.
     progress : callable, optional
         Called with (people done, people in all).
+
+    Raises
+    ------
+    ValueError
+        For a bad delta, direction or minimum, or labels of a wrong shape.
     """
+    least = validate.count(min_group, "min_group", least=1)
+    if labels is not None:
+        validate.in_order(labels, "labels")
+        labels = np.asarray(labels)
+        validate.array_shape(labels, (ledger.num_examples,), "labels")
     worst = ledger.worst_case()
     return Individuals(
         delta=delta,
@@ -103,5 +140,16 @@ def assess(
         guarantee=ledger.guarantee,
         steps=ledger.steps,
         labels=labels,
-        parameters={**(parameters or {}), "direction": direction},
+        parameters={**(_parameters(ledger) if parameters is None else parameters), "direction": direction},
+        schedule=ledger.schedule,
+        min_group=least,
+        provenance=provenance(source),
     )
+
+
+def _parameters(ledger: Ledger) -> dict[str, Any]:
+    """The ledger's parameters; noise and rate only if all steps have the same, since the schedule has the others."""
+    names = ["max_grad_norm", "buckets"]
+    if {(sigma, rate) for sigma, rate, _ in ledger.schedule} <= {(ledger.noise_multiplier, ledger.sample_rate)}:
+        names = ["noise_multiplier", "sample_rate", *names]
+    return {name: getattr(ledger, name) for name in names}

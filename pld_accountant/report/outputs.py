@@ -31,6 +31,8 @@ __all__ = [
     "OutputError",
     "check",
     "check_folder",
+    "companion",
+    "json_text",
     "json_writer",
     "table_writer",
     "write_all",
@@ -108,6 +110,14 @@ def write_all(outputs: Mapping[Path, Writer]) -> None:
             writer(file)
 
 
+def companion(table: Path) -> Path | None:
+    """The file beside a table that holds its facts as JSON: ``eps.csv.meta.json`` for ``eps.csv``, else None.
+
+    A comment at the head of the CSV itself would be read as data by spreadsheets and by the defaults of pandas and R.
+    """
+    return table.with_name(f"{table.name}.meta.json") if table.suffix.lower() == ".csv" else None
+
+
 def _columns(individuals: Individuals, index: np.ndarray | None, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
     people = individuals.num_examples
     columns: dict[str, Any] = {
@@ -146,18 +156,17 @@ def table_writer(
     ending : str
         One of `TABLE_ENDINGS`.
     facts : mapping
-        Facts about the whole table (the summary, with the guarantee).  Parquet holds them as JSON in its metadata
-        under ``pld_accountant``, ``.npz`` in the member ``summary``, both with a sentence for each status and method.
-        CSV has no place for them.  A text that a spreadsheet would take for a formula has an apostrophe in front of it
-        in CSV.
+        Facts about the whole table (the summary, with the provenance, the guarantee, and a sentence for each status and
+        method).  Parquet holds them as JSON in its metadata under ``pld_accountant``, ``.npz`` in the member
+        ``summary``.  CSV has no place for them: see `companion`.  A text that a spreadsheet would take for a formula
+        has an apostrophe in front of it in CSV.
     index : ndarray of int, optional
         Each person's number, by default from 0.
     more : mapping of str to ndarray
         Further columns.
     """
     columns = _columns(individuals, index, more)
-    sentences = {kind.__name__.lower(): {one.name: one.sentence for one in kind} for kind in (Status, Method)}
-    about = json.dumps({**facts, **sentences}, allow_nan=False)
+    about = json.dumps(dict(facts), allow_nan=False)
     if ending == ".parquet":
         return lambda file: _write_parquet(file, columns, about)
     if ending == ".npz":
@@ -194,9 +203,14 @@ def _no_formula(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
+def json_text(facts: Mapping[str, Any]) -> str:
+    """`facts` as indented JSON."""
+    return json.dumps(facts, indent=2, allow_nan=False) + "\n"
+
+
 def json_writer(facts: Mapping[str, Any]) -> Writer:
     """A writer of `facts` as indented JSON."""
-    text = json.dumps(facts, indent=2, allow_nan=False) + "\n"
+    text = json_text(facts)
     return lambda file: _write_bytes(file, text.encode())
 
 

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..results import Method, Status
+from ..rounding import finite_or_none, quantile_name, rounded_up
 from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
 from .individuals import Individuals
-from .rounding import finite_or_none, quantile_name, rounded_up
+from .provenance import provenance_line
 
 __all__ = ["Summary", "columns", "summarise", "wrapped"]
 
@@ -29,6 +31,9 @@ class Summary:
     under_half : Share or None
         People with less than half the worst case; None if the worst case has no certified bound.
     groups : tuple of Group
+        Those of at least `Individuals.min_group` people.
+    hidden_groups : int
+        Number of smaller groups.
     """
 
     individuals: Individuals
@@ -36,15 +41,30 @@ class Summary:
     by_renyi: Quantiles
     under_half: Share | None
     groups: tuple[Group, ...]
+    hidden_groups: int = 0
+
+    @property
+    def hidden_sentence(self) -> str:
+        """A sentence on the groups that are too small to be shown; empty if there are none."""
+        if not self.hidden_groups:
+            return ""
+        groups = "1 group" if self.hidden_groups == 1 else f"{self.hidden_groups:,} groups"
+        verb, least = "is" if self.hidden_groups == 1 else "are", self.individuals.min_group
+        return f"{groups} of fewer than {least} people {verb} not shown; min_group sets the minimum."
 
     def as_dict(self) -> dict[str, Any]:
         """A mapping for JSON; a bound that is not finite (not certified) becomes None."""
         people = self.individuals
         return {
+            "provenance": dict(people.provenance),
             "delta": people.delta,
             "num_examples": people.num_examples,
             "steps": people.steps,
             "parameters": dict(people.parameters),
+            "schedule": [
+                {"noise_multiplier": sigma, "sample_rate": rate, "steps": steps}
+                for sigma, rate, steps in people.schedule
+            ],
             "neighbours": "add or remove one record",
             "guarantee": asdict(people.guarantee),
             "worst_case": {
@@ -71,8 +91,11 @@ class Summary:
                 }
                 for group in self.groups
             ],
+            "min_group": people.min_group,
+            "groups_not_shown": self.hidden_groups,
             "not_certified": people.not_certified,
             "renyi_only": people.renyi_only,
+            **{kind.__name__.lower(): {one.name: one.sentence for one in kind} for kind in (Status, Method)},
         }
 
     def text(self) -> str:
@@ -85,9 +108,11 @@ class Summary:
             blocks.append(f"{people_in} have less than half the worst case.")
         if self.groups:
             blocks.append(self._group_table())
+        blocks += [wrapped(self.hidden_sentence)] if self.hidden_groups else []
         blocks += [wrapped(sentence) for sentence in people.caveats()]
         proven = people.guarantee
         blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
+        blocks.append(wrapped(provenance_line(people.provenance)))
         return "\n\n".join(blocks)
 
     def heading(self) -> str:
@@ -133,12 +158,15 @@ def summarise(
         Quantiles to report; 0 is the smallest, 1 the largest epsilon.
     """
     upper, worst = individuals.epsilon.upper, float(individuals.worst_case.upper)
+    found = () if individuals.labels is None else groups(upper, individuals.labels, worst)
+    shown = tuple(group for group in found if group.people >= individuals.min_group)
     return Summary(
         individuals,
         by_pld=quantiles(upper, probabilities),
         by_renyi=quantiles(individuals.rdp_epsilon, probabilities),
         under_half=share_under(upper, worst / 2) if math.isfinite(worst) else None,
-        groups=() if individuals.labels is None else groups(upper, individuals.labels, worst),
+        groups=shown,
+        hidden_groups=len(found) - len(shown),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from pld_accountant.adaptive.descent import descend
 from pld_accountant.adaptive.stopping import ActiveCount, TrainingAccuracy
 from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
+from pld_accountant.filters.pld import PLDFilter
 from pld_accountant.filters.renyi import RenyiFilter
 
 PEOPLE, SIGMA, CLIP = 30, 5.0, 1.5
@@ -30,6 +31,16 @@ def filter_for(full_steps, kind=ZCDPFilter, **arguments):
     arguments = {"num_examples": PEOPLE, "noise_multiplier": SIGMA, "max_grad_norm": CLIP, **arguments}
     budget = full_steps / (2 * SIGMA**2)
     return kind(np.sqrt(2 * budget) if kind is GaussianFilter else budget, **arguments)
+
+
+def test_a_filter_that_is_not_proven_needs_a_word():
+    """Without one, the result would carry a guarantee that says that there is none, which nobody reads."""
+    arguments = {"num_examples": PEOPLE, "noise_multiplier": 4.0, "sample_rate": 0.1, "max_grad_norm": CLIP}
+    step = {"learning_rate": 0.1, "steps": 1, "rng": np.random.default_rng(0)}
+    with pytest.raises(ValueError, match="PLDFilter is not proven for adaptive runs"):
+        descend(gradient, [0.0, 0.0], PLDFilter(1.0, 1e-5, **arguments), **step)
+    run = descend(gradient, [0.0, 0.0], PLDFilter(1.0, 1e-5, **arguments), allow_unproven=True, **step)
+    assert not run.guarantee.proven_adaptive
 
 
 def plain(steps, norm_budget, rate, public):

@@ -35,11 +35,12 @@ def run(*words):
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
-def test_the_command_writes_the_page(folder, ledger):
+def test_the_command_writes_the_page(folder, ledger, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     words = ("--delta", "1e-6", "--groups", "labels.npy", "--deltas", "1e-3, 1e-4", "--title", "Mine")
     result = run("report", "ledger.npz", *words, "--out", "r.html")
     assert (result.exit_code, result.stderr) == (0, "")
-    found = assess(ledger, 1e-6, labels=np.arange(PEOPLE) % 3)
+    found = assess(ledger, 1e-6, labels=np.arange(PEOPLE) % 3, source="ledger.npz")
     assert (folder / "r.html").read_text(encoding="utf-8") == page(gather(ledger, found, [1e-3, 1e-4]), "Mine")
 
 

@@ -38,8 +38,8 @@ def test_text(tmp_path, ending, text, expected):
 @pytest.mark.parametrize(
     ("ending", "text", "message"),
     [
-        (".txt", "a\nb\n", "2 labels, the norm log 3 examples"),
-        (".csv", "a\nb\nc\nd\ne\n", "5 labels, the norm log 3 examples"),
+        (".txt", "a\nb\n", "2 labels, but there are 3 people"),
+        (".csv", "a\nb\nc\nd\ne\n", "5 labels, but there are 3 people"),
         (".txt", "a\n\nc\n", "person 1 has no label"),
         (".csv", "", "is empty"),
         (".csv", "a,1\nb,2\nc,3\n", "one column, or a header line with a column 'group'"),

@@ -77,16 +77,16 @@ def blocks(log, size):
 @pytest.mark.parametrize("size", [1, 5, STEPS, 100])
 def test_blocks_of_steps_make_up_the_array(log_file, size, dtype):
     array = NORMS.astype(dtype)
-    with open_norms(log_file(array)) as log:
+    with open_norms(log_file(array), orientation="steps") as log:
         assert log.shape == (STEPS, PEOPLE)
         assert log.dtype == dtype
-        assert log.orientation == "steps-by-examples"
+        assert log.orientation == "steps"
         assert np.array_equal(np.concatenate(blocks(log, size)), array)
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])
 def test_a_row_per_example_is_transposed(log_file, size):
-    with open_norms(log_file(np.ascontiguousarray(NORMS.T)), orientation="examples-by-steps") as log:
+    with open_norms(log_file(np.ascontiguousarray(NORMS.T)), orientation="people") as log:
         assert log.shape == (STEPS, PEOPLE)
         assert np.array_equal(np.concatenate(blocks(log, size)), NORMS)
 
@@ -95,7 +95,7 @@ def test_a_row_per_example_is_transposed(log_file, size):
 def test_slabs_smaller_than_the_log_and_reading_backwards(log_file, orientation, monkeypatch):
     monkeypatch.setattr(norm_log, "_SLAB_BYTES", 6 * PEOPLE * 8)
     monkeypatch.setattr(formats, "_BATCH_BYTES", 3 * PEOPLE * 8)
-    array = NORMS if orientation == "steps-by-examples" else np.ascontiguousarray(NORMS.T)
+    array = NORMS if orientation == "steps" else np.ascontiguousarray(NORMS.T)
     with open_norms(log_file(array), orientation=orientation) as log:
         for size in (1, 4, 6, 7, 11):
             assert np.array_equal(np.concatenate(blocks(log, size)), NORMS)
@@ -151,7 +151,7 @@ def test_reading_forward_reads_nothing_twice(monkeypatch):
 
     table = formats.Table((STEPS, PEOPLE), NORMS.dtype, rows, rows)
     monkeypatch.setattr(norm_log, "_SLAB_BYTES", 6 * PEOPLE * 8)
-    log = norm_log.NormLog(norm_log.Path("x.zarr"), table, "steps-by-examples")
+    log = norm_log.NormLog(norm_log.Path("x.zarr"), table, "steps")
     assert np.array_equal(np.concatenate(blocks(log, 4)), NORMS)
     assert [b for a, b in reads[:-1]] == [a for a, b in reads[1:]]
 
@@ -185,7 +185,7 @@ def test_a_file_may_state_its_orientation_but_not_contradict(tmp_path, ending, g
     else:
         with open_norms(path, orientation=given) as log:
             assert log.orientation == stated
-            assert log.shape == ((STEPS, PEOPLE) if stated == "steps-by-examples" else (PEOPLE, STEPS))
+            assert log.shape == ((STEPS, PEOPLE) if stated == "steps" else (PEOPLE, STEPS))
 
 
 def test_the_longer_side_is_never_taken_for_the_steps(tmp_path):
@@ -214,7 +214,7 @@ def test_a_column_of_step_numbers_is_not_a_person(tmp_path):
 @pytest.mark.parametrize("rows", [[[1.0, 2.0], [3.0]], [[1.0, 2.0], None]])
 def test_lists_of_unequal_length_are_refused(tmp_path, rows):
     pq.write_table(pa.table({"norms": rows}), tmp_path / "log.parquet")
-    with open_norms(tmp_path / "log.parquet") as log, pytest.raises(ReadError, match="one length"):
+    with open_norms(tmp_path / "log.parquet", orientation="steps") as log, pytest.raises(ReadError, match="one length"):
         log[0:2]
 
 
@@ -243,19 +243,19 @@ def test_a_file_that_is_cut_is_refused_and_closed(tmp_path):
 
 def test_lists_of_whole_numbers_are_norms_and_lists_of_words_are_not(tmp_path):
     pq.write_table(pa.table({"norms": [[1, 2], [3, 4]]}), tmp_path / "log.parquet")
-    with open_norms(tmp_path / "log.parquet") as log:
+    with open_norms(tmp_path / "log.parquet", orientation="steps") as log:
         assert log.dtype == np.int64
         assert log[:].tolist() == [[1, 2], [3, 4]]
     pq.write_table(pa.table({"norms": [["a"], ["b"]]}), tmp_path / "log.parquet")
     with pytest.raises(ReadError, match="real numbers, got string"):
-        open_norms(tmp_path / "log.parquet")
+        open_norms(tmp_path / "log.parquet", orientation="steps")
 
 
 def test_missing_values_become_nan_that_the_ledger_refuses(tmp_path):
     pq.write_table(pa.table({"a": [1.0, None], "b": [1.0, 2.0]}), tmp_path / "wide.parquet")
     pq.write_table(pa.table({"norms": [[1.0, 1.0], [None, 2.0]]}), tmp_path / "lists.parquet")
     for name in ("wide.parquet", "lists.parquet"):
-        with open_norms(tmp_path / name) as log:
+        with open_norms(tmp_path / name, orientation="steps") as log:
             assert np.array_equal(np.isnan(log[:]), [[False, False], [True, False]])
 
 
@@ -301,7 +301,7 @@ def test_a_damaged_chunk_is_refused_with_its_steps(tmp_path):
     data[4:600] = bytes(596)
     path.write_bytes(data)
     with (
-        open_norms(path) as log,
+        open_norms(path, orientation="steps") as log,
         pytest.raises(ReadError, match=r"log.parquet: steps 0 to 22 cannot be read"),
     ):
         log[0:3]
@@ -335,3 +335,52 @@ def test_single_steps_and_strides_are_refused(tmp_path):
         for key in (3, slice(0, 4, 2), (slice(0, 2), slice(0, 2))):
             with pytest.raises(TypeError, match="slices of steps"):
                 log[key]
+
+
+@pytest.mark.parametrize(("long", "short"), [("steps-by-examples", "steps"), ("examples-by-steps", "people")])
+def test_the_long_names_of_orientations_mean_the_same(tmp_path, long, short):
+    np.savez(tmp_path / "log.npz", norms=NORMS, orientation=long)
+    np.save(tmp_path / "log.npy", NORMS)
+    with open_norms(tmp_path / "log.npz", orientation=short) as log:
+        assert log.orientation == short and not log.assumed
+    with open_norms(tmp_path / "log.npy", orientation=long) as log:
+        assert log.orientation == short
+
+
+def test_a_parquet_file_must_say_what_a_row_is(tmp_path):
+    """A data frame commonly holds a row per person: read as steps, it would give the steps' losses as the people's."""
+    write_wide(tmp_path / "log.parquet", np.ascontiguousarray(NORMS.T))
+    with pytest.raises(ReadError, match=f"step or a person, and it has {PEOPLE} rows and {STEPS} columns"):
+        open_norms(tmp_path / "log.parquet")
+    with open_norms(tmp_path / "log.parquet", people=PEOPLE) as log:  # this settles it
+        assert (log.orientation, log.assumed) == ("people", False)
+        assert np.array_equal(log[:], NORMS)
+    write_wide(tmp_path / "square.parquet", np.ones((4, 4)))
+    with pytest.raises(ReadError, match="step or a person"):
+        open_norms(tmp_path / "square.parquet", people=4)
+
+
+def test_a_file_of_another_kind_says_that_its_orientation_was_assumed(tmp_path):
+    np.save(tmp_path / "log.npy", NORMS)
+    for people, assumed in ((None, True), (PEOPLE, False)):
+        with open_norms(tmp_path / "log.npy", people=people) as log:
+            assert (log.shape, log.assumed) == ((STEPS, PEOPLE), assumed)
+
+
+@pytest.mark.parametrize(("orientation", "other"), [("steps", "people"), ("people", "steps")])
+def test_the_number_of_people_is_checked_and_the_hint_is_never_what_was_given(tmp_path, orientation, other):
+    np.save(tmp_path / "log.npy", NORMS)
+    wrong = STEPS if orientation == "steps" else PEOPLE
+    with pytest.raises(
+        ReadError, match=f"people, not {wrong}; with the orientation {other} the log has {wrong} people"
+    ):
+        open_norms(tmp_path / "log.npy", orientation=orientation, people=wrong)
+    with pytest.raises(ReadError, match=r"people, not 1000$"):
+        open_norms(tmp_path / "log.npy", orientation=orientation, people=1000)
+
+
+def test_bfloat16_is_refused_with_the_remedy(tmp_path):
+    types = pytest.importorskip("ml_dtypes")
+    np.save(tmp_path / "log.npy", NORMS.astype(types.bfloat16))
+    with pytest.raises(ReadError, match="compute the norms in float32"):
+        open_norms(tmp_path / "log.npy")

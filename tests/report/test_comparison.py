@@ -14,12 +14,25 @@ from pld_accountant.notions import gdp
 from pld_accountant.report.comparison import check_min_delta, compare
 from pld_accountant.report.figures import COLOURS, draw_comparison
 from pld_accountant.report.histogram import aligned_histogram
-from pld_accountant.report.rounding import rounded_up
 from pld_accountant.results import Status
+from pld_accountant.rounding import rounded_up
 
 STEPS, PEOPLE, DELTA = 40, 15, 1e-5
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.2, "max_grad_norm": 5.0}
-OPTIONS = ("--noise-multiplier", 2, "--sample-rate", 0.2, "--max-grad-norm", 5, "--delta", DELTA)
+OPTIONS = (
+    "--orientation",
+    "steps",
+    "--min-group",
+    1,
+    "--noise-multiplier",
+    2,
+    "--sample-rate",
+    0.2,
+    "--max-grad-norm",
+    5,
+    "--delta",
+    DELTA,
+)
 NORMS = np.random.default_rng(0).gamma(2.0, 2.0, (STEPS, PEOPLE))
 
 
@@ -30,7 +43,7 @@ def ledger():
 
 @pytest.fixture(scope="module")
 def found(ledger):
-    return compare(ledger, DELTA)
+    return compare(ledger, DELTA, min_group=1)
 
 
 def test_three_times_what_the_ledger_says(ledger, found):

@@ -12,8 +12,8 @@ from pld_accountant.report.content import gather
 from pld_accountant.report.histogram import aligned_histogram
 from pld_accountant.report.html.page import page, page_writer
 from pld_accountant.report.individuals import assess
-from pld_accountant.report.rounding import rounded_up
 from pld_accountant.results import Status
+from pld_accountant.rounding import rounded_up
 
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
 PEOPLE = 60

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pld_accountant.report.outputs import OutputError, check, json_writer, table_writer, write_all
+from pld_accountant.report.summary import summarise
 from pld_accountant.results import Method, Status
 
 UPPER = np.array([0.1, 1 / 3, np.inf, 2.0])
@@ -51,7 +52,7 @@ def test_without_groups_there_is_no_column_for_them(tmp_path, make_individuals, 
 
 
 def test_parquet_and_npz_carry_the_guarantee(tmp_path, make_individuals):
-    facts = {"guarantee": {"sentence": "What is proven."}}
+    facts = summarise(make_individuals(UPPER)).as_dict()
     for ending in (".parquet", ".npz"):
         write_all({tmp_path / f"eps{ending}": table_writer(make_individuals(UPPER), ending, facts)})
     with np.load(tmp_path / "eps.npz") as file:

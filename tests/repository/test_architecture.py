@@ -19,14 +19,16 @@ PACKAGE = "pld_accountant"
 
 # -------------------------------------------------------------------------------------------------------- the table
 
-EVERYBODY = {"results", "validate", "locked"}  # what every room of the package may import
+EVERYBODY = {"results", "rounding", "validate", "locked"}  # what every room of the package may import
 QUESTIONS = {"engine", "counting", "tables.makers", "mechanisms", "notions", "files"}
-PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions"}
+PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions", "report"}
 
 # An entry is a room, or one module of a room; a line is for a room, or for one script of a room.
 ALLOWED = {
     "kernels": set(),
-    "results": set(),
+    "rounding": set(),
+    "version": set(),
+    "results": {"rounding"},
     "validate": set(),
     "locked": set(),
     "threads": {"kernels"},
@@ -44,12 +46,12 @@ ALLOWED = {
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "filters": EVERYBODY | QUESTIONS | {"kernels"},
     "adaptive": EVERYBODY | {"filters", "notions"},
-    "report": EVERYBODY | {"notions", "files", "ledger", "composition", "report.html"},
-    "report.html": EVERYBODY | {"notions", "report", "__init__"},
-    "demo": EVERYBODY | PUBLIC | {"report", "report.html", "files"},
-    "integrations": EVERYBODY | PUBLIC | {"report", "files"},
-    "cli": EVERYBODY | PUBLIC | {"report", "report.html", "files", "demo", "integrations", "threads"},
-    "__init__": EVERYBODY | PUBLIC,
+    "report": EVERYBODY | {"notions", "files", "ledger", "composition", "report.html", "version"},
+    "report.html": EVERYBODY | {"notions", "report", "version"},
+    "demo": EVERYBODY | PUBLIC | {"report.html", "files"},
+    "integrations": EVERYBODY | PUBLIC | {"files"},
+    "cli": EVERYBODY | PUBLIC | {"report.html", "files", "demo", "integrations", "threads"},
+    "__init__": EVERYBODY | PUBLIC | {"version"},
     "__main__": {"cli"},
     # the stages and checkpoints of the scripts are files of the package's own format
     "figures": {"__init__", "report", "notions", "demo", "files.store"},

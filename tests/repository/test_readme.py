@@ -2,7 +2,9 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -29,3 +31,28 @@ def test_a_call_and_its_answer(call, number):
 def test_nothing_is_overlooked():
     assert len(SHOWN) == README.count("\n$ ") == 2
     assert len(NUMBERS) == README.count("\npa.calibrate_") == 3
+
+
+class Refuses:
+    """A filter that has spent everybody's budget, and the names that the loop of the README uses."""
+
+    @classmethod
+    def for_epsilon(cls, *_, **__):
+        return cls()
+
+    def admit(self, norms):
+        return np.zeros(len(norms), dtype=bool)
+
+
+def test_the_loop_with_a_filter_neither_ends_early_nor_lets_refused_people_in():
+    (loop,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.S) if ".admit(" in block]
+    calls = []
+
+    def everybody(model):
+        calls.append(model)
+        return np.full((4, 2), 9.0), np.full(4, 9.0 * 2**0.5)
+
+    names = {"pa": SimpleNamespace(RenyiFilter=Refuses), "np": np, "n": 4, "steps": 7, "rate": 0.1}
+    silent = SimpleNamespace(random=np.zeros, normal=lambda mean, deviation, shape: np.zeros(shape))
+    exec(loop, names := {**names, "everybody": everybody, "rng": silent, "model": np.zeros(2)})
+    assert len(calls) == 7 and not names["model"].any()

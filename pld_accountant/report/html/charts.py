@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...rounding import rounded_up
 from ..histogram import Histogram
-from ..rounding import rounded_up
 from .markup import Markup, escaped
 
 __all__ = ["Mark", "histogram_chart", "small_chart"]

@@ -9,11 +9,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ...results import Status
+from ...rounding import quantile_name, rounded_down, rounded_up, scientific
 from ..content import Report
-from ..histogram import Histogram, aligned_histogram
+from ..histogram import Histogram, hidden_people, shown_histograms
 from ..individuals import Individuals
 from ..outputs import Writer
-from ..rounding import quantile_name, rounded_down, rounded_up, scientific
+from ..provenance import provenance_line
 from .charts import Mark, histogram_chart, small_chart
 from .markup import Markup, escaped, joined, table
 
@@ -28,8 +30,6 @@ _WIDE, _NARROW = (760, 400), (360, 330)  # sizes of the chart on wide and on nar
 
 def page(report: Report, title: str) -> str:
     """The whole page; equal reports give equal pages."""
-    from ... import __version__
-
     people = report.summary.individuals
     template = resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8")
     return Template(template).substitute(
@@ -44,7 +44,7 @@ def page(report: Report, title: str) -> str:
         deltas=_deltas(report),
         promise=_promise(people),
         parameters=_parameters(report),
-        version=escaped(__version__),
+        made=escaped(provenance_line(people.provenance)),
     )
 
 
@@ -124,8 +124,8 @@ def _top(people: Individuals) -> float:
 def _histogram(report: Report) -> Markup:
     people = report.summary.individuals
     worst, top = people.worst_case, _top(people)
-    pld = aligned_histogram(people.epsilon.upper, worst.upper, top, _BINS)
-    renyi = aligned_histogram(people.rdp_epsilon, people.worst_case_rdp, top, _BINS)
+    pairs = [(people.epsilon.upper, worst.upper), (people.rdp_epsilon, people.worst_case_rdp)]
+    pld, renyi = shown_histograms(pairs, top, _BINS, people.min_group)
     marks = [
         Mark(place, f"Worst case by {kind}: {rounded_up(place)}", style)
         for place, kind, style in (
@@ -148,7 +148,15 @@ def _histogram(report: Report) -> Markup:
         chart = histogram_chart(pld, renyi, marks, half, size=size, name=name, title=title, description=description)
         charts.append(Markup(f'<div class="{name}">{chart}</div>'))
     tables = joined([_counts("counts-pld", "PLD", pld), _counts("counts-renyi", "Renyi accounting", renyi)])
-    return joined([*charts, Markup(f"<details><summary>The numbers in the chart</summary>\n{tables}\n</details>")])
+    hidden = _paragraph(hidden_people(pld.hidden, people.min_group))
+    return joined(
+        [*charts, hidden, Markup(f"<details><summary>The numbers in the chart</summary>\n{tables}\n</details>")]
+    )
+
+
+def _paragraph(words: str) -> Markup:
+    """A paragraph; nothing if there are no words."""
+    return Markup(f"<p>{escaped(words)}</p>" if words else "")
 
 
 def _counts(name: str, kind: str, counted: Histogram) -> Markup:
@@ -168,9 +176,13 @@ def _counts(name: str, kind: str, counted: Histogram) -> Markup:
 
 
 def _groups(report: Report) -> Markup:
-    groups = report.summary.groups
-    if not groups:
+    groups, hidden = report.summary.groups, report.summary.hidden_sentence
+    if not groups and not hidden:
         return Markup("")
+    if not groups:
+        return Markup(
+            f'<section aria-labelledby="groups">\n<h2 id="groups">Groups</h2>\n{_paragraph(hidden)}\n</section>'
+        )
     omitted = [
         f"{len(groups) - shown:,} more groups are not in the {where}."
         for shown, where in ((_CHARTS, "charts"), (_ROWS, "table"))
@@ -181,7 +193,7 @@ def _groups(report: Report) -> Markup:
         "<p>The distribution of epsilon in each group, with the median marked. All charts share the axis of epsilon; "
         "heights cannot be compared between charts.</p>\n"
         f'<div class="charts">\n{_group_charts(report)}\n</div>\n{_group_table(report)}\n'
-        f"{joined(Markup(f'<p>{words}</p>') for words in omitted)}\n</section>"
+        f"{joined(_paragraph(words) for words in [*omitted, hidden])}\n</section>"
     )
 
 
@@ -192,7 +204,9 @@ def _group_charts(report: Report) -> Markup:
     top = float(finite.max()) or 1.0
     charts = []
     for number, group in enumerate(report.summary.groups[:_CHARTS]):
-        counted = aligned_histogram(upper[people.labels == group.label], worst, top, _SMALL_BINS)
+        (counted,) = shown_histograms(
+            [(upper[people.labels == group.label], worst)], top, _SMALL_BINS, people.min_group
+        )
         low, median, _, high = group.quantiles.values
         title = f"Histogram of {group.people:,} people"
         description = f"From {_upper(low)} to {_upper(high)}, median {_upper(median)}."
@@ -221,6 +235,11 @@ def _group_table(report: Report) -> Markup:
 
 def _extremes(report: Report) -> Markup:
     people, ends = report.summary.individuals, report.extremes
+    if people.min_group > 1:
+        return _paragraph(
+            f"Rows about single people are not shown, since nothing is shown about fewer than {people.min_group} "
+            "people; min_group sets the minimum, and 1 shows the rows."
+        )
     head = [
         "Index",
         *(["Group"] if people.labels is not None else []),
@@ -296,10 +315,15 @@ def _parameters(report: Report) -> Markup:
         ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
         ("Sampling", "Poisson, as assumed"),
         ("Buckets of noise ratios", f"{report.buckets:,}"),
+        ("Least number of people shown", f"{people.min_group:,}"),
     ]
     listed = joined(Markup(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>") for name, value in entries)
     shown, more = report.schedule[:_SCHEDULE_ROWS], len(report.schedule) - _SCHEDULE_ROWS
     rows = [(f"{steps:,}", f"{sigma:.6g}", f"{rate:.6g}") for sigma, rate, steps in shown]
     schedule = table("schedule", "Steps and their noise", ["Steps", "Noise multiplier", "Sample rate"], rows)
     rest = Markup(f"<p>{more:,} more kinds of steps are not in the table.</p>" if more > 0 else "")
-    return joined([Markup(f'<dl class="list">\n{listed}\n</dl>'), schedule, rest])
+    statuses = [
+        (status.name, f"{count:,}", status.sentence) for status, count in zip(Status, people.by_status(), strict=True)
+    ]
+    meaning = table("statuses", "Statuses of the people", ["Status", "People", "Meaning"], statuses)
+    return joined([Markup(f'<dl class="list">\n{listed}\n</dl>'), schedule, rest, meaning])

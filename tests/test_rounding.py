@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pld_accountant.report.rounding import finite_or_none, rounded_down, rounded_up, scientific
+from pld_accountant.rounding import finite_or_none, rounded_down, rounded_up, scientific
 
 
 @given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.integers(1, 17))

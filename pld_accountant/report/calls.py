@@ -1,0 +1,234 @@
+"""The work of the command line on a ledger, one call each."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..files.fingerprint import Source
+from . import figures, outputs, summary
+from .comparison import Comparison, comparison_writer
+from .content import gather
+from .html.page import page_writer
+from .individuals import MIN_GROUP, assess
+from .outputs import Writer
+from .summary import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..ledger import Ledger
+
+__all__ = ["draw_histogram", "planned", "result_writers", "summarise", "write_report", "write_results"]
+
+_QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+
+File = str | os.PathLike[str]
+
+
+def summarise(
+    ledger: Ledger,
+    delta: float,
+    *,
+    labels: Any = None,
+    probabilities: Sequence[float] = _QUANTILES,
+    direction: str = "both",
+    parameters: Mapping[str, Any] | None = None,
+    source: Source | File | None = None,
+    min_group: int = MIN_GROUP,
+    progress: Callable[[int, int], None] | None = None,
+) -> Summary:
+    """Everybody's epsilon in a few numbers: quantiles, groups, and the share under half the worst case.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    delta : float
+        In (0, 1).
+    labels : array_like of shape (num_examples,), optional
+        The group of every person: integers or strings.
+    probabilities : sequence of float in [0, 1]
+        Quantiles to report; 0 is the smallest, 1 the largest epsilon.
+    direction : {"both", "remove", "add"}
+    parameters : mapping, optional
+        Further parameters for the outputs; by default the ledger's.
+    source : path, optional
+        The file that the norms came from.  Its name and SHA-256 digest then stand in every output.
+    min_group : int
+        Nothing is shown about a group of fewer people; 1 shows everything.
+    progress : callable, optional
+        Called with (people done, people in all).
+
+    Returns
+    -------
+    Summary
+        ``print(found.text())`` prints it, ``found.as_dict()`` is the mapping for JSON, and ``found.individuals`` has
+        each person's numbers.  `write_results` and `draw_histogram` take it.
+
+    Raises
+    ------
+    ValueError
+        For a bad argument.
+
+    **Cost**: the cost of `Ledger.epsilon`.
+
+    Examples
+    --------
+    >>> from pld_accountant.ledger import Ledger
+    >>> ledger = Ledger(3, noise_multiplier=2, sample_rate=0.005, max_grad_norm=5)
+    >>> ledger.record([0.0, 1.0, 7.5], repeat=10_000)
+    >>> found = summarise(ledger, 1e-5)
+    >>> found.as_dict()["worst_case"]["upper"] < 1.0042, found.under_half
+    (True, Share(count=2, total=3))
+    """
+    people = assess(
+        ledger,
+        delta,
+        direction=direction,
+        labels=labels,
+        parameters=parameters,
+        source=source,
+        min_group=min_group,
+        progress=progress,
+    )
+    return summary.summarise(people, probabilities)
+
+
+def draw_histogram(found: Summary | Comparison, *, bins: int = 50) -> Figure:
+    """Draw the number of people by epsilon: of a summary by PLD and Renyi accounting, of a comparison by all three.
+
+    Parameters
+    ----------
+    found : Summary or Comparison
+    bins : int
+        Bins of equal width, at most; fewer if most of them have too few people to be shown.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The caption holds the guarantee.  `write_results` writes the picture to a file.
+    """
+    if isinstance(found, Comparison):
+        return figures.draw_comparison(found, bins=bins)
+    return figures.draw_histogram(found.individuals, bins=bins)
+
+
+def planned(out: Path | None, figure: Path | None, json: Path | None) -> list[tuple[Path, Sequence[str]]]:
+    """The files that `result_writers` writes, each with its allowed endings, for `outputs.check`."""
+    wanted = ((out, outputs.TABLE_ENDINGS), (figure, outputs.FIGURE_ENDINGS), (json, ()))
+    found: list[tuple[Path, Sequence[str]]] = [(path, endings) for path, endings in wanted if path is not None]
+    beside = None if out is None else outputs.companion(out)
+    return found if beside is None else [*found, (beside, ())]
+
+
+def result_writers(
+    found: Summary | Comparison, out: Path | None, figure: Path | None, json_file: Path | None
+) -> dict[Path, Writer]:
+    """A writer for each requested file, and for the file beside a CSV table."""
+    facts, writers = found.as_dict(), {}
+    if out is not None:
+        ending = out.suffix.lower()
+        if isinstance(found, Comparison):
+            writers[out] = comparison_writer(found, ending, facts)
+        else:
+            writers[out] = outputs.table_writer(found.individuals, ending, facts)
+        if (beside := outputs.companion(out)) is not None:
+            writers[beside] = outputs.json_writer(facts)
+    if figure is not None:
+        drawn, ending = draw_histogram(found), figure.suffix.lower()
+        about = json.dumps({name: facts[name] for name in ("provenance", "delta", "parameters", "guarantee")})
+        writers[figure] = lambda file: figures.write_figure(drawn, file, ending, about)
+    if json_file is not None:
+        writers[json_file] = outputs.json_writer(facts)
+    return writers
+
+
+def write_results(
+    found: Summary | Comparison,
+    *,
+    out: File | None = None,
+    figure: File | None = None,
+    json: File | None = None,
+) -> tuple[Path, ...]:
+    """Write a table of everybody, the picture and the summary; all of them are written, or none.
+
+    Parameters
+    ----------
+    found : Summary or Comparison
+    out : path, optional
+        A row per person, as .parquet, .csv or .npz.  The file ``eps.csv.meta.json`` beside ``eps.csv`` holds the
+        provenance, the parameters and the guarantee; the other formats hold them inside.
+    figure : path, optional
+        The picture, as .png or .pdf.
+    json : path, optional
+        The summary as JSON.
+
+    Returns
+    -------
+    tuple of Path
+        The files written.
+
+    Raises
+    ------
+    ValueError
+        For a wrong ending, a missing folder, or a file named twice.
+    OSError
+        If one file cannot be written; then none is.
+    """
+    paths = [None if path is None else Path(path) for path in (out, figure, json)]
+    outputs.check(planned(*paths))
+    writers = result_writers(found, *paths)
+    outputs.write_all(writers)
+    return tuple(writers)
+
+
+def write_report(
+    ledger: Ledger,
+    path: File,
+    delta: float,
+    *,
+    labels: Any = None,
+    deltas: Sequence[float] | None = None,
+    title: str = "Individual privacy loss",
+    direction: str = "both",
+    source: Source | File | None = None,
+    min_group: int = MIN_GROUP,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Write one HTML page on everybody's epsilon, with charts and tables, that needs no network and no script.
+
+    Parameters
+    ----------
+    path : path
+        Must end in .html.
+    delta, labels, direction, source, min_group, progress
+        As in `summarise`.
+    deltas : sequence of float, optional
+        Further deltas for one table.  By default `delta` times 1e2, 1e-1, 1e-3 and 1e-5.
+    title : str
+        The heading.
+
+    Returns
+    -------
+    Path
+        The file written.
+
+    Raises
+    ------
+    ValueError
+        For a bad argument, a wrong ending or a missing folder.
+    OSError
+        If the file cannot be written.
+
+    **Cost**: `Ledger.epsilon`, and its upper bounds for every further delta.
+    """
+    file = Path(path)
+    outputs.check([(file, outputs.PAGE_ENDINGS)])
+    people = assess(
+        ledger, delta, direction=direction, labels=labels, source=source, min_group=min_group, progress=progress
+    )
+    outputs.write_all({file: page_writer(gather(ledger, people, deltas, progress=progress), title)})
+    return file

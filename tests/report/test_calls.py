@@ -1,0 +1,106 @@
+"""The calls that do what the command line does: the same numbers, and the same files."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import pld_accountant as pa
+from pld_accountant.cli.commands import main
+from pld_accountant.files.fingerprint import fingerprint
+
+SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
+OPTIONS = "--noise-multiplier 2 --sample-rate 0.05 --max-grad-norm 5 --delta 1e-5 --orientation steps"
+NORMS = np.random.default_rng(0).gamma(2.0, 2.0, (30, 24))
+LABELS = np.arange(24) % 2
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    np.save("norms.npy", NORMS)
+    np.save("labels.npy", LABELS)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def own():
+    return pa.Ledger.from_norms(NORMS, **SETTINGS)
+
+
+def test_a_call_writes_what_the_command_writes(folder, own):
+    words = f"epsilon norms.npy {OPTIONS} --groups labels.npy --out a.csv --figure a.png --json a.json"
+    assert CliRunner().invoke(main, words.split()).exit_code == 0
+    told = json.loads((folder / "a.json").read_text())
+    parameters = {name: value for name, value in told["parameters"].items() if name != "direction"}
+    found = pa.summarise(own, 1e-5, labels=LABELS, parameters=parameters, source="norms.npy")
+    written = pa.write_results(found, out="b.csv", figure="b.png", json="b.json")
+    assert [path.name for path in written] == ["b.csv", "b.csv.meta.json", "b.png", "b.json"]
+    for ending in ("csv", "csv.meta.json", "png", "json"):
+        assert (folder / f"a.{ending}").read_bytes() == (folder / f"b.{ending}").read_bytes(), ending
+
+
+def test_a_call_writes_the_page_of_the_command(folder, own):
+    own.save("ledger.npz")
+    words = "report ledger.npz --delta 1e-5 --groups labels.npy --deltas 1e-4 --out a.html"
+    assert CliRunner().invoke(main, words.split()).exit_code == 0
+    path = pa.write_report(own, "b.html", 1e-5, labels=LABELS, deltas=[1e-4], source="ledger.npz")
+    assert (folder / "a.html").read_bytes() == path.read_bytes()
+
+
+def test_a_comparison_is_drawn_and_written_as_well(folder, own):
+    found = pa.compare(own, 1e-5)
+    assert len(pa.draw_histogram(found).axes) == 2
+    assert len(pa.draw_histogram(pa.summarise(own, 1e-5)).axes) == 1
+    assert [path.name for path in pa.write_results(found, out="c.npz")] == ["c.npz"]
+    with np.load("c.npz") as table:
+        assert np.array_equal(table["mu"], found.mu.upper)
+
+
+def test_the_ledger_s_own_parameters_are_told(own):
+    told = pa.summarise(own, 1e-5).as_dict()
+    assert told["parameters"] == {**SETTINGS, "buckets": 256, "direction": "both"}
+    assert told["schedule"] == [{"noise_multiplier": 2.0, "sample_rate": 0.05, "steps": 30}]
+    varied = pa.Ledger(24, **SETTINGS)
+    varied.record(NORMS[:10], noise_multiplier=3.0)
+    told = pa.summarise(varied, 1e-5).as_dict()
+    assert "noise_multiplier" not in told["parameters"]
+    assert told["schedule"] == [{"noise_multiplier": 3.0, "sample_rate": 0.05, "steps": 10}]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda own: pa.summarise(own, 1e-5, labels=[1, 2]), "labels must have shape"),
+        (lambda own: pa.summarise(own, 1e-5, min_group=0), "min_group must be"),
+        (lambda own: pa.summarise(own, 2), "delta must lie in"),
+        (lambda own: pa.write_report(own, "page.pdf", 1e-5), "must end in .html"),
+        (lambda own: pa.write_results(pa.summarise(own, 1e-5), out="eps.txt"), "must end in"),
+        (lambda own: pa.write_results(pa.summarise(own, 1e-5), json="absent/a.json"), "folder absent does not exist"),
+    ],
+)
+def test_mistakes(folder, own, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(own)
+
+
+def test_labels_with_an_index_of_their_own_are_refused(own):
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Series(LABELS)
+    assert pa.summarise(own, 1e-5, labels=labels).groups
+    with pytest.raises(ValueError, match="labels: people are counted by position"):
+        pa.summarise(own, 1e-5, labels=labels[::-1])
+
+
+def test_a_folder_s_fingerprint_depends_on_names_and_contents(tmp_path):
+    log = tmp_path / "log.zarr"
+    (log / "a").mkdir(parents=True)
+    (log / "a" / "0").write_bytes(b"one")
+    found = [fingerprint(log)]
+    (log / "a" / "0").rename(log / "a" / "1")
+    found.append(fingerprint(log))
+    (log / "a" / "1").write_bytes(b"two")
+    found.append(fingerprint(log))
+    assert {one.name for one in found} == {"log.zarr"} and len({one.sha256 for one in found}) == 3
