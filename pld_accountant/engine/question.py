@@ -46,7 +46,7 @@ class Question(ABC):
         """Chernoff (Renyi) bounds of the answer: k (..., tilts) are log-moments, given broadcasts against k."""
 
     def integrand(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
-        """What is smallest at the tilt that serves best, the saddle point; arguments as for `chernoff`."""
+        """The function of the tilt that is smallest at the saddle point, the best tilt; arguments as for `chernoff`."""
         return self.chernoff(k, theta, given)
 
     @abstractmethod

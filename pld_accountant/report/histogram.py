@@ -177,7 +177,7 @@ def shown_histograms(
     >>> values = np.array([0.1, 0.2, 0.3, 0.4, 0.9])
     >>> (counted,) = shown_histograms([(values, 1.0)], top=1.0, bins=4, least=2)
     >>> counted.counts.tolist(), counted.hidden
-    ([5], 0)
+    ([0, 5], 0)
     """
     while True:
         found = [aligned_histogram(epsilon, mark, top, bins) for epsilon, mark in people]

@@ -118,7 +118,7 @@ def test_every_output_says_where_it_comes_from(folder, ending, monkeypatch):
 
 def test_the_file_beside_a_csv_is_checked_before_the_work(folder):
     (folder / "eps.csv.meta.json").mkdir()
-    assert "eps.csv.meta.json is a folder" in run("epsilon", "norms.npy", *OPTIONS, "--out", "eps.csv").stderr
+    assert "eps.csv.meta.json: is a folder" in run("epsilon", "norms.npy", *OPTIONS, "--out", "eps.csv").stderr
 
 
 @pytest.mark.parametrize(("words", "shown"), [((), False), (("--min-group", 9), True)])

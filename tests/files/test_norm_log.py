@@ -111,7 +111,7 @@ def test_an_npz_is_read_in_blocks_and_not_whole(tmp_path, monkeypatch, save, ori
     monkeypatch.setattr(formats, "_BATCH_BYTES", 2**16)
     array = np.asarray(np.random.default_rng(0).integers(0, 9, (256, 4096)).astype(np.float64), order=order)
     save(tmp_path / "log.npz", norms=array)
-    expected = array if orientation == "steps-by-examples" else array.T
+    expected = array if orientation == "steps" else array.T
     tracemalloc.start()
     with open_norms(tmp_path / "log.npz", orientation=orientation) as log:
         assert log.shape == expected.shape

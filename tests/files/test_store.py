@@ -89,5 +89,5 @@ def test_saving_leaves_the_mask_of_permissions_alone(tmp_path, monkeypatch):
     finally:
         monkeypatch.undo()
         assert os.umask(before) == 0o027
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     assert len(list(tmp_path.iterdir())) == 4
