@@ -1,7 +1,7 @@
 """One person the way of the paper's appendix: a density on 2,000,000 points, one inverse FFT, bisection for epsilon.
 
-Written from Koskela, Tobaben and Honkela (2023), Appendix D: the privacy loss density of each noise ratio is sampled on
-a grid, the transforms are raised to the counts and multiplied, the product is transformed back.  By removal only.
+Written from Koskela, Tobaben and Honkela (2023), Appendix D: the privacy loss density of each relative norm is sampled
+on a grid, the transforms are raised to the counts and multiplied, the product is transformed back.  By removal only.
 """
 
 from __future__ import annotations

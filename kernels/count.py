@@ -1,15 +1,16 @@
-"""Count norms into buckets of noise ratios, rounded to the side of larger loss.
+"""Count norms into buckets of relative norms, rounded to the side of larger loss.
 
 Legend
     t        step of a block;  i = person;  k = bucket
-    s        relative norm: min(norm, clip) * scale, in (0, 1] = smallest noise multiplier over the person's own
+    s        relative norm: min(norm, clip) * scale, in (0, 1]; scale = `counting.buckets.Buckets.scale`
     edges    ascending upper edges of the buckets in s, the last one 1;  bucket k holds edges[k-1] < s <= edges[k]
     first    first[c] = the first bucket whose edge is not below c / (cells of the look-up table)
     slope_offset    (2, buckets): a step at s has the lower weight (edge - s) slope - offset, in units of
                     1 / `counting.interpolation.UNITS`; a negative weight counts as 0
-    short    (people, buckets): sums of the steps' lower weights, each rounded down, in these units
+    short    (people, buckets): sums of the steps' lower weights, each rounded down, in these units; the
+             `lower_weights` of `kernels.interpolate`
 
-A relative norm is raised by four units of round-off before it is compared, so no norm falls below its bucket.
+A relative norm is raised by 2^-50 of itself before it is compared, so no norm falls below its bucket.
 
 float32 is read as it is and widened in the register, which is exact.  Counting waits for memory, because each norm
 needs the counters of another person.  So the counters of a whole tile are prefetched before the first is raised.
@@ -60,7 +61,7 @@ def count_down(norms, start, stop, clip, scale, edges, slope_offset, first, repe
 
     i runs over the people from `start` to `stop`.
 
-    Error: the noise ratio is rounded down to its bucket's edge, and the lower weight is rounded down.
+    Error: the relative norm is raised by 2^-50 of itself, and the lower weight is rounded down.
     """
     slope, loss = slope_offset[0], slope_offset[1]
     column = np.empty(_TILE, dtype=np.int64)

@@ -4,7 +4,8 @@ Legend
     i              person, in the order of `who`;  k = bucket, its steps between the edges k - 1 and k
     counts         (people, buckets): steps
     lower_weights  (people, buckets): sums of the steps' lower weights, in units
-    out            (persons, buckets): steps at the upper edge of each bucket
+    l              mean place of a person's steps in their bucket: 0 at the lower edge, 1 at the upper edge
+    out            (people of `who`, buckets): steps at the upper edge of each bucket
 """
 
 import math

@@ -12,7 +12,8 @@ Legend
     sizes        sum_f |a_f|, sum_f f |a_f|, and the error that interpolated steps add to sum_f a_f
     Q(epsilon)   E_theta[g(S - epsilon)], so that delta = exp(K - theta epsilon) Q
 
-Errors: `band` + `phi` + `sums` are absolute errors of Q.  `alias` is what the period adds to Q; it is never negative.
+Errors: `band` + `phi` + `sums` are absolute errors of Q.  `band`, the error by the frequencies beyond the band, is the
+table's band coefficient times the person's envelope.  `alias` is what the period adds to Q; it is never negative.
 `kappa` is an error of the exponent K - theta epsilon.
 """
 
@@ -23,6 +24,7 @@ import numpy as np
 from ._columns import (
     ALIAS,
     BAND,
+    BAND_COEFFICIENT,
     CHERNOFF_ABOVE,
     CHERNOFF_BELOW,
     ENVELOPE,
@@ -40,7 +42,6 @@ from ._columns import (
     PRODUCT_ROUNDING,
     RELATIVE_ERROR,
     RELATIVE_SLOPE,
-    REMAINDER,
     SPACING,
     THETA,
     TILT_ABOVE,
@@ -50,7 +51,7 @@ from ._columns import (
 from ._columns import blocks as _blocks
 from ._jit import inline, jit
 
-_U = 2.0**-52
+_U = 2.0**-53  # unit round-off
 blocks = inline(_blocks)
 
 
@@ -213,7 +214,7 @@ def _root(a_re, a_im, m, setting, k, mean, log_delta, start):
                 return x if abs(move) <= 1e-12 * (abs(x) + 1.0 / theta) else np.nan
             y = 0.5 * (low + high)
         # Newton's error after this step is of the order of its square; the ends are verified in any case.
-        if abs(y - x) <= 1e-7 / theta or abs(y - x) <= 4.0 * _U * abs(x):
+        if abs(y - x) <= 1e-7 / theta or abs(y - x) <= 8.0 * _U * abs(x):
             return y
         x = y
     return x
@@ -230,16 +231,16 @@ def _error_budget(row, sizes, m, setting, weights, epsilon):
     sums: the term f has been turned by f times an angle that is known to `PRODUCT_ROUNDING`, and multiplied f times.
     """
     theta, spacing, rounding = setting[THETA], setting[SPACING], setting[PRODUCT_ROUNDING]
-    band = setting[REMAINDER] * math.exp(row[ENVELOPE])
+    band = setting[BAND_COEFFICIENT] * math.exp(row[ENVELOPE])
     width = m * spacing
     phi = row[ERROR] * weights[0] + row[ERROR_SLOPE] * weights[1]
     phi *= math.exp(min(row[ERROR] + row[ERROR_SLOPE] * width, 700.0))
     growth = math.exp(min(row[RELATIVE_ERROR] + row[RELATIVE_SLOPE] * width, 700.0))
     relative = (row[RELATIVE_ERROR] * sizes[0] + row[RELATIVE_SLOPE] * spacing * sizes[1]) * growth
     phi = min(phi, relative) + sizes[2] * growth
-    turn = rounding * spacing * (abs(row[MEAN]) + abs(epsilon) + abs(row[OFFSET])) + 16.0 * _U
-    sums = (turn * sizes[1] + 80.0 * _U * sizes[0]) * math.exp(min(turn * m, 700.0))
-    kappa = row[LOG_MOMENT_ERROR] + rounding * (abs(row[LOG_MOMENT]) + theta * abs(epsilon)) + 32.0 * _U
+    turn = rounding * spacing * (abs(row[MEAN]) + abs(epsilon) + abs(row[OFFSET])) + 32.0 * _U
+    sums = (turn * sizes[1] + 160.0 * _U * sizes[0]) * math.exp(min(turn * m, 700.0))
+    kappa = row[LOG_MOMENT_ERROR] + rounding * (abs(row[LOG_MOMENT]) + theta * abs(epsilon)) + 64.0 * _U
     return 1.001 * (band + phi + sums) + 1e-300, kappa
 
 
@@ -259,7 +260,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
         return False
     error, kappa = _error_budget(row, sizes, m, setting, weights, x)
     alias = _alias(helper, theta, setting[PERIOD], k, x)
-    out[BAND] = setting[REMAINDER] * math.exp(row[ENVELOPE]) / q
+    out[BAND] = setting[BAND_COEFFICIENT] * math.exp(row[ENVELOPE]) / q
     out[ALIAS] = alias / q
     if setting[GRID_STEP] > 0.0:
         q = _q_at(a_re, a_im, m, setting, row, x)
@@ -269,7 +270,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
     share = infinite * math.exp(-log_delta)
     if not share < 1.0:
         return False
-    move = (math.log1p(error / q) + kappa - math.log1p(-share)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
+    move = (math.log1p(error / q) + kappa - math.log1p(-share)) / slope * 1.0001 + 16.0 * _U * abs(x) + 1e-300
     out[UPPER] = np.inf
     for _ in range(40):
         e = x + move
@@ -281,7 +282,7 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
         move *= 2.0
     out[LOWER] = -np.inf
     if error + alias < 0.9 * q:
-        move = (kappa - math.log1p(-(error + alias) / q)) / slope * 1.0001 + 8.0 * _U * abs(x) + 1e-300
+        move = (kappa - math.log1p(-(error + alias) / q)) / slope * 1.0001 + 16.0 * _U * abs(x) + 1e-300
         for _ in range(40):
             e = x - move
             error, kappa = _error_budget(row, sizes, m, setting, weights, e)
@@ -312,7 +313,7 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, 
     scale = row[LOG_MOMENT] - theta * epsilon
     if not q > 0.0:
         return False
-    out[BAND] = setting[REMAINDER] * math.exp(row[ENVELOPE]) / q
+    out[BAND] = setting[BAND_COEFFICIENT] * math.exp(row[ENVELOPE]) / q
     out[ALIAS] = alias / q
     out[ESTIMATE] = scale + math.log(q)
     out[UPPER] = _with_infinite(scale + kappa + math.log(q + error), row)

@@ -5,7 +5,7 @@ Legend
     j, t        index into the ascending grid of tilts theta
     k[i, j]     log-moment K(theta_j) of person i, or an upper bound of it
     log_c[j]    log of c(theta) = theta^theta / (1 + theta)^(1 + theta)
-    eta         relative error wanted for delta
+    error       relative error wanted for delta
     log_least   log of the smallest E_theta[g] that is accepted
     back        how many tilts below the saddle point are candidates
     at          the saddle point: the integrand M(z) e^(-z epsilon) / (z (1 + z)) is smallest there on the real axis; if
@@ -62,10 +62,10 @@ def _periods(excess, theta, j, log_floor, helpers):
 
 
 @jit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8, f8, i8, i8[:, ::1], f8[:, ::1])")
-def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, back, choice, need):
+def choose_tilts(k, theta, log_c, target, hint, wants_epsilon, error, log_least, back, choice, need):
     """Fill choice and need.
 
-    target[i] = log delta if epsilon is wanted (solve_epsilon), else epsilon; hint[i] = the approximate answer, or NaN
+    target[i] = log delta if epsilon is wanted (wants_epsilon), else epsilon; hint[i] = the approximate answer, or NaN
     if it is not known.  choice[i, 0] = -1: no tilt is suitable.
     """
     spread = np.empty(theta.size)
@@ -78,7 +78,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
         for j in range(theta.size):
             # the last term bounds the round-off of the additions
             size = abs(k[i, j]) + abs(log_c[j])
-            if solve_epsilon:
+            if wants_epsilon:
                 value = (k[i, j] - target[i] + log_c[j]) / theta[j]
                 modulus = value
                 value += 2.0**-50 * ((size + abs(target[i])) / theta[j] + abs(value))
@@ -93,14 +93,14 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
         need[i, 3] = best
         choice[i, 0] = -1
         # A hint above the Renyi bound comes from cancellation and is ignored.
-        known = hint[i] if hint[i] <= best and not (solve_epsilon and hint[i] <= 0.0) else np.nan
+        known = hint[i] if hint[i] <= best and not (wants_epsilon and hint[i] <= 0.0) else np.nan
         at = min(max(at, 1), theta.size - 2)
         s = spread[at]
         if not s > 0.0:
             continue
         # E_theta[g] at the saddle point: a normal density of standard deviation s against g, mass 1/(theta (1+theta)).
         log_expectation = -math.log(2.0 + 2.5066 * s * theta[at] * (1.0 + theta[at]))
-        if solve_epsilon:
+        if wants_epsilon:
             log_delta = target[i]
             epsilon = (k[i, at] - log_delta + log_expectation) / theta[at]
             if not math.isnan(known):
@@ -112,7 +112,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             if not math.isnan(known):
                 log_delta = known
             need[i, 2] = log_delta
-        log_floor = log_delta + math.log(0.25 * eta)
+        log_floor = log_delta + math.log(0.25 * error)
         for t in range(theta.size):
             excess[t] = k[i, t] - theta[t] * epsilon + log_c[t] - log_floor
         cheapest = np.inf
@@ -129,7 +129,7 @@ def choose_tilts(k, theta, log_c, target, hint, solve_epsilon, eta, log_least, b
             if expectation < log_least and (cheapest < np.inf or expectation <= largest):
                 continue
             period = _periods(excess, theta, j, log_floor, helpers)
-            reach = max(-math.log(eta) - min(expectation, 0.0), 1.0)
+            reach = max(-math.log(error) - min(expectation, 0.0), 1.0)
             width = math.sqrt(reach / 0.45) / narrow
             if expectation < log_least or period * width < cheapest:
                 if expectation < log_least:

@@ -130,7 +130,8 @@ class Composition(Locked):
         Returns
         -------
         Bounds
-            Floats, in nats.  If no method certifies an upper bound, it is inf and the status says so.
+            Floats, in nats.  If only the Renyi bound is found, it is the upper bound and the status is RENYI_ONLY.  If
+            it is infinite, the bounds are 0 and inf and the status is NOT_CERTIFIED.
 
         Raises
         ------
@@ -268,5 +269,5 @@ def _full_batch_bounds(mu: float, question: Question) -> Bounds:
     if isinstance(question, EpsilonAt):
         lower, upper = full_batch_epsilon(mu, float(question.delta))
         return Bounds(lower, 0.5 * (lower + upper), upper)
-    found = full_batch_delta(mu, float(np.asarray(question.given)))
+    found = full_batch_delta(mu, float(np.asarray(question.target)))
     return _UNKNOWN if found is None else Bounds(*found)

@@ -35,7 +35,7 @@ _KIND, _VERSION = "pld-accountant ledger", 2
 _BLOCK_BYTES = 1 << 26
 _FEW_NORMS = 16_384  # that take about 0.2 milliseconds to count
 _ROWS = 4096  # people whose counts are checked at once when a file is read
-_LOWER = 1.0 - 2.0**-36  # a norm is raised by 4 units of round-off before it is counted; lower bounds allow for it
+_LOWER = 1.0 - 2.0**-36  # a relative norm is raised by 2^-50 before it is counted; lower bounds allow for it
 
 _ABOVE = 0.03  # the true value lies near the upper bound: the estimate is this share of the width below it
 _LARGE = -0.5  # if log delta is at least this, the lower bound counts whole steps
@@ -53,7 +53,8 @@ _GUARANTEE = Guarantee(
         "sensitive."
     ),
     reference=(
-        "Koskela, Tobaben and Honkela (2023), Theorem 4 and Section 5; Feldman and Zrnic (2021), after Definition 2.5"
+        "Zhu, Dong and Wang (2022), Theorem 10; Koskela, Tobaben and Honkela (2023), Section 5; "
+        "Feldman and Zrnic (2021), after Definition 2.5"
     ),
 )
 
@@ -102,7 +103,7 @@ def _let_go(norms: Any) -> None:
 
 
 class Ledger(Locked):
-    """Counts of noise ratios for many people, and their individual privacy loss.
+    """Counts of many people's relative norms, and their individual privacy loss.
 
     Parameters
     ----------
@@ -115,7 +116,8 @@ class Ledger(Locked):
     max_grad_norm : float
         Clipping norm, in the unit of the norms; between 1e-100 and 1e100.
     buckets : int
-        Number of buckets of noise ratios, 2 to 4096.  More buckets give tighter bounds and cost 6 bytes each a person.
+        Number of buckets of relative norms (clipped norm over clipping norm), 2 to 4096.  More buckets give
+        tighter bounds and cost 6 bytes each a person.
 
     Raises
     ------
@@ -409,8 +411,9 @@ class Ledger(Locked):
         **Error**: with 256 buckets the upper bound typically exceeds the true epsilon by at most a relative 1e-4.  For
         deltas down to 1e-15 the bounds differ by at most 0.5 % of the worst case's epsilon.  They may differ by more
         for smaller deltas, and for fewer than 17 steps at deltas below 1e-10 (1.7 % at ten steps and delta 1e-15).
-        If no method certifies a person's epsilon, the bounds are 0 and the Renyi bound, and the status says so.  No
-        upper bound exceeds the worst case's.
+        No upper bound exceeds the worst case's.  If nothing but the Renyi bound or the worst case's bound is found for
+        a person, the smaller one is the upper bound and the status is RENYI_ONLY.  If both are infinite, the bounds are
+        0 and inf and the status is NOT_CERTIFIED.
         **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15.
         **Threads**: the number of threads changes no bit of the result.  The order of people may change the bounds, but
         the true value always lies between them.
@@ -422,7 +425,8 @@ class Ledger(Locked):
     ) -> Bounds:
         """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
 
-        For many people at once, deltas below 1e-70 are reported as (0, Renyi bound).
+        For many people at once, deltas below 1e-70 are reported as 0 and the Renyi bound, or the worst case's bound if
+        that is smaller.
 
         Examples
         --------
@@ -469,9 +473,9 @@ class Ledger(Locked):
         sides = [solve_bounds(above, self._of(d), questions, whole=self._whole(), progress=report) for d in wanted]
         if lower:
             whole, makers = self._whole(lower=True), self._of(wanted[0])
-            given = [float(np.asarray(q.given)) for q in questions]
-            if questions[0].wants_epsilon and max(given) < _LARGE:
-                below = InterpolatedCounts(self._counts, self._lower_weights, self._groups, min(given))
+            targets = [float(np.asarray(q.target)) for q in questions]
+            if questions[0].wants_epsilon and max(targets) < _LARGE:
+                below = InterpolatedCounts(self._counts, self._lower_weights, self._groups, min(targets))
                 sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report))
             else:
                 sides.append(solve_bounds(whole, makers, questions, progress=report))
@@ -480,7 +484,7 @@ class Ledger(Locked):
         caps = [
             worst.epsilon(float(q.delta), direction)
             if isinstance(q, EpsilonAt)
-            else worst.delta(float(np.asarray(q.given)), direction)
+            else worst.delta(float(np.asarray(q.target)), direction)
             for q in questions
         ]
         return [_joined(found, cap, lower) for *found, cap in zip(*sides, caps, strict=True)]

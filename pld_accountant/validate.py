@@ -83,7 +83,7 @@ def clipping_norm(value: Any, name: str = "max_grad_norm") -> float:
 
 
 def buckets(value: Any, name: str = "buckets") -> int:
-    """A number of buckets of noise ratios: a whole number from 2 to 4096."""
+    """A number of buckets of relative norms: a whole number from 2 to 4096."""
     number = count(value, name, least=2)
     if number > _MOST_BUCKETS:
         raise ValueError(f"{name} must be at most {_MOST_BUCKETS}, got {value!r}")

@@ -487,8 +487,8 @@ def test_the_guarantee_says_what_is_not_promised():
     assert "diagnostic" in ledger(1).guarantee.sentence
 
 
-@pytest.mark.parametrize("solve_epsilon", [True, False])
-def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, solve_epsilon):
+@pytest.mark.parametrize("wants_epsilon", [True, False])
+def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, wants_epsilon):
     """A norm just below an edge is raised past it, and its lower edge is then above the norm.
 
     The solver is replaced by one without any error, whose own room would hide this.
@@ -500,7 +500,7 @@ def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, solve_epsi
     book = pa.Ledger(2, noise_multiplier=sigma, sample_rate=1.0, max_grad_norm=1.0, buckets=16)
     book.record(norms)
     np.testing.assert_array_equal(np.argmax(book.counts, axis=1), bucket + 1)
-    target = 1e-5 if solve_epsilon else 0.5 * (edge / sigma) ** 2 + 4.0 * edge / sigma
+    target = 1e-5 if wants_epsilon else 0.5 * (edge / sigma) ** 2 + 4.0 * edge / sigma
 
     def value(norm):
         """epsilon at delta, or delta at epsilon, of one full batch, in sixty digits."""
@@ -510,7 +510,7 @@ def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, solve_epsi
             far = mpmath.exp(epsilon) * mpmath.ncdf(-epsilon / mu - mu / 2)
             return mpmath.ncdf(-epsilon / mu + mu / 2) - far
 
-        if not solve_epsilon:
+        if not wants_epsilon:
             return delta(mpmath.mpf(target))
         low, high = mu**2 / 2, mu**2 / 2 + 6 * mu
         for _ in range(120):
@@ -526,7 +526,7 @@ def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, solve_epsi
 
     monkeypatch.setattr("pld_accountant.ledger.solve_bounds", without_error)
     with mpmath.workdps(60):
-        found = book.epsilon(target) if solve_epsilon else book.delta(target)
+        found = book.epsilon(target) if wants_epsilon else book.delta(target)
         for lower, upper, norm in zip(found.lower, found.upper, norms, strict=True):
             assert lower <= value(norm) <= upper
             # and what is given back is little

@@ -212,7 +212,7 @@ _OF_A_LOG = (
         type=click.IntRange(min=2, max=4096),
         default=256,
         show_default=True,
-        help="Buckets of noise ratios; more give tighter bounds.",
+        help="Buckets of relative norms; more give tighter bounds.",
     ),
     groups,
     min_group,

@@ -1,8 +1,11 @@
-"""Buckets of noise ratios: their edges, and the bucket of a norm.
+"""Buckets of relative norms: their edges, and the bucket of a norm.
 
-A person whose clipped norm is s times the clipping norm has the noise multiplier sigma / s.  Buckets are intervals of s
-in (0, 1].  The upper bound counts a step at its bucket's upper edge, and the lower bound at its lower edge.
-Interpolated counts divide a step between both edges (`counting.interpolation`).
+A step whose clipped norm is r times the clipping norm, with noise multiplier sigma, is as private to the person as a
+step with noise multiplier sigma / r.  Its *relative norm* s = r sigma_0 / sigma in (0, 1] is measured against the
+smallest noise multiplier sigma_0 that the buckets count: sigma_0 / s = sigma / r.  Buckets are intervals of s.
+
+A ledger divides a step between both edges of its bucket (`counting.interpolation`).  Steps that are counted whole count
+at the upper edge for the upper bound, and at the lower edge for the lower bound.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class Counts(Protocol):
         ...
 
 
-def _places(people: NDArray | None, who: slice | NDArray) -> slice | NDArray:
-    """Rows of the recorded arrays for a selection of people."""
+def _selected(people: NDArray | None, who: slice | NDArray) -> slice | NDArray:
+    """Indices into the recorded arrays of some people of a selection."""
     return who if people is None else people[who]
 
 
@@ -109,10 +109,10 @@ class WholeCounts:
 
     def of(self, who: NDArray) -> WholeCounts:
         """See `Counts`."""
-        return replace(self, people=np.asarray(_places(self.people, who)))
+        return replace(self, people=np.asarray(_selected(self.people, who)))
 
     def _some(self, who: slice | NDArray) -> NDArray:
-        return self.counts[_places(self.people, who)]
+        return self.counts[_selected(self.people, who)]
 
     @cached_property
     def _costly(self) -> NDArray | None:
@@ -197,7 +197,7 @@ class InterpolatedCounts:
 
     def of(self, who: NDArray) -> InterpolatedCounts:
         """See `Counts`."""
-        some = replace(self, people=np.asarray(_places(self.people, who)))
+        some = replace(self, people=np.asarray(_selected(self.people, who)))
         if self.log_delta is not None:
             some.__dict__["_down"] = self._down  # which depends on everybody's counts
         return some
@@ -220,13 +220,13 @@ class InterpolatedCounts:
         """The fractional counts of some people: (people, rows) float64."""
         from ..kernels import interpolate
 
-        place = _places(self.people, who)
-        place = np.arange(*place.indices(len(self.counts))) if isinstance(place, slice) else place.astype(np.int64)
-        out = np.empty((place.size, self.rows))
+        some = _selected(self.people, who)
+        selected = np.arange(*some.indices(len(self.counts))) if isinstance(some, slice) else some.astype(np.int64)
+        out = np.empty((selected.size, self.rows))
         if self.log_delta is None:
-            interpolate.counts_up(self.counts, self.lower_weights, place, 1.0 / UNITS, out)
+            interpolate.counts_up(self.counts, self.lower_weights, selected, 1.0 / UNITS, out)
         else:
-            interpolate.counts_down(self.counts, self.lower_weights, place, 1.0 / UNITS, *self._down, self.free, out)
+            interpolate.counts_down(self.counts, self.lower_weights, selected, 1.0 / UNITS, *self._down, self.free, out)
         return out
 
     def times(self, values: NDArray, who: slice | NDArray = np.s_[:]) -> NDArray:
@@ -235,7 +235,7 @@ class InterpolatedCounts:
 
     def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
         """See `Counts`."""
-        used: NDArray = np.asarray(self.counts[_places(self.people, who)].any(axis=0))
+        used: NDArray = np.asarray(self.counts[_selected(self.people, who)].any(axis=0))
         used[:-1] |= used[1:]
         return used
 
@@ -246,12 +246,12 @@ class InterpolatedCounts:
 
     def single_steps(self, who: NDArray) -> tuple[NDArray, NDArray | None, NDArray | None]:
         """See `Counts`."""
-        place = _places(self.people, who)
-        taken = self.counts[place] > 0
+        selected = _selected(self.people, who)
+        taken = self.counts[selected] > 0
         if self.log_delta is not None:
             taken &= ~self.free
         bucket = np.argmax(taken, axis=1)
-        weight = 1.0 - self.lower_weights[place, bucket] / UNITS
+        weight = 1.0 - self.lower_weights[selected, bucket] / UNITS
         if self.log_delta is not None:
             rho, scale, rounding = self._down
             at = np.maximum(weight - rounding[bucket], 0.0)
@@ -264,8 +264,8 @@ class InterpolatedCounts:
         Shape (people, buckets) each.  The variance, the sum of w (1 - w) of n steps whose weights sum to W, is known if
         n = 1 and lies between 0 and W (n - W) / n otherwise.
         """
-        place = _places(self.people, who)
-        steps, lower = self.counts[place].astype(np.float64), self.lower_weights[place] / UNITS
+        selected = _selected(self.people, who)
+        steps, lower = self.counts[selected].astype(np.float64), self.lower_weights[selected] / UNITS
         upper = steps - lower
         if self.log_delta is not None:
             rho, scale, rounding = self._down
@@ -279,7 +279,7 @@ class InterpolatedCounts:
         """Which people's interpolated counts equal their counts at the upper edges: (people,) bool."""
         if self.log_delta is not None:
             return np.zeros(len(self), dtype=bool)
-        return ~np.asarray(self.lower_weights[_places(self.people, np.s_[:])].any(axis=1))
+        return ~np.asarray(self.lower_weights[_selected(self.people, np.s_[:])].any(axis=1))
 
     def neighbours(self) -> NDArray:
         """Whether steps are interpolated between a row and the next: (rows - 1,); full batches need no error term."""

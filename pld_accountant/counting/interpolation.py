@@ -34,8 +34,9 @@ rho = (b - a) (z b + b^2 / (2 sigma))^2 / a^3, has a delta of at most the steps'
 4. g is convex, so n steps together have at least n times g of their mean l (Jensen): only the sum of their l is needed.
 
 **Full batches** (q = 1) need no mixture: Gaussian mechanisms compose to the Gaussian mechanism whose squared mean is
-the sum of theirs, for fractional counts too.  There w = (s^2 - a^2) / (b^2 - a^2) is exact; it lies between l and
-l - (b - a) / (4 (a + b)).
+the sum of theirs, for fractional counts too.  The weight w = (s^2 - a^2) / (b^2 - a^2) loses nothing.  It lies between
+l and l - (b - a) / (4 (a + b)), so w = l is enough for the upper bound.  Only l is stored; the lower bound subtracts
+(b - a) / (4 (a + b)).
 
 **Composition.**  For each person and bucket the number n of steps and the sum W of their w are kept.  With
 x = log(M_b / M_a), M the moment generating functions at one argument, the n mixtures multiply to

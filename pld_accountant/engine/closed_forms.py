@@ -8,7 +8,7 @@ from scipy.special import log_ndtr
 
 from ..counting.counts import Counts
 from ..mechanisms.base import StepFamily
-from ..results import Method
+from ..results import Method as Proof
 from ..threads import blocks, few, in_order
 from .question import DeltaAt, EpsilonAt, Question
 from .working import WorkingBounds
@@ -23,9 +23,9 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
     parts = [counts.single_steps(who[block]) for block in blocks(who.size)]
     row = np.concatenate([p[0] for p in parts])
     # delta itself: log delta would lose the digits of a delta just below the sample rate
-    target = question.delta if isinstance(question, EpsilonAt) else question.given
-    given = np.broadcast_to(target, (len(counts),))[who]
-    keys = [row.astype(np.float64), given]
+    value = question.delta if isinstance(question, EpsilonAt) else question.target
+    values = np.broadcast_to(value, (len(counts),))[who]
+    keys = [row.astype(np.float64), values]
     if parts[0][1] is not None:
         keys += [np.concatenate([p[i] for p in parts]).astype(np.float64) for i in (1, 2)]
     distinct, index = np.unique(np.stack(keys), axis=1, return_inverse=True)
@@ -38,7 +38,7 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
     index = index.reshape(-1)
-    working.settle(who, lower[index], middle[index], upper[index], Method.CLOSED_FORM)
+    working.settle(who, lower[index], middle[index], upper[index], Proof.CLOSED_FORM)
 
 
 def surely_zero(counts: Counts, steps: StepFamily, question: EpsilonAt, who: NDArray) -> NDArray:
@@ -91,7 +91,7 @@ def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: N
 def cap_delta(question: DeltaAt, working: WorkingBounds, cap: NDArray) -> None:
     """delta is 0 beyond the largest loss."""
     beyond = np.flatnonzero(cap <= question.targets(cap.size))
-    working.settle(beyond, -np.inf, -np.inf, -np.inf, Method.CLOSED_FORM)
+    working.settle(beyond, -np.inf, -np.inf, -np.inf, Proof.CLOSED_FORM)
 
 
 def cap_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, working: WorkingBounds, cap: NDArray) -> None:
@@ -99,4 +99,4 @@ def cap_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, working:
     open_below = np.flatnonzero(np.isfinite(cap) & ~(working.solved & (working.lower > 0.0)))
     capped = open_below[cap[open_below] < working.upper[open_below]]
     least = least_epsilon(counts, steps, question, capped)
-    working.settle(capped, least, cap[capped], cap[capped], Method.CLOSED_FORM)
+    working.settle(capped, least, cap[capped], cap[capped], Proof.CLOSED_FORM)

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import results
 from ..counting.counts import WholeCounts
 from ..mechanisms.base import MASS_ERROR, StepFamily
+from ..results import Method as Proof
 from ..threads import in_order
 from .convolution_tree import Aim, DiscreteLoss, discrete_loss, place, plant, thinned
 from .method import Job, Method
@@ -84,7 +84,7 @@ class Convolution(Method):
                 continue
             found = WorkingBounds.unknown(1, question)
             middle = (2.0 * lower + upper) / 3.0 if np.isfinite(lower) else upper
-            found.settle(np.array([0]), lower, middle, upper, results.Method.CONVOLUTION)
+            found.settle(np.array([0]), lower, middle, upper, Proof.CONVOLUTION)
             working.merge(at, found)
 
 
@@ -133,7 +133,7 @@ class ConvolvedLoss:
         pairs : float
             Approximate limit of the pairs of atoms in one pass.
         """
-        target, wants_epsilon = float(np.ravel(question.given)[0]), question.wants_epsilon
+        target, wants_epsilon = float(np.ravel(question.target)[0]), question.wants_epsilon
         most = int(math.sqrt(pairs / (2 * self.tree.sums))) if self.tree.sums else _LEAF
         self._rough(target, wants_epsilon)
         points, final, tries = _ROUGH, False, 0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..counting.counts import Counts, InterpolatedCounts
 from ..kernels import _columns as c
-from ..results import Method
+from ..results import Method as Proof
 from ..tables.interpolated import add_variance
 from ..tables.table import Table, TableMaker, log_expm1
 from ..threads import blocks, few, in_order
@@ -78,9 +78,9 @@ def solve(
     known = maker.whole & (plan.renyi <= (0.0 if question.wants_epsilon else limits.least_log_delta))
     at = np.flatnonzero(known)
     most = np.zeros(at.size) if question.wants_epsilon else plan.renyi[at]
-    working.settle(at, question.floor, most, most, Method.RENYI)
+    working.settle(at, question.floor, most, most, Proof.RENYI)
     _report(progress, at.size)
-    job = _Group(counts, maker, question, plan, limits)
+    group = _Group(counts, maker, question, plan, limits)
     waiting = np.flatnonzero(~known & (plan.tilt >= 0))
     period, width = _level(plan.period, 4), _level(plan.width, 2)
     served = width - 1  # the widest band whose table could be made
@@ -89,14 +89,14 @@ def solve(
             break
         again: list[NDArray] = []
         refused: list[NDArray] = []
-        parts = job.with_tables(waiting, period, width, refused)
-        for (table, part), out in in_order(job.bound, parts, alone=few(waiting.size)):
+        parts = group.with_tables(waiting, period, width, refused)
+        for (table, part), out in in_order(group.bound, parts, alone=few(waiting.size)):
             new = ~working.solved[part]
             good, wide, long = _keep(working, part, out, limits, question)
             now = int(width[part[0]])
             served[part] = now
             if wide.any():
-                width[part[wide]] = _wider_bands(job, part[wide], table, out[wide, c.BAND], now)
+                width[part[wide]] = _wider_bands(group, part[wide], table, out[wide, c.BAND], now)
             period[part[long & ~wide]] += 2
             again.append(part[(wide | long) & ~good])
             _report(progress, int((new & working.solved[part]).sum()))
@@ -140,11 +140,11 @@ def _clusters(questions: Sequence[Question]) -> Iterator[NDArray]:
     """Indices of the questions, two at least, that one tilt serves: it lies less than two deviations off."""
     if len(questions) < 2:
         return
-    given = np.array([float(np.asarray(q.given)) for q in questions])
+    targets = np.array([float(np.asarray(q.target)) for q in questions])
     if questions[0].wants_epsilon:
-        place, most = np.sqrt(-2.0 * given), 4.0
+        place, most = np.sqrt(-2.0 * targets), 4.0
     else:
-        place, most = np.log(np.maximum(given, 1e-300)), 0.5
+        place, most = np.log(np.maximum(targets, 1e-300)), 0.5
     left = np.argsort(place)
     while left.size:
         near = place[left] <= place[left[0]] + most
@@ -165,11 +165,11 @@ def _one_tilt(
 ) -> None:
     """Bounds for a cluster of questions, at one tilt of each person; done: who is served as well as by `solve`."""
     wants_epsilon = questions[0].wants_epsilon
-    targets = np.array([float(np.asarray(questions[j].given)) for j in cluster])
+    targets = np.array([float(np.asarray(questions[j].target)) for j in cluster])
     middle = 0.5 * (targets.min() + targets.max())
     shared = type(questions[0])(float(np.exp(middle)) if wants_epsilon else middle)  # type: ignore[call-arg]
     plan = make_plan(counts, maker, shared, np.full(len(counts), np.nan), limits)
-    job = _Group(counts, maker, shared, plan, limits)
+    group = _Group(counts, maker, shared, plan, limits)
     chosen = np.flatnonzero(plan.tilt >= 0)
     theta = plan.theta[np.maximum(plan.tilt, 0)]
     # log delta falls by about theta epsilon: the period must hold for the far ends as well
@@ -178,7 +178,7 @@ def _one_tilt(
 
     def bound(part: tuple[Table, NDArray]) -> list[NDArray]:
         table, members = part
-        exponents, helper = job.exponents(table, members)
+        exponents, helper = group.exponents(table, members)
         results = []
         for target in targets:
             start = plan.start[members] + ((middle - target) / theta[members] if wants_epsilon else 0.0)
@@ -186,7 +186,7 @@ def _one_tilt(
             results.append(_kernel(exponents, table, helper, goal, wants_epsilon, start))
         return results
 
-    for (_, part), results in in_order(bound, job.with_tables(chosen, period, width, []), alone=few(chosen.size)):
+    for (_, part), results in in_order(bound, group.with_tables(chosen, period, width, []), alone=few(chosen.size)):
         for j, out in zip(cluster, results, strict=True):
             done[j, part] = _keep(found[j], part, out, limits, questions[j])[0]
         _report(progress, int(done[cluster][:, part].sum()))
@@ -218,20 +218,20 @@ def curves(counts: Counts, maker: TableMaker, epsilon: NDArray, *, lower: bool =
     middle = 0.5 * (epsilon[:, 0] + epsilon[:, -1])
     limits = Limits(error=1e-13, least_expectation=1e-3, tilts=4)
     plan = make_plan(counts, maker, DeltaAt(middle), np.full(people, np.nan), limits)
-    job = _Group(counts, maker, DeltaAt(middle), plan, limits)
+    group = _Group(counts, maker, DeltaAt(middle), plan, limits)
     # the period must hold for the far end of the range as well
     period, width = _level(plan.period + epsilon[:, -1] - middle, 4), _level(1.2 * plan.width, 2)
     chosen = np.flatnonzero(plan.tilt >= 0)
 
     def bound(part: tuple[Table, NDArray]) -> NDArray:
         table, members = part
-        exponents, helper = job.exponents(table, members)
+        exponents, helper = group.exponents(table, members)
         some = np.empty((members.size, *out.shape[1:]))
         goals = np.ascontiguousarray(epsilon[members])
         invert.bound_curves(exponents, table.weight, table.setting(), helper, goals, lower, some)
         return some
 
-    for (_, part), some in in_order(bound, job.with_tables(chosen, period, width, []), alone=few(chosen.size)):
+    for (_, part), some in in_order(bound, group.with_tables(chosen, period, width, []), alone=few(chosen.size)):
         out[part] = some
     return out
 
@@ -327,12 +327,12 @@ def _keep(
     keep = people[found]
     lower = np.maximum(working.lower[keep], out[found, c.LOWER])
     upper = np.maximum(np.minimum(working.upper[keep], out[found, c.UPPER]), question.floor)
-    working.settle(keep, lower, np.maximum(out[found, c.ESTIMATE], question.floor), upper, Method.TRANSFORM)
+    working.settle(keep, lower, np.maximum(out[found, c.ESTIMATE], question.floor), upper, Proof.TRANSFORM)
     working.estimate[people[~found]] = out[~found, c.ESTIMATE]
     return found & ~(wide | long), wide, long
 
 
-def _wider_bands(job: _Group, people: NDArray, table: Table, relative: NDArray, now: int) -> NDArray:
+def _wider_bands(group: _Group, people: NDArray, table: Table, relative: NDArray, now: int) -> NDArray:
     """The next band of each of these people, as a level, from what the present band leaves out, relative to Q.
 
     It is the least band for which the envelope promises to leave out half of what is allowed.  If there is none, it is
@@ -342,18 +342,18 @@ def _wider_bands(job: _Group, people: NDArray, table: Table, relative: NDArray, 
     if table.ladder is None or now < table.ladder[0]:
         return np.full(people.size, now + 1)
     first, envelope = table.ladder
-    widest = math.floor(2.0 * math.log2(job.limits.frequencies * 2.0 * np.pi / table.period) + 1e-9)
+    widest = math.floor(2.0 * math.log2(group.limits.frequencies * 2.0 * np.pi / table.period) + 1e-9)
     last = min(widest, first + envelope.shape[1] - 1)
     if last <= now:
         return np.full(people.size, _TOO_WIDE)
     levels = slice(now - first, last - first + 1)
-    bound = job.counts.times(np.nan_to_num(envelope[:, levels]), people)
+    bound = group.counts.times(np.nan_to_num(envelope[:, levels]), people)
     if table.large_ladder is not None:
-        bound += log_expm1(job.counts.times(table.large_ladder[:, levels], people))
+        bound += log_expm1(group.counts.times(table.large_ladder[:, levels], people))
     bound -= 0.5 * math.log(2.0) * np.arange(last - now + 1)
     with np.errstate(divide="ignore"):
         promised = np.log(relative)[:, None] + bound - bound[:, :1]
-    enough = promised[:, 1:] <= math.log(5.0 * job.limits.error)
+    enough = promised[:, 1:] <= math.log(5.0 * group.limits.error)
     useful = promised[:, -1] <= np.minimum(promised[:, 0] - math.log(10.0), math.log(_USEFUL))
     following = np.where(enough.any(axis=1), now + 1 + enough.argmax(axis=1), np.where(useful, last, _TOO_WIDE))
     return np.where(np.isnan(relative), now + 1, following)

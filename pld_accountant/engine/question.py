@@ -26,8 +26,8 @@ class Question(ABC):
         Whether the answer is epsilon; otherwise it is log delta.
     floor : float
         The smallest answer: 0 for epsilon, -inf for log delta.
-    given : float or ndarray, shape (people,)
-        log delta if the answer is epsilon, else epsilon.
+    target : float or ndarray, shape (people,)
+        The other of the two: *log* delta if the answer is epsilon, else epsilon.
     """
 
     wants_epsilon: bool
@@ -35,27 +35,27 @@ class Question(ABC):
 
     @property
     @abstractmethod
-    def given(self) -> float | NDArray: ...
+    def target(self) -> float | NDArray: ...
 
     @abstractmethod
     def of(self, who: NDArray) -> Question:
         """The question to some of the people."""
 
     @abstractmethod
-    def chernoff(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
-        """Chernoff (Renyi) bounds of the answer: k (..., tilts) are log-moments, given broadcasts against k."""
+    def chernoff(self, k: NDArray, theta: NDArray, target: NDArray | float) -> NDArray:
+        """Chernoff (Renyi) bounds of the answer: k (..., tilts) are log-moments, `target` broadcasts against k."""
 
-    def integrand(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
+    def integrand(self, k: NDArray, theta: NDArray, target: NDArray | float) -> NDArray:
         """The function of the tilt that is smallest at the saddle point, the best tilt; arguments as for `chernoff`."""
-        return self.chernoff(k, theta, given)
+        return self.chernoff(k, theta, target)
 
     @abstractmethod
     def bounds(self, lower: NDArray, estimate: NDArray, upper: NDArray, status: NDArray, method: NDArray) -> Bounds:
         """The answer as `Bounds` of epsilon, or of delta itself."""
 
     def targets(self, people: int) -> NDArray:
-        """`given` for each of the people: (people,) contiguous."""
-        return np.array(np.broadcast_to(self.given, (people,)), dtype=np.float64)
+        """`target` for each of the people: (people,) contiguous."""
+        return np.array(np.broadcast_to(self.target, (people,)), dtype=np.float64)
 
 
 def _some(value: float | NDArray, who: NDArray) -> float | NDArray:
@@ -71,7 +71,7 @@ class EpsilonAt(Question):
     floor = 0.0
 
     @property
-    def given(self) -> float | NDArray:
+    def target(self) -> float | NDArray:
         """log delta."""
         return np.log(self.delta) if isinstance(self.delta, np.ndarray) else float(np.log(self.delta))
 
@@ -83,9 +83,9 @@ class EpsilonAt(Question):
         """The same at a delta that is larger by exp(log_factor)."""
         return self if log_factor == 0.0 else EpsilonAt(self.delta * float(np.exp(log_factor)) * (1.0 + 2.0**-50))
 
-    def chernoff(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
+    def chernoff(self, k: NDArray, theta: NDArray, target: NDArray | float) -> NDArray:
         """See `Question`."""
-        return np.asarray(epsilon_of_log_moment(k, theta, given))
+        return np.asarray(epsilon_of_log_moment(k, theta, target))
 
     def bounds(self, lower: NDArray, estimate: NDArray, upper: NDArray, status: NDArray, method: NDArray) -> Bounds:
         """See `Question`."""
@@ -101,7 +101,7 @@ class DeltaAt(Question):
     floor = -np.inf
 
     @property
-    def given(self) -> float | NDArray:
+    def target(self) -> float | NDArray:
         """epsilon."""
         return self.epsilon
 
@@ -109,13 +109,13 @@ class DeltaAt(Question):
         """See `Question`."""
         return DeltaAt(_some(self.epsilon, who))
 
-    def chernoff(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
+    def chernoff(self, k: NDArray, theta: NDArray, target: NDArray | float) -> NDArray:
         """See `Question`."""
-        return k - theta * given + log_c(theta)
+        return k - theta * target + log_c(theta)
 
-    def integrand(self, k: NDArray, theta: NDArray, given: NDArray | float) -> NDArray:
+    def integrand(self, k: NDArray, theta: NDArray, target: NDArray | float) -> NDArray:
         """The integrand of the inverse transform on the real axis; its pole keeps the tilt away from 0."""
-        return k - theta * given - np.log(theta * (1.0 + theta))
+        return k - theta * target - np.log(theta * (1.0 + theta))
 
     def bounds(self, lower: NDArray, estimate: NDArray, upper: NDArray, status: NDArray, method: NDArray) -> Bounds:
         """See `Question`; exp rounds to nearest, so each bound moves one double outwards."""

@@ -47,7 +47,7 @@ def best_epsilon(counts: Counts, steps: StepFamily, delta: float) -> NDArray:
     question = EpsilonAt(delta)
 
     def converted(theta: NDArray, who: slice | NDArray) -> NDArray:
-        return question.chernoff(counts.times(steps.log_moments(theta), who), theta, question.given)
+        return question.chernoff(counts.times(steps.log_moments(theta), who), theta, question.target)
 
     coarse = 2.0 ** (0.5 * np.arange(-40, 72))
     out = np.zeros(len(counts))
@@ -77,11 +77,11 @@ def optimal_epsilon(counts: WholeCounts, steps: StepFamily, delta: float) -> flo
 
     def value(log_theta: float) -> float:
         theta = np.exp([log_theta])
-        return float(question.chernoff(counts.times(steps.log_moments(theta)), theta, question.given)[0, 0])
+        return float(question.chernoff(counts.times(steps.log_moments(theta)), theta, question.target)[0, 0])
 
     coarse = np.log(2.0) * np.arange(-20.0, 36.0, 0.5)
     k = counts.times(steps.log_moments(np.exp(coarse)))
-    at = int(np.argmin(question.chernoff(k, np.exp(coarse), question.given)[0]))
+    at = int(np.argmin(question.chernoff(k, np.exp(coarse), question.target)[0]))
     ends = coarse[max(at - 1, 0)], coarse[min(at + 1, coarse.size - 1)]
     found = minimize_scalar(value, bounds=ends, method="bounded", options={"xatol": 1e-6})
     return max(min(float(found.fun), value(coarse[at])), 0.0)

@@ -49,8 +49,8 @@ def bounds(
     questions : sequence of Question
         All of one kind, each with one target for everybody.
     whole : WholeCounts, optional
-        The same steps counted whole, for people whose interpolated `counts` give loose bounds.  Only one side of the
-        result is then a bound of the steps: the lower one if `counts` are for the lower bound, else the upper one.
+        The same steps counted whole, for people whose interpolated `counts` give loose bounds.  If `counts` are those
+        of the lower bound, only the lower bounds of the result hold for the steps; otherwise only the upper bounds.
     methods : sequence of Method, optional
         The schedule; chosen by the number of people and the kind of counts if not given.
     progress : callable, optional

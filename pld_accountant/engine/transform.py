@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import results
+from ..results import Method as Proof
 from .method import Job, Method, levels
 from .plancherel import solve
 from .tilting import Limits
@@ -63,7 +63,7 @@ class Transform(Method):
     def reach(self, job: Job, working: WorkingBounds, who: NDArray) -> NDArray:
         """Where the losses of each person end."""
         wants_epsilon = job.question.wants_epsilon
-        tail = wants_epsilon and not job.few and float(np.max(np.asarray(job.question.given))) < _TAIL
+        tail = wants_epsilon and not job.few and float(np.max(np.asarray(job.question.target))) < _TAIL
         if job.makers.steps.direction == "add" or not (self.end or tail):
             return np.full(who.size, np.inf)
         if self.end == "near" or tail:
@@ -97,5 +97,5 @@ class GridTransform(Method):
                 for side in ("upper", "lower")
             )
             upper.lower, upper.solved = lower.lower, upper.solved & lower.solved
-            upper.method[upper.method == results.Method.TRANSFORM] = results.Method.GRID
+            upper.method[upper.method == Proof.TRANSFORM] = Proof.GRID
             working.merge(who[at], upper)

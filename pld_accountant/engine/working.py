@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import Bounds, Method, Status
+from ..results import Bounds, Status
+from ..results import Method as Proof
 from .question import Question
 
 __all__ = ["WorkingBounds"]
@@ -26,7 +27,7 @@ class WorkingBounds:
     renyi : ndarray of float64, shape (people,)
         The Renyi bound of the answer; NaN if not computed.
     method : ndarray of uint8, shape (people,)
-        The `Method` that proved `upper`.
+        The `results.Method` that proved `upper`.
     """
 
     lower: NDArray
@@ -45,7 +46,7 @@ class WorkingBounds:
             upper=np.full(people, np.inf),
             solved=np.zeros(people, dtype=bool),
             renyi=np.full(people, np.nan),
-            method=np.full(people, Method.NONE, dtype=np.uint8),
+            method=np.full(people, Proof.NONE, dtype=np.uint8),
         )
 
     def settle(
@@ -54,9 +55,9 @@ class WorkingBounds:
         lower: NDArray | float,
         estimate: NDArray | float,
         upper: NDArray | float,
-        method: Method | NDArray,
+        method: Proof | NDArray,
     ) -> None:
-        """Store proven bounds of some people who have none yet."""
+        """Store proven bounds of some people, in place of the bounds they had; nothing is compared."""
         self.lower[who], self.estimate[who], self.upper[who] = lower, estimate, upper
         self.solved[who], self.method[who] = True, method
 
@@ -81,7 +82,7 @@ class WorkingBounds:
         some = (found.lower[take], found.estimate[take], found.upper[take], found.method[take])
         self.settle(who[take], *some)
 
-    def cap(self, who: NDArray, upper: NDArray, method: Method) -> None:
+    def cap(self, who: NDArray, upper: NDArray, method: Proof) -> None:
         """Lower the upper bounds of some people where `upper` is below them."""
         better = np.isfinite(upper) & (upper < self.upper[who])
         at, most = who[better], upper[better]
@@ -95,7 +96,7 @@ class WorkingBounds:
         with np.errstate(invalid="ignore"):
             middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
         estimate = np.where(solved & np.isnan(estimate), middle, estimate)
-        method = np.where(solved, self.method, Method.NONE).astype(np.uint8)
-        renyi_only = (method == Method.RENYI) & (lower <= question.floor) & (lower < upper)
+        method = np.where(solved, self.method, Proof.NONE).astype(np.uint8)
+        renyi_only = (method == Proof.RENYI) & (lower <= question.floor) & (lower < upper)
         status = np.where(solved, np.where(renyi_only, Status.RENYI_ONLY, Status.CERTIFIED), Status.NOT_CERTIFIED)
         return question.bounds(lower, estimate, upper, status.astype(np.uint8), method)

@@ -1,4 +1,9 @@
-"""The approximate filter of Koskela, Tobaben and Honkela, Section 5: a budget of dominating mu (down to min_delta)."""
+"""A budget of dominating mu (down to min_delta): the approximate filter of the reference, Section 5.
+
+References
+----------
+Koskela, Tobaben and Honkela (2023), "Individual privacy accounting with Gaussian differential privacy".
+"""
 
 from __future__ import annotations
 
@@ -41,8 +46,8 @@ class PLDFilter(Filter):
     max_grad_norm : float
         Clipping norm, between 1e-100 and 1e100.
     buckets : int
-        Buckets of noise ratios, 2 to 4096.  The noise ratio of a step is rounded down to the ratio of its bucket.  More
-        buckets are tighter and cost memory, 4 bytes a bucket and person.
+        Buckets of relative norms, 2 to 4096.  The relative norm of a step is rounded up to the edge of its bucket.
+        More buckets are tighter and cost memory, 4 bytes a bucket and person.
     individual : bool
         See `Filter`.
 
@@ -139,7 +144,7 @@ class PLDFilter(Filter):
         ValueError
             For a norm that is NaN, infinite or negative, or a wrong shape; nothing is booked then.
 
-        **Error**: the noise ratio is rounded down to the ratio of its bucket, and a step that is not proven to fit is
+        **Error**: the relative norm is rounded up to the edge of its bucket, and a step that is not proven to fit is
         refused.  Up to 1e-4 of mu may stay unused in addition to the loss by buckets.
 
         **Cost**: about 90 nanoseconds for a person whose coming step was proven to fit earlier; about 0.1 milliseconds

@@ -42,7 +42,17 @@ def directions(direction: str) -> tuple[Direction, ...]:
 
 
 class Mechanism(Protocol):
-    """One step with fixed parameters; hashable, so that equal steps are counted together."""
+    """One step with fixed parameters; hashable, so that equal steps are counted together.
+
+    Attributes
+    ----------
+    noise_multiplier : float
+        Standard deviation or scale of the noise, relative to the sensitivity.  A composition sorts steps of one kind
+        by it.
+    """
+
+    @property
+    def noise_multiplier(self) -> float: ...
 
     @staticmethod
     def steps(mechanisms: Sequence[Any], direction: Direction) -> StepFamily:

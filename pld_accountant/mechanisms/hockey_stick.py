@@ -6,7 +6,7 @@ follow from cutting the pair where 1 - q + q e^((2x - 1) / (2 sigma^2)) = e^(+-e
 
 References
 ----------
-Koskela, Tobaben and Honkela (2023), Lemma 8, for the pair.
+Zhu, Dong and Wang (2022), Theorem 11, for the pair.
 """
 
 from __future__ import annotations

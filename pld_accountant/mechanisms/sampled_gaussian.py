@@ -47,7 +47,7 @@ class SampledGaussian:
 
     References
     ----------
-    Zhu, Dong and Wang (2022), Theorem 11; Koskela, Tobaben and Honkela (2023), Lemma 8.
+    Zhu, Dong and Wang (2022), Theorem 11.
 
     Examples
     --------

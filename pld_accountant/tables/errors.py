@@ -1,4 +1,6 @@
-"""Error terms that all tables share, each a function of its own with its derivation.
+"""Error terms of tables, each a function of its own with its derivation.
+
+Characteristic tables use all of them, and grid tables use `relative`.
 
 The error budget's other terms stand where they are evaluated: `mechanisms.quadrature` (quadrature and its round-off),
 `kernels.envelope` (the characteristic function beyond the band), `kernels.invert` (aliasing, and the sum of all terms
@@ -86,7 +88,7 @@ def interpolation_beyond_variance(difference: NDArray, error: NDArray) -> NDArra
 
 
 def band_coefficient(width: float) -> float:
-    """Bound of the sum of the weights beyond the band, to be multiplied by sup |phi| there.
+    """Bound of the sum of the weights beyond the band of a characteristic table, to be multiplied by sup |phi| there.
 
     With omega_f = 2 pi f / P and m P^-1 2 pi = width: (2 / P) sum over f > m of 1 / |z_f (1 + z_f)| with
     |z (1 + z)| >= omega^2 is at most (1 / pi) times the integral of omega^-2 from `width`.

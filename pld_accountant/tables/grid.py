@@ -88,11 +88,11 @@ class GridTables:
 
     def _empty(self, theta: float, period: float, m: int) -> Table:
         step = period / self.points
-        weight, remainder = _weights(theta, step, self.points, m)
+        weight, band_coefficient = _weights(theta, step, self.points, m)
         columns = np.zeros((self.size, c.HEAD + 2 * m))
         spread = step * step / 8.0 if self.side == "upper" else 0.0
         filled = np.zeros(self.size, dtype=bool)
-        return Table(theta, period, columns, filled, weight, remainder, grid_step=step, spread=spread)
+        return Table(theta, period, columns, filled, weight, band_coefficient, grid_step=step, spread=spread)
 
     def _span(self, bucket: int, theta: float) -> tuple[float, float]:
         """Lowest and highest loss on the grid of one bucket."""

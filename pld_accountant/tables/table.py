@@ -36,8 +36,9 @@ class Table:
         Which rows have been made; a maker fills further rows on demand.
     weight : ndarray of complex128, shape (m + 1,)
         Transform of the tilted hockey-stick weight over the period, doubled for positive frequencies.
-    remainder : float
-        Multiplies exp(sum of the envelope column): the error of Q by the dropped frequencies.
+    band_coefficient : float
+        The sum of the weights beyond the band, at most.  Times exp(sum of the envelope column) it bounds the error of Q
+        by the dropped frequencies.
     grid_step : float
         Step of the grid of losses; 0 if the loss is not confined to a grid.
     spread : float
@@ -61,7 +62,7 @@ class Table:
     columns: NDArray
     filled: NDArray
     weight: NDArray
-    remainder: float
+    band_coefficient: float
     grid_step: float = 0.0
     spread: float = 0.0
     ladder: tuple[int, NDArray] | None = None
@@ -108,7 +109,7 @@ class Table:
         """The scalars that `kernels._columns` names."""
         out = np.empty(c.SETTINGS)
         out[c.THETA], out[c.PERIOD], out[c.SPACING] = self.theta, self.period, 2.0 * np.pi / self.period
-        out[c.REMAINDER], out[c.GRID_STEP] = self.remainder, self.grid_step
+        out[c.BAND_COEFFICIENT], out[c.GRID_STEP] = self.band_coefficient, self.grid_step
         out[c.PRODUCT_ROUNDING] = (len(self.columns) + 8) * 2.0**-52
         return out
 

@@ -48,7 +48,7 @@ def test_the_questions_to_some_people_are_those_that_were_put_to_them():
 def test_a_delta_keeps_its_digits(delta):
     """The question holds delta itself, whose logarithm loses digits when it is close to 0 or far from it."""
     assert EpsilonAt(delta).delta == delta
-    assert EpsilonAt(delta).given == np.log(delta)
+    assert EpsilonAt(delta).target == np.log(delta)
     assert EpsilonAt(delta).targets(2).tolist() == [np.log(delta)] * 2
     assert EpsilonAt(delta).loosened(0.0).delta == delta
     assert EpsilonAt(delta).loosened(1e-12).delta >= delta

@@ -219,21 +219,21 @@ def test_a_giant_step_among_thousands_of_tiny_ones(direction):
     assert found.upper[0] - found.lower[0] <= 1e-6 * found.upper[0]
 
 
-@pytest.mark.parametrize("solve_epsilon", [True, False])
+@pytest.mark.parametrize("wants_epsilon", [True, False])
 @pytest.mark.parametrize("direction", ["remove", "add"])
-def test_direct_convolution_agrees_with_the_transform(direction, solve_epsilon):
+def test_direct_convolution_agrees_with_the_transform(direction, wants_epsilon):
     """Random steps of both kinds: the methods share nothing but the law of one step, and their intervals intersect."""
     rng = np.random.default_rng(11)
     both = 0
     for _ in range(5):
         sigma, q = np.exp(rng.uniform(np.log(0.5), np.log(10.0), 2)), np.exp(rng.uniform(np.log(1e-3), 0.0, 2))
         counts = np.array([rng.integers(1, 60, 2)])
-        target = np.log(10.0) * -rng.uniform(3.0, 40.0) if solve_epsilon else rng.uniform(0.1, 0.5) / sigma.min()
-        question = EpsilonAt(float(np.exp(target))) if solve_epsilon else DeltaAt(target)
+        target = np.log(10.0) * -rng.uniform(3.0, 40.0) if wants_epsilon else rng.uniform(0.1, 0.5) / sigma.min()
+        question = EpsilonAt(float(np.exp(target))) if wants_epsilon else DeltaAt(target)
         makers = makers_of(sigma, q, direction)
         found = answer(counts, makers, question, methods=TRANSFORMS[:2])
         lower, upper = ConvolvedLoss(makers.steps, counts[0]).bounds(question, 1e-3, 2e6)
-        if not solve_epsilon:
+        if not wants_epsilon:
             lower, upper = np.exp([lower, upper])
         both += bool(found.lower[0] > 0.0) and lower > 0.0
         assert lower <= found.upper[0]
@@ -311,21 +311,21 @@ def test_a_delta_below_every_double_is_not_looked_at_any_closer(monkeypatch, ste
     assert found.upper[0] <= 5e-324
 
 
-@pytest.mark.parametrize("solve_epsilon", [True, False])
-def test_several_targets_together(solve_epsilon):
+@pytest.mark.parametrize("wants_epsilon", [True, False])
+def test_several_targets_together(wants_epsilon):
     """Targets close enough for one tilt, and others: each as if it had been asked alone."""
     rng = np.random.default_rng(12)
     ledger = pa.Ledger(400, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0, buckets=32)
     for row in rng.lognormal(-1.0, 0.7, (8, 400)):
         ledger.record(row, repeat=100)
-    values = [1e-12, 1e-3, 1e-5, 1e-6, 1e-30] if solve_epsilon else [1.0, 0.2, 0.25, 0.21]
-    ask = ledger.epsilon if solve_epsilon else ledger.delta
+    values = [1e-12, 1e-3, 1e-5, 1e-6, 1e-30] if wants_epsilon else [1.0, 0.2, 0.25, 0.21]
+    ask = ledger.epsilon if wants_epsilon else ledger.delta
     together, done = ask(values), []
     for j, value in enumerate(values):
         alone = ask(value)
-        room = 1e-3 if solve_epsilon else 2e-2
+        room = 1e-3 if wants_epsilon else 2e-2
         # small deltas are a matter of the tilt
-        well = solve_epsilon | (alone.upper > 1e-7)
+        well = wants_epsilon | (alone.upper > 1e-7)
         np.testing.assert_allclose(together.upper[j][well], alone.upper[well], rtol=room, atol=1e-300)
         # the lower bound's interpolated counts are made for the smallest delta
         assert np.all(together.lower[j] <= alone.upper * (1.0 + 1e-12))

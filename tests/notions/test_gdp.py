@@ -92,12 +92,12 @@ def test_epsilon_is_on_the_safe_side_and_close(mu, log_delta):
     assert below >= epsilon - 2e-11 * (epsilon + mu)
 
 
-@pytest.mark.parametrize("solve_epsilon", [True, False])
+@pytest.mark.parametrize("wants_epsilon", [True, False])
 @settings(max_examples=50, deadline=None)
 @given(size=st.floats(1.5, 150).map(lambda x: 10.0**x), log_delta=st.floats(-690, -0.01))
-def test_both_inverses_are_on_the_safe_side_at_any_size(solve_epsilon, size, log_delta):
+def test_both_inverses_are_on_the_safe_side_at_any_size(wants_epsilon, size, log_delta):
     delta = float(np.exp(log_delta))
-    if solve_epsilon:
+    if wants_epsilon:
         down, up = gdp.epsilon(delta, size, rounding="down"), gdp.epsilon(delta, size)
         assert exact_delta(up, size) <= delta <= exact_delta(down, size)
     else:

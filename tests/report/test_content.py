@@ -131,7 +131,7 @@ def test_parameters_and_a_schedule(found, read_page):
     read = read_page(page(gather(ledger, assess(ledger, 2.5e-7, direction="add")), ""))
     assert read.tables["schedule"] == [["7", "2", "0.05"], ["5", "3", "0.1"]]
     text = read.text()
-    for words in ("Clipping norm (max_grad_norm) 5", "one record added Sampling", "Steps 12", "noise ratios 256"):
+    for words in ("Clipping norm (max_grad_norm) 5", "one record added Sampling", "Steps 12", "relative norms 256"):
         assert words in text
     assert "2.5 \N{MULTIPLICATION SIGN} 10 \N{MINUS SIGN}7" in text
 

@@ -92,9 +92,9 @@ def test_the_band_of_a_grid_bounds_what_it_leaves_out(m):
     assert part.frequencies == m
     left_out = np.exp(whole.re[0, m:])
     assert np.all(left_out <= np.exp(part.columns[0, c.ENVELOPE]))
-    assert np.abs(whole.weight[m + 1 :]).sum() == pytest.approx(part.remainder)
+    assert np.abs(whole.weight[m + 1 :]).sum() == pytest.approx(part.band_coefficient)
     assert np.array_equal(whole.weight[: m + 1], part.weight)
-    assert whole.remainder == 0.0
+    assert whole.band_coefficient == 0.0
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])

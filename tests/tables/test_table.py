@@ -19,7 +19,7 @@ def test_the_setting_has_every_scalar():
     assert setting[c.THETA] == 2.0
     assert setting[c.PERIOD] == 8.0
     assert setting[c.SPACING] == pytest.approx(2.0 * np.pi / 8.0)
-    assert setting[c.REMAINDER] == 0.25
+    assert setting[c.BAND_COEFFICIENT] == 0.25
     assert setting[c.GRID_STEP] == 0.5
     assert setting[c.PRODUCT_ROUNDING] == 11 * 2.0**-52
 

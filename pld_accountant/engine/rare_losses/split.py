@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import results
 from ...counting.counts import Counts
 from ...mechanisms.base import SplittableSteps
+from ...results import Method as Proof
 from ...tables.characteristic import CharacteristicTables
 from ...tables.makers import TableMakers
 from ...tables.table import log_expm1
@@ -112,22 +112,22 @@ class RareLosses(Method):
             found = np.isfinite(upper)
             with np.errstate(invalid="ignore"):
                 middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
-            working.settle(who[found], lower[found], middle[found], upper[found], results.Method.RARE_LOSSES)
+            working.settle(who[found], lower[found], middle[found], upper[found], Proof.RARE_LOSSES)
         return working
 
     def _ends(
         self, part: _Parts, counts: Counts, question: Question, proven: NDArray, slope: NDArray, limits: Limits
     ) -> tuple[NDArray, NDArray]:
         """Lower and upper ends from one split; NaN or inf if none was found."""
-        given = question.targets(len(counts))
+        target = question.targets(len(counts))
         if isinstance(question, DeltaAt):
-            return part.log_delta(counts, given, limits)
+            return part.log_delta(counts, target, limits)
 
         def at(some: NDArray, x: NDArray) -> tuple[NDArray, NDArray]:
             return part.log_delta(counts.of(some), x, limits)
 
-        upper, x, slope = _seek(at, proven, slope, given, self.wanted, 1.0)
-        lower, _, _ = _seek(at, x, slope, given, self.wanted, -1.0)
+        upper, x, slope = _seek(at, proven, slope, target, self.wanted, 1.0)
+        lower, _, _ = _seek(at, x, slope, target, self.wanted, -1.0)
         return np.where(np.isnan(lower), 0.0, lower), upper
 
 
@@ -232,10 +232,10 @@ class _Parts:
 
     def guess(self, counts: Counts, question: Question, theta: NDArray) -> _Guess:
         """The results of the Chernoff bounds for these people."""
-        guess, given = _Guess.empty(len(counts)), question.targets(len(counts))
+        guess, target = _Guess.empty(len(counts)), question.targets(len(counts))
         for block, both in self._exponents(counts, theta):
             if isinstance(question, EpsilonAt):
-                goal = given[block]
+                goal = target[block]
                 low = np.zeros(both.shape[1])
                 high = np.min((both.max(axis=0) - goal[:, None] + 1.0) / theta, axis=1)
                 for _ in range(40):
@@ -245,7 +245,7 @@ class _Parts:
                 guess.proven[block] = np.where(high > 1e-12, high, np.inf)
                 guess.choose(block, both - theta * high[:, None], theta, goal)
             else:
-                costs = both - theta * given[block, None]
+                costs = both - theta * target[block, None]
                 guess.proven[block] = np.logaddexp(*costs.min(axis=2))
                 guess.choose(block, costs, theta, guess.proven[block])
         return guess

@@ -132,7 +132,7 @@ class LargeLossTables:
             np.nan_to_num(columns, nan=0.0),
             filled,
             small.weight,
-            small.remainder,
+            small.band_coefficient,
             ladder=small.ladder,
             large_ladder=np.array(ladder).T,
             large=True,

@@ -314,7 +314,7 @@ def _parameters(report: Report) -> Markup:
         ("Delta", _power(people.delta)),
         ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
         ("Sampling", "Poisson, as assumed"),
-        ("Buckets of noise ratios", f"{report.buckets:,}"),
+        ("Buckets of relative norms", f"{report.buckets:,}"),
         ("Least number of people shown", f"{people.min_group:,}"),
     ]
     listed = joined(Markup(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>") for name, value in entries)
