@@ -17,6 +17,7 @@ from .counting.buckets import Buckets, choose_group
 from .counting.counts import InterpolatedCounts, WholeCounts, lower_edges
 from .counting.interpolation import UNITS, lower_weight_line
 from .engine import dominating_mu, renyi
+from .engine.method import deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
 from .files import store
@@ -383,7 +384,13 @@ class Ledger(Locked):
         return WholeCounts(self._counts, lower_edges(self._groups) if lower else None)
 
     def epsilon(
-        self, delta: Any, direction: str = "both", *, bounds: str = "all", progress: Progress | None = None
+        self,
+        delta: Any,
+        direction: str = "both",
+        *,
+        bounds: str = "all",
+        progress: Progress | None = None,
+        seconds: float | None = None,
     ) -> Bounds:
         """Bounds of every person's epsilon(delta).
 
@@ -397,6 +404,8 @@ class Ledger(Locked):
             With "upper" the lower bound and the estimate are NaN, which saves a third of the time.
         progress : callable, optional
             Called as ``progress(done, total)``, counted in people times passes.
+        seconds : float, optional
+            As for `Composition.epsilon`.  People who have no bounds by then get the Renyi bound.
 
         Returns
         -------
@@ -418,10 +427,16 @@ class Ledger(Locked):
         **Threads**: the number of threads changes no bit of the result.  The order of people may change the bounds, but
         the true value always lies between them.
         """
-        return self._answers(delta, lambda v: EpsilonAt(validate.delta(v)), direction, bounds, progress)
+        return self._answers(delta, lambda v: EpsilonAt(validate.delta(v)), direction, bounds, progress, seconds)
 
     def delta(
-        self, epsilon: Any, direction: str = "both", *, bounds: str = "all", progress: Progress | None = None
+        self,
+        epsilon: Any,
+        direction: str = "both",
+        *,
+        bounds: str = "all",
+        progress: Progress | None = None,
+        seconds: float | None = None,
     ) -> Bounds:
         """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
 
@@ -439,7 +454,7 @@ class Ledger(Locked):
         def ask(value: Any) -> Question:
             return DeltaAt(validate.nonnegative(value, "epsilon"))
 
-        return self._answers(epsilon, ask, direction, bounds, progress)
+        return self._answers(epsilon, ask, direction, bounds, progress, seconds)
 
     def _answers(
         self,
@@ -448,21 +463,28 @@ class Ledger(Locked):
         direction: str,
         bounds: str,
         progress: Progress | None,
+        seconds: float | None,
     ) -> Bounds:
+        end = deadline(seconds)
         if bounds not in ("all", "upper"):
             raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
         wanted = directions(direction)
         if np.ndim(values) > 1 or np.size(values) == 0:
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
         questions = [ask(v) for v in ([values] if np.ndim(values) == 0 else values)]
-        found = self._bounds(questions, wanted, bounds == "all", progress)
+        found = self._bounds(questions, wanted, bounds == "all", progress, end)
         if np.ndim(values) == 0:
             return found[0]
         parts = ("lower", "estimate", "upper", "status", "method")
         return Bounds(*(np.stack([getattr(b, name) for b in found]) for name in parts))
 
     def _bounds(
-        self, questions: Sequence[Question], wanted: Sequence[Direction], lower: bool, progress: Progress | None
+        self,
+        questions: Sequence[Question],
+        wanted: Sequence[Direction],
+        lower: bool,
+        progress: Progress | None,
+        end: float,
     ) -> list[Bounds]:
         people = self.num_examples
         if not self._groups:
@@ -470,15 +492,18 @@ class Ledger(Locked):
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
         above = InterpolatedCounts(self._counts, self._lower_weights, self._groups)
-        sides = [solve_bounds(above, self._of(d), questions, whole=self._whole(), progress=report) for d in wanted]
+        sides = [
+            solve_bounds(above, self._of(d), questions, whole=self._whole(), progress=report, deadline=end)
+            for d in wanted
+        ]
         if lower:
             whole, makers = self._whole(lower=True), self._of(wanted[0])
             targets = [float(np.asarray(q.target)) for q in questions]
             if questions[0].wants_epsilon and max(targets) < _LARGE:
                 below = InterpolatedCounts(self._counts, self._lower_weights, self._groups, min(targets))
-                sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report))
+                sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, deadline=end))
             else:
-                sides.append(solve_bounds(whole, makers, questions, progress=report))
+                sides.append(solve_bounds(whole, makers, questions, progress=report, deadline=end))
         worst = self.worst_case()
         direction = "both" if len(wanted) > 1 else wanted[0]
         caps = [

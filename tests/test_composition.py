@@ -159,3 +159,22 @@ def test_delta_near_one_agrees_with_sampled_losses():
         error = 5.0 * sampled.std() / np.sqrt(loss.size) + 1e-6
         bounds = found.delta(epsilon, direction="remove")
         assert bounds.lower - error <= sampled.mean() <= bounds.upper + error
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1.0, 100.0])
+def test_a_limit_of_time_gives_wider_bounds_that_hold(seconds):
+    composed = pa.compose([(pa.SampledGaussian(0.6, 0.02), 4)])
+    exact = composed.epsilon(1e-10)
+    found = composed.epsilon(1e-10, seconds=seconds)
+    assert found.lower <= exact.upper
+    assert exact.lower <= found.upper < np.inf
+    assert (found.status == pa.Status.RENYI_ONLY) == (seconds == 1e-9)
+    less = composed.delta(exact.upper, seconds=seconds)
+    assert less.lower <= 1e-10 * (1.0 + 1e-4)
+    assert less.upper >= 1e-10 * (1.0 - 1e-4)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, np.nan, "1"])
+def test_a_limit_of_time_is_above_0(seconds):
+    with pytest.raises((ValueError, TypeError), match="seconds"):
+        pa.compose([(pa.SampledGaussian(1.0, 0.1), 5)]).epsilon(1e-5, seconds=seconds)

@@ -531,3 +531,12 @@ def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, wants_epsi
             assert lower <= value(norm) <= upper
             # and what is given back is little
             assert lower >= value(edge) * (1 - mpmath.mpf(2) ** -35)
+
+
+def test_a_limit_of_time_leaves_renyi_bounds():
+    ledger = pa.Ledger(20, noise_multiplier=1.0, sample_rate=0.01, max_grad_norm=1.0)
+    ledger.record(np.linspace(0.1, 1.0, 20), repeat=200)
+    exact, found = ledger.epsilon(1e-6), ledger.epsilon(1e-6, seconds=1e-9)
+    assert np.all(found.status[:-1] == pa.Status.RENYI_ONLY)
+    assert np.all((exact.lower <= found.upper) & (found.lower <= exact.upper))
+    assert np.all(ledger.epsilon(1e-6, seconds=1e4).upper == ledger.epsilon(1e-6).upper)

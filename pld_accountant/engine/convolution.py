@@ -19,6 +19,7 @@ loss distributions", PoPETs 2022, for the chords.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ class Convolution(Method):
             known = 1.0
             if not question.wants_epsilon:
                 known = min(max(-float(np.nan_to_num(working.renyi[person], nan=-1.0)), 1.0), 700.0)
-            lower, upper = loss.bounds(question, self.wanted * known, self.pairs / who.size)
+            lower, upper = loss.bounds(question, self.wanted * known, self.pairs / who.size, job.deadline)
             if not np.isfinite(upper):
                 continue
             found = WorkingBounds.unknown(1, question)
@@ -123,7 +124,7 @@ class ConvolvedLoss:
         self._model: list[DiscreteLoss] = []
         self._rest: list[DiscreteLoss] = []
 
-    def bounds(self, question: Question, width: float, pairs: float) -> tuple[float, float]:
+    def bounds(self, question: Question, width: float, pairs: float, deadline: float = np.inf) -> tuple[float, float]:
         """Lower and upper epsilon or log delta.
 
         Parameters
@@ -132,6 +133,8 @@ class ConvolvedLoss:
             Width at which to stop: relative for epsilon, absolute for log delta.
         pairs : float
             Approximate limit of the pairs of atoms in one pass.
+        deadline : float
+            On the clock `time.monotonic`: later, no pass begins.
         """
         target, wants_epsilon = float(np.ravel(question.target)[0]), question.wants_epsilon
         most = int(math.sqrt(pairs / (2 * self.tree.sums))) if self.tree.sums else _LEAF
@@ -143,7 +146,7 @@ class ConvolvedLoss:
             lower, upper = max(lower, low), min(upper, high)
             with np.errstate(invalid="ignore"):
                 apart = (upper - lower) / upper if wants_epsilon and upper > 0.0 else upper - lower
-            if not apart > width or points >= most or tries == _TRIES:
+            if not apart > width or points >= most or tries == _TRIES or time.monotonic() > deadline:
                 return lower, upper
             aim = self._aim(lower, upper, target, wants_epsilon)
             final = final or (points >= _FIRST and (apart < _ENOUGH * width or points >= _MOST_MODEL))

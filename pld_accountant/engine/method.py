@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,16 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
+from .. import validate
 from ..counting.counts import Counts, InterpolatedCounts
 from ..tables.makers import TableMakers
 from .question import Question
 from .working import WorkingBounds
 
-__all__ = ["Job", "Method", "levels"]
+__all__ = ["Job", "Method", "deadline", "levels"]
 
 _LOST = 1e-6  # share of delta that truncated losses may leave out near the end, all steps together
 _LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
+
+
+def deadline(seconds: float | None) -> float:
+    """The time on the clock `time.monotonic` in so many seconds, above 0; None: never."""
+    return np.inf if seconds is None else time.monotonic() + validate.positive(seconds, "seconds")
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,8 @@ class Job:
         Whether there are so few people and buckets that each may cost seconds and tables of their own.
     progress : callable, optional
         Called with the number of people solved since the last call; the first method's.
+    deadline : float
+        On the clock `time.monotonic`: later, no method begins.
     """
 
     counts: Counts
@@ -45,6 +54,12 @@ class Job:
     steps: NDArray
     few: bool
     progress: Callable[[int], None] | None = None
+    deadline: float = np.inf
+
+    @property
+    def late(self) -> bool:
+        """Whether the deadline is over."""
+        return time.monotonic() > self.deadline
 
     @property
     def interpolated(self) -> bool:

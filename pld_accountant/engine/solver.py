@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -38,6 +39,7 @@ def bounds(
     whole: WholeCounts | None = None,
     methods: Schedule | None = None,
     progress: Progress | None = None,
+    deadline: float = np.inf,
 ) -> list[Bounds]:
     """Bounds for every person and question, in one direction.
 
@@ -55,6 +57,8 @@ def bounds(
         The schedule; chosen by the number of people and the kind of counts if not given.
     progress : callable, optional
         Called with the number of people and questions done since the last call.
+    deadline : float
+        On the clock `time.monotonic`: later, no method begins, and the bounds stay as wide as they are.
 
     Returns
     -------
@@ -62,10 +66,10 @@ def bounds(
         One for each question, arrays of shape (people,); of epsilon, or of delta itself.
     """
     asked = [q.loosened(counts.log_loss) if isinstance(q, EpsilonAt) else q for q in questions]
-    found = _solve(counts, makers, asked, methods, progress, whole)
+    found = _solve(counts, makers, asked, methods, progress, whole, deadline)
     for question, working in zip(questions, found, strict=True):
         if whole is not None:
-            _solve_loose(working, counts, whole, makers, question)
+            _solve_loose(working, counts, whole, makers, question, deadline)
     return [working.answer(question) for question, working in zip(questions, found, strict=True)]
 
 
@@ -81,6 +85,7 @@ def _solve(
     methods: Schedule | None,
     progress: Progress | None,
     whole: WholeCounts | None,
+    deadline: float = np.inf,
 ) -> list[WorkingBounds]:
     people, steps = len(counts), counts.steps()
     exact = whole if isinstance(counts, InterpolatedCounts) else counts
@@ -111,11 +116,12 @@ def _solve(
         found.append(working)
         open_people.append(left)
     first = 0
-    if len(questions) > 1 and not few and chosen and isinstance(chosen[0], Transform):
+    in_time = time.monotonic() <= deadline
+    if len(questions) > 1 and not few and chosen and isinstance(chosen[0], Transform) and in_time:
         _first_together(counts, makers, questions, chosen[0], found, many, progress)
         first = 1
     for question, working, left in zip(questions, found, open_people, strict=True):
-        job = Job(counts, makers, question, steps, few, progress)
+        job = Job(counts, makers, question, steps, few, progress, deadline)
         _run(job, working, left, chosen[first:], first == 0)
         if isinstance(question, EpsilonAt) and exact is not None:
             cap_epsilon(exact, makers.steps, question, working, cap)
@@ -144,7 +150,7 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
 
     for method in methods:
         left = method.left_open(job, working, people)
-        if left.size:
+        if left.size and not job.late:
             method.improve(replace(job, progress=tell if report else None), working, left)
         report = False
     _cap_by_renyi(job, working, people)
@@ -170,16 +176,21 @@ def _first_together(
 
 
 def _solve_loose(
-    working: WorkingBounds, counts: Counts, whole: WholeCounts, makers: TableMakers, question: Question
+    working: WorkingBounds,
+    counts: Counts,
+    whole: WholeCounts,
+    makers: TableMakers,
+    question: Question,
+    deadline: float,
 ) -> None:
     """Solve people whose interpolated bounds are loose again with whole counts, and keep the tighter side."""
     steps = whole.steps()
     many = np.flatnonzero(steps > 1)
-    job = Job(counts, makers, question, steps, False)
+    job = Job(counts, makers, question, steps, False, deadline=deadline)
     loose = schedule.LOOSE.left_open(job, working, many)
-    if loose.size:
+    if loose.size and not job.late:
         methods = _schedule(whole, makers, _handful(whole, many))
-        again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None)[0]
+        again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, deadline)[0]
         working.take_side(loose, again, lower=counts.log_loss > 0.0)
 
 
