@@ -8,6 +8,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import checkout as _checkout  # noqa: F401  # first, because it finds the kernels
 from .composition import Composition, compose
 from .ledger import Ledger
 from .mechanisms.gaussian import Gaussian

@@ -13,7 +13,7 @@ OPENERS = (
 )
 IDIOMS = r"next\s+to\s+nothing|past\s+every\s+use|of\s+no\s+account|will\s+do|by\s+far|hardly|mostly|lottery|lotteries"
 FORBIDDEN = re.compile(rf"(?:^|[.!?:]\s+|\n\s*\n\s*)(?:{OPENERS})\b|(?i:\b(?:{IDIOMS})\b)")
-FILES = [p for f in ("pld_accountant", "kernels", "docs") for p in (ROOT / f).rglob("*.*")] + [ROOT / "README.md"]
+FILES = [p for f in ("pld_accountant", "kernels", "docs") for p in (ROOT / f).rglob("*.*")] + list(ROOT.glob("*.md"))
 READ = sorted(p.relative_to(ROOT) for p in FILES if p.suffix in (".py", ".md", ".rst"))
 
 
