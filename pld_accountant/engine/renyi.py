@@ -6,6 +6,9 @@ Canonne, Kamath and Steinke (2020), Proposition 12, is `EpsilonAt.chernoff`.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +23,11 @@ __all__ = ["best_epsilon", "optimal_epsilon", "renyi_bounds"]
 
 _ORDERS_PER_OCTAVE = 16
 _REFINED = 4  # times as many orders around the best one
+
+# of Brent's method
+_CLOSE = 1e-6
+_SQRT_UNIT = math.sqrt(2.2e-16)
+_EVALUATIONS = 499
 
 
 def renyi_bounds(counts: Counts, maker: TableMaker, question: Question) -> NDArray:
@@ -71,8 +79,6 @@ def best_epsilon(counts: Counts, steps: StepFamily, delta: float) -> NDArray:
 
 def optimal_epsilon(counts: WholeCounts, steps: StepFamily, delta: float) -> float:
     """`best_epsilon` of one person, with the order optimised over all real numbers above 1."""
-    from scipy.optimize import minimize_scalar
-
     question = EpsilonAt(delta)
 
     def value(log_theta: float) -> float:
@@ -83,5 +89,53 @@ def optimal_epsilon(counts: WholeCounts, steps: StepFamily, delta: float) -> flo
     k = counts.times(steps.log_moments(np.exp(coarse)))
     at = int(np.argmin(question.chernoff(k, np.exp(coarse), question.target)[0]))
     ends = coarse[max(at - 1, 0)], coarse[min(at + 1, coarse.size - 1)]
-    found = minimize_scalar(value, bounds=ends, method="bounded", options={"xatol": 1e-6})
-    return max(min(float(found.fun), value(coarse[at])), 0.0)
+    return max(min(_least(value, *(float(e) for e in ends)), value(coarse[at])), 0.0)
+
+
+def _least(function: Callable[[float], float], low: float, high: float) -> float:
+    """The smallest value found on an interval, by Brent's method, as `scipy.optimize.fminbound` has it.
+
+    scipy.optimize takes longer to import than a composition to answer.
+
+    References
+    ----------
+    Brent (1973), "Algorithms for Minimization without Derivatives", chapter 5.
+    """
+    golden = 0.5 * (3.0 - math.sqrt(5.0))
+    x = second = third = low + golden * (high - low)
+    best = of_second = of_third = function(x)
+    step = before = 0.0
+    for _ in range(_EVALUATIONS):
+        middle = 0.5 * (low + high)
+        least = _SQRT_UNIT * abs(x) + _CLOSE / 3.0
+        if abs(x - middle) <= 2.0 * least - 0.5 * (high - low):
+            break
+        parabolic = False
+        if abs(before) > least:
+            r = (x - second) * (best - of_third)
+            q = (x - third) * (best - of_second)
+            p = (x - third) * q - (x - second) * r
+            q = 2.0 * (q - r)
+            p, q = -p if q > 0.0 else p, abs(q)
+            r, before = before, step
+            parabolic = abs(p) < abs(0.5 * q * r) and q * (low - x) < p < q * (high - x)
+            if parabolic:
+                step = p / q
+                new = x + step
+                if new - low < 2.0 * least or high - new < 2.0 * least:
+                    step = least if middle >= x else -least
+        if not parabolic:
+            before = low - x if x >= middle else high - x
+            step = golden * before
+        new = x + math.copysign(max(abs(step), least), step)
+        value = function(new)
+        if value <= best:
+            low, high = (x, high) if new >= x else (low, x)
+            third, of_third, second, of_second, x, best = second, of_second, x, best, new, value
+        else:
+            low, high = (new, high) if new < x else (low, new)
+            if value <= of_second or second == x:
+                third, of_third, second, of_second = second, of_second, new, value
+            elif value <= of_third or third in (x, second):
+                third, of_third = new, value
+    return best
