@@ -65,7 +65,7 @@ def _prepare_cache() -> bool:
 _CACHE = _prepare_cache()
 
 
-_OPTIONS = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
 
 KERNELS: list["Kernel"] = []
 """Every kernel of the modules that have been imported."""
@@ -153,6 +153,20 @@ class _Notice(event.Listener):
 _LOG = logging.getLogger("pld_accountant")
 if _JIT:
     event.register("numba:compile", _Notice())
+
+
+def compile_all() -> None:
+    """Compile, or load, every kernel of the modules that have been imported; no notice is given."""
+    _LOG.disabled = True
+    for kernel in KERNELS:
+        kernel.warm_up()
+
+
+def cache_folder() -> str | None:
+    """The folder that holds the machine code, one folder in it for each module's; None if there is none."""
+    if not _CACHE:
+        return None
+    return str(FunctionCache(_disk_cache_works).cache_path)
 
 
 def thread_limit() -> int:
