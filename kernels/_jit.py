@@ -1,13 +1,16 @@
 """The one place where numba's options are chosen.
 
 ``jit`` compiles with explicit signatures, because a lazily typed kernel would sum float32 in float32.  It omits
-``fastmath``, which deletes compensated sums and NaN checks.  It keeps the machine code on disk.
+``fastmath``, which deletes compensated sums and NaN checks.  It keeps the machine code on disk.  Nothing is compiled or
+loaded before the first call that needs it.
 
 No kernel starts threads.  numba's threading layers do not survive a fork: a child that uses GNU OpenMP after its parent
 did is killed, and the workqueue layer aborts if two threads call it at once.  Kernels run without the GIL instead, and
 `pld_accountant.threads` calls them for blocks of people or buckets from several threads.
 """
 
+import functools
+import logging
 import os
 import stat
 import tempfile
@@ -15,8 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import cgutils, types
+import numpy as np
+from numba.core import cgutils, event, sigutils, types
 from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 _JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
@@ -60,14 +65,108 @@ def _prepare_cache() -> bool:
 _CACHE = _prepare_cache()
 
 
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+
+KERNELS: list["Kernel"] = []
+"""Every kernel of the modules that have been imported."""
+
+
+class Kernel:
+    """A kernel for exactly the types of its signatures; each is compiled, or loaded, when a call first needs it."""
+
+    __name__: str
+
+    def __init__(self, function: Any, signatures: tuple[str, ...]) -> None:
+        functools.update_wrapper(self, function)
+        self._compiled = numba.njit(**_OPTIONS, cache=_CACHE)(function)
+        self._signatures = signatures
+        self._ready: set[tuple[Any, ...]] = set()
+        KERNELS.append(self)
+
+    def __call__(self, *args: Any) -> Any:
+        # a kernel of one signature needs no look at the types: numba refuses those that do not fit
+        kinds = tuple(getattr(a, "dtype", None) for a in args) if len(self._signatures) > 1 else ()
+        if kinds not in self._ready:
+            self._prepare(args)
+            self._ready.add(kinds)
+        return self._compiled(*args)
+
+    def _prepare(self, args: tuple[Any, ...]) -> None:
+        """Compile, or load, the signature whose arrays have the types of these arguments."""
+        for signature in self._signatures:
+            wanted, _ = sigutils.normalize_signature(signature)
+            if len(self._signatures) == 1 or all(
+                getattr(a, "dtype", None) == np.dtype(str(w.dtype))
+                for a, w in zip(args, wanted, strict=False)
+                if isinstance(w, types.Array)
+            ):
+                self._compile(signature)
+                return
+        raise TypeError(f"{self.__name__} has no signature for arrays of these types")
+
+    def _compile(self, signature: str) -> None:
+        with global_compiler_lock:
+            self._compiled.disable_compile(False)
+            try:
+                self._compiled.compile(signature)
+            finally:
+                self._compiled.disable_compile()
+
+    def warm_up(self) -> None:
+        """Compile, or load, every signature."""
+        for signature in self._signatures:
+            self._compile(signature)
+
+
 def jit(*signatures: str) -> Callable[[Any], Any]:
-    """Compile a kernel for exactly these argument types."""
-    return numba.njit(list(signatures), cache=_CACHE, error_model="numpy", nogil=True)
+    """Compile a kernel for exactly these argument types, at the first call with each of them."""
+    return (lambda function: Kernel(function, signatures)) if _JIT else (lambda function: function)
 
 
 def inline(function: Any) -> Any:
-    """Compile a scalar helper that is called from kernels of the same file only."""
-    return numba.njit(cache=_CACHE, error_model="numpy", nogil=True)(function)
+    """Compile a helper with the kernels that call it; the machine code on disk is that of the kernels."""
+    return numba.njit(**_OPTIONS)(function)
+
+
+class _Notice(event.Listener):
+    """Says once a process that kernels are being compiled; kernels that are found on disk are not."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def on_start(self, event: Any) -> None:
+        """Speak before the first compilation of a kernel of this package."""
+        if self._said or not event.data["dispatcher"].py_func.__module__.startswith(__package__):
+            return
+        self._said = True
+        kept = "once" if _CACHE else "in every process, because no folder for machine code can be written to"
+        _LOG.warning(
+            "pld-accountant: compiling kernels for this machine, %s: about half a minute in all; "
+            "`pld-accountant warm-up` does it beforehand",
+            kept,
+        )
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to do."""
+
+
+_LOG = logging.getLogger("pld_accountant")
+if _JIT:
+    event.register("numba:compile", _Notice())
+
+
+def compile_all() -> None:
+    """Compile, or load, every kernel of the modules that have been imported; no notice is given."""
+    _LOG.disabled = True
+    for kernel in KERNELS:
+        kernel.warm_up()
+
+
+def cache_folder() -> str | None:
+    """The folder that holds the machine code, one folder in it for each module's; None if there is none."""
+    if not _CACHE:
+        return None
+    return str(FunctionCache(_disk_cache_works).cache_path)
 
 
 def thread_limit() -> int:

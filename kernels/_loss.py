@@ -45,12 +45,17 @@ def x_of_log_g(s, sigma, q):
 
 
 @inline
+def share_at(y):
+    """w at y = t + log q - log(1 - q)."""
+    return 1.0 / (1.0 + math.exp(-y)) if y > 0.0 else math.exp(y) / (1.0 + math.exp(y))
+
+
+@inline
 def sampled_share(x, sigma, q):
     """w(x), which grows from 0 to 1."""
     if q == 1.0:
         return 1.0
-    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
-    return 1.0 / (1.0 + math.exp(-t)) if t > 0.0 else math.exp(t) / (1.0 + math.exp(t))
+    return share_at((2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q))
 
 
 @inline

@@ -101,7 +101,7 @@ def _turn(x, sigma, q, phi):
     return math.atan2(r * math.sin(phi), 1.0 + r * math.cos(phi)) if math.cos(phi) >= -r else math.asin(r)
 
 
-@jit("f8(f8, f8, f8, f8, f8, f8, i8, i8, f8[::1])")
+@inline
 def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
     """Bound the error of phi(omega), |omega| <= width, by Gauss-Legendre on equal panels of [low, top].
 
@@ -282,7 +282,7 @@ def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, un
         )
 
 
-@jit("void(f8[::1], f8[::1], f8, f8, f8[::1], f8[::1])")
+@inline
 def _harmonics(weight, d, sums, spacing, re, im):
     """Write log E[exp(i omega d)] at omega = j spacing, j = 1..m; d centred, sums = sum of the weights.
 

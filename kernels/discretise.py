@@ -163,13 +163,18 @@ def join_halves(p_half, u_half, h, p, b, gap):
         _gaps(p1, p1 - u1, p2, p2 - u2, h, b[m], gap[m])
 
 
-@jit("void(f8[::1], f8[::1], f8[::1])")
-def connect_up(p, b, mass):
-    """Write mass[m] at knot m, m = 0 .. cells: connect the dots; the caller adds the mass beyond the cells."""
+@inline
+def _connect(p, b, mass):
     mass[:] = 0.0
     for m in range(p.size):
         mass[m] += p[m] - b[m]
         mass[m + 1] += b[m]
+
+
+@jit("void(f8[::1], f8[::1], f8[::1])")
+def connect_up(p, b, mass):
+    """Write mass[m] at knot m, m = 0 .. cells: connect the dots; the caller adds the mass beyond the cells."""
+    _connect(p, b, mass)
 
 
 @jit("void(f8[::1], f8[::1], f8[:, ::1], f8, f8[::1])")
@@ -181,7 +186,7 @@ def connect_down(p, b, gap, h, mass):
     """
     n = p.size
     fall, rise = -math.expm1(-h), math.expm1(h)
-    connect_up(p, b, mass)
+    _connect(p, b, mass)
     curve = np.zeros(n + 1)  # H of the connected dots at the knots
     lower = np.zeros(n + 1)
     zero = n  # the lowered curve is 0 from this knot on

@@ -25,7 +25,7 @@ import math
 import numpy as np
 
 from ._jit import inline, jit
-from ._loss import LOG_SQRT_2PI, log_g_at, log_part, sampled_share
+from ._loss import LOG_SQRT_2PI, log_g_at, log_part, share_at
 
 _RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
@@ -35,7 +35,7 @@ _LEAST_FALL = 1e-26  # factors are rounded up to this, so that none underflows
 _KEEP = 0.999999999  # absorbs the round-off of the cells' quantities, about 1e-13 relative
 
 
-@jit("void(f8, f8, f8, f8, f8[::1], f8, f8, f8, f8, i8, f8[::1], f8[::1], f8[::1], f8[::1])")
+@inline
 def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r, log_v):
     """Write lower bounds of the masses of n cells of [low, high], and log g, log r and log v at their edges."""
     a = 1.0 + theta if sign > 0 else -theta
@@ -59,7 +59,7 @@ def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r
         previous = log_psi + log_v[j]
 
 
-@jit("f8(f8[::1], f8[::1], f8, f8[:, ::1])")
+@inline
 def _pairs(mass, loss, w, prefix):
     """Lower bound of 1 - |phi|^2 over [w, _RATIO w] from pairs of cells.
 
@@ -93,7 +93,7 @@ def _pairs(mass, loss, w, prefix):
     return _KEEP * _COSINE * 2.0 * (w * w * quadratic + plateau)
 
 
-@jit("void(f8[::1], f8[::1], f8[::1], f8, f8, f8, f8[::1], f8[::1])")
+@inline
 def _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound):
     """Replace bound[level] by the best cut from the right or from the left, if smaller; v is constant 1, or falls.
 
@@ -130,7 +130,7 @@ def _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound):
                 bound[level] = min(bound[level], 1.0 - tail + total / levels[level])
 
 
-@jit("void(f8, f8, f8, f8, f8, f8, f8[::1], f8, f8, f8[::1], f8[::1])")
+@inline
 def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
     """Replace bound[level] by the best shift by phi = b / sigma^2 in `_ANGLES`, if smaller.
 
@@ -147,16 +147,22 @@ def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
     n = log_v.size - 1
     bulge = step * step / (8.0 * sigma * sigma) * (narrow + max(0.0, -a) / (4.0 * sigma * sigma))
     log_scale = -LOG_SQRT_2PI - math.log(sigma) - k
-    mass = np.empty(n)
-    argument = np.empty(n)
-    falls = np.empty(n)
-    previous = 0.0
+    log_q, log_rest = math.log(q), math.log1p(-q)
+    mass, spare, inverse = np.empty(n), np.empty(n), np.empty(n)
+    tilted, falls, next_falls = np.empty(n), np.empty(n), np.empty(n)
+    previous = share = 0.0
     for j in range(n + 1):
         x = low + j * step
         psi = math.exp(-0.5 * (x / sigma) ** 2 + log_scale + a * log_g_at(x, sigma, q) + log_v[j])
+        t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + log_q - log_rest
+        w = share_at(t)
+        if j < n:
+            inverse[j] = math.exp(min(-t, 700.0))
         if j > 0:
             mass[j - 1] = 0.5 * step * (previous + psi) * math.exp(bulge) / _KEEP
-        previous = psi
+            left, right = share * (1.0 - share), w * (1.0 - w)
+            spare[j - 1] = min(left, right) if a > 0.0 else 0.25 if share < 0.5 < w else max(left, right)
+        previous, share = psi, w
     end = 0.0
     if top < np.inf:
         end = math.exp(-0.5 * (top / sigma) ** 2 + log_scale + a * log_g_at(top, sigma, q))
@@ -167,29 +173,35 @@ def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
         log_outside = math.log(_OUTSIDE) + max(0.0, -a) * -math.log(math.cos(0.5 * phi))
         if log_growth + log_outside > 0.0:
             break
-        tilted = mass.copy()
-        share = 0.0
-        for j in range(n + 1):
-            x = low + j * step
-            w = sampled_share(x, sigma, q)
-            if j < n:
-                t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
-                e = math.exp(min(-t, 700.0))
-                argument[j] = math.atan2(math.sin(phi), e + math.cos(phi)) * _KEEP
-            if j > 0:
-                left, right = share * (1.0 - share), w * (1.0 - w)
-                v = min(left, right) if a > 0.0 else 0.25 if share < 0.5 < w else max(left, right)
-                tilted[j - 1] *= (1.0 - 2.0 * v * (1.0 - math.cos(phi))) ** (0.5 * a) / _KEEP
-            share = w
-        for first in range(min(2, levels.size)):
+        base, growth = math.exp(log_outside) + b * end, math.exp(log_growth)
+        # every sum is at least its first term
+        number = levels.size
+        while number > 0 and bound[number - 1] <= base * growth / _KEEP:
+            number -= 1
+        if number == 0:
+            continue
+        sine, cosine = math.sin(phi), math.cos(phi)
+        for j in range(n):
+            tilted[j] = mass[j] * ((1.0 - 2.0 * spare[j] * (1.0 - cosine)) ** (0.5 * a) / _KEEP)
+            argument = math.atan2(sine, inverse[j] + cosine) * _KEEP
+            falls[j] = math.exp(-levels[0] * argument)
+            next_falls[j] = math.exp(-levels[min(1, levels.size - 1)] * argument)
+        # four sums at once, because each addition waits for the one before it
+        for level in range(0, number, 4):
+            first = second = third = fourth = base
             for j in range(n):
-                falls[j] = math.exp(-levels[first] * argument[j])
-            for level in range(first, levels.size, 2):
-                total = math.exp(log_outside) + b * end
-                for j in range(n):
-                    total += tilted[j] * falls[j]
-                    falls[j] = max(falls[j] * falls[j], _LEAST_FALL)
-                bound[level] = min(bound[level], total * math.exp(log_growth) / _KEEP)
+                p, f, g = tilted[j], falls[j], next_falls[j]
+                first += p * f
+                second += p * g
+                f = max(f * f, _LEAST_FALL)
+                g = max(g * g, _LEAST_FALL)
+                third += p * f
+                fourth += p * g
+                falls[j] = max(f * f, _LEAST_FALL)
+                next_falls[j] = max(g * g, _LEAST_FALL)
+            sums = first, second, third, fourth
+            for i in range(min(4, number - level)):
+                bound[level + i] = min(bound[level + i], sums[i] * growth / _KEEP)
 
 
 @inline

@@ -1,5 +1,7 @@
 """What several test modules share."""
 
+import logging
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -12,6 +14,9 @@ from pld_accountant.results import Bounds, Guarantee, Status
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("steady")
+
+# Otherwise the first test that compiles a kernel would find a notice on standard error.
+logging.getLogger("pld_accountant").setLevel(logging.ERROR)
 
 
 @pytest.fixture

@@ -389,3 +389,27 @@ def calibrate(
     upper = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction).upper
     words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[wanted]
     click.echo(f"{words} {text}: epsilon <= {rounded_up(upper, 7)} at delta = {delta:g} (certified)")
+
+
+@main.command(
+    "warm-up",
+    short_help="Compile all kernels for this machine, once.",
+    epilog=example("warm-up"),
+)
+@options.quiet
+def warm_up(quiet: bool) -> None:
+    """Compile all kernels for this machine, once, so that no later command or program waits for it.
+
+    The machine code is kept on disk.  Kernels that are there already are not compiled again.
+    """
+    import time
+
+    from ..warm_up import warm_up as compile_all
+
+    begun = time.monotonic()
+    with user_errors(), _bars(quiet)("Compiling", "modules") as show:
+        folder = compile_all(show)
+    if not quiet:
+        click.echo(
+            f"All kernels are compiled, in {time.monotonic() - begun:.1f} seconds; the machine code is in {folder}"
+        )

@@ -54,7 +54,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri_exp
 
 from .buckets import Buckets
 
@@ -101,6 +100,8 @@ def upper_weight_bound(group: Buckets, log_tail: float) -> tuple[NDArray, NDArra
 
     Shape (buckets,) each.  c = 0: steps are counted at the lower edge.
     """
+    from scipy.special import ndtri_exp
+
     a, b = _lower_edges(group), group.edges
     z = max(-float(ndtri_exp(log_tail)), 1.0)
     z += 1.0 / z

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from ..counting.counts import Counts
 from ..mechanisms.base import StepFamily
@@ -76,6 +75,8 @@ def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: N
     With chance Phi(-r)^n all n steps together lose at least l, the sum of these losses; then
     delta(epsilon) >= Phi(-r)^n (1 - exp(epsilon - l)).  The best r counts.
     """
+    from scipy.special import log_ndtr
+
     r = np.linspace(-8.0, 38.0, 737)
     loss = steps.surely_lost(r)
     if not who.size or not np.all(np.isfinite(loss)):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri_exp
 
 from .. import validate
 from ..counting.counts import Counts, InterpolatedCounts
@@ -88,6 +87,8 @@ class Job:
 
     def near_reach(self, working: WorkingBounds, who: NDArray) -> NDArray:
         """A reach beyond which a millionth of delta lies, all steps together."""
+        from scipy.special import ndtri_exp
+
         log_delta = self.log_delta(working, who, 4.0)
         reach = -ndtri_exp(np.maximum(log_delta - np.log(self.steps.max(initial=1) / _LOST), _LEAST))
         return reach if self.question.wants_epsilon else _LEVEL * np.ceil(reach / _LEVEL)

@@ -20,6 +20,7 @@ __all__ = ["best_epsilon", "optimal_epsilon", "renyi_bounds"]
 
 _ORDERS_PER_OCTAVE = 16
 _REFINED = 4  # times as many orders around the best one
+_ROUNDS = 9  # of orders between the neighbours of the best one; the last are 1e-5 apart, relative
 
 
 def renyi_bounds(counts: Counts, maker: TableMaker, question: Question) -> NDArray:
@@ -71,17 +72,15 @@ def best_epsilon(counts: Counts, steps: StepFamily, delta: float) -> NDArray:
 
 def optimal_epsilon(counts: WholeCounts, steps: StepFamily, delta: float) -> float:
     """`best_epsilon` of one person, with the order optimised over all real numbers above 1."""
-    from scipy.optimize import minimize_scalar
-
     question = EpsilonAt(delta)
 
-    def value(log_theta: float) -> float:
-        theta = np.exp([log_theta])
-        return float(question.chernoff(counts.times(steps.log_moments(theta)), theta, question.target)[0, 0])
-
-    coarse = np.log(2.0) * np.arange(-20.0, 36.0, 0.5)
-    k = counts.times(steps.log_moments(np.exp(coarse)))
-    at = int(np.argmin(question.chernoff(k, np.exp(coarse), question.target)[0]))
-    ends = coarse[max(at - 1, 0)], coarse[min(at + 1, coarse.size - 1)]
-    found = minimize_scalar(value, bounds=ends, method="bounded", options={"xatol": 1e-6})
-    return max(min(float(found.fun), value(coarse[at])), 0.0)
+    at = np.log(2.0) * np.arange(-20.0, 36.0, 0.5)
+    best = np.inf
+    for _ in range(_ROUNDS):
+        theta = np.exp(at)
+        found = question.chernoff(counts.times(steps.log_moments(theta)), theta, question.target)[0]
+        place = int(np.argmin(found))
+        best = min(best, float(found[place]))
+        # epsilon is smooth in the order: the optimum lies between the neighbours of the best one
+        at = np.linspace(at[max(place - 1, 0)], at[min(place + 1, at.size - 1)], 9)
+    return max(best, 0.0)

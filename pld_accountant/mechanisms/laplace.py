@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from .. import validate
 from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
@@ -136,11 +135,15 @@ class LaplaceSteps:
 
     def surely_lost(self, deviations: NDArray) -> NDArray:
         """c if Phi(-r) <= 1/2; else l with P(L >= l) = 1 - exp((l - c) / 2) / 2 = Phi(-r), and -c at least."""
+        from scipy import special
+
         loss = self._cap[:, None] + 2.0 * np.minimum(np.log(2.0) + special.log_ndtr(deviations), 0.0)
         return np.maximum(loss, -self._cap[:, None]) - _SLACK * self._cap[:, None]
 
     def gaussian_mu(self) -> NDArray:
         """2 Phi^-1(1 / (1 + exp(-c))), rounded up: (c, 0)-DP implies it (Dong, Roth and Su 2022, Section 2)."""
+        from scipy import special
+
         return -2.0 * special.ndtri(1.0 / (1.0 + np.exp(self._cap))) * (1.0 + 1e-12) + 1e-300
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from ..threads import for_blocks
 from .base import Spectrum
@@ -42,6 +41,8 @@ GAUSS = np.array(leggauss(40))
 
 REACH = 10.0
 """How many standard deviations the nodes reach beyond the maxima of the tilted distribution."""
+
+_BEYOND = 7.619853024160478e-24  # Phi(-REACH)
 
 ELLIPSES = np.geomspace(1.25, 5.0, 6)
 """Candidate sums rho of the half-axes of the ellipses in which a panel's integrand is bounded."""
@@ -74,7 +75,7 @@ def log_moments(losses: TiltedLosses, most: int, panels: bool, largest_loss: NDA
     """K(theta), rounded up, shape (rows,); if more than `most` nodes are needed, the unsampled Gaussian's K."""
     from ..kernels import characterise
 
-    ends, nodes, _ = _nodes(losses, 0.0, most, panels)
+    ends, nodes, _ = _nodes(losses, 0.0, most, panels, error=False)
     rows, rule = losses.sigma.size, _rule(panels)
     k, units = np.empty((2, rows))
 
@@ -127,8 +128,13 @@ def _rule(panels: bool) -> NDArray:
     return GAUSS if panels else np.empty((2, 0))
 
 
-def _nodes(losses: TiltedLosses, width: float, most: int, panels: bool) -> tuple[NDArray, NDArray, NDArray]:
-    """Ends of the interval, number of nodes (0: more than `most` are needed), and the error of phi up to `width`."""
+def _nodes(
+    losses: TiltedLosses, width: float, most: int, panels: bool, *, error: bool = True
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Ends of the interval, number of nodes (0: more than `most` are needed), and the error of phi up to `width`.
+
+    Without `error`, the third is 0.
+    """
     from ..kernels import characterise
 
     sigma, q, sign, theta, part, blur = losses
@@ -137,21 +143,24 @@ def _nodes(losses: TiltedLosses, width: float, most: int, panels: bool) -> tuple
     ends[q == 1.0] = 0.0, 1.0  # full batches have closed forms; the part of their large losses has no finite end
     if panels:
         points = GAUSS.shape[1]
-        number, error = np.empty(sigma.size, dtype=np.int64), np.empty(sigma.size)
+        number, missed = np.empty(sigma.size, dtype=np.int64), np.empty(sigma.size)
         limits = width, points, most // points, ELLIPSES, _TOLERANCE
 
         def choose(some: slice) -> None:
-            characterise.choose_panels(sigma[some], q[some], theta, ends[some], *limits, number[some], error[some])
+            characterise.choose_panels(sigma[some], q[some], theta, ends[some], *limits, number[some], missed[some])
 
         for_blocks(choose, sigma.size, _FEW_PANELS)
         nodes = number * points
     else:
         nodes = quadrature_nodes(sigma, q, sign, theta, ends, width, _TOLERANCE, blur)
-        error = 2.0 * quadrature_error(sigma, q, sign, theta, ends, width, nodes, blur)
-    error = error + 2.0 * tail_error(sigma, q, sign, theta, blur)
-    error[q == 1.0] = 0.0
+        missed = np.zeros(sigma.size)
+        if error:
+            missed = 2.0 * quadrature_error(sigma, q, sign, theta, ends, width, nodes, blur)
+    if error:
+        missed = missed + 2.0 * tail_error(sigma, q, sign, theta, blur)
+    missed[q == 1.0] = 0.0
     nodes[q == 1.0] = 2
-    return ends, np.where(nodes <= most, nodes, 0), error
+    return ends, np.where(nodes <= most, nodes, 0), missed
 
 
 def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float, blur: float) -> NDArray:
@@ -280,7 +289,7 @@ def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float, blur: floa
     excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
     if blur > 0.0:
         excess = np.full_like(sigma, blur**-2.0)
-    return 8.0 * np.sqrt(1.0 + excess) * float(np.exp(log_ndtr(-REACH)))
+    return 8.0 * np.sqrt(1.0 + excess) * _BEYOND
 
 
 def roundoff_phi(frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:

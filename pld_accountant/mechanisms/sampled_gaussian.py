@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from .. import validate
 from ..threads import for_blocks
@@ -143,6 +142,8 @@ class SampledGaussianSteps:
         """Where Phi(-reach) of a step's mass under removal lies beyond, by bisection; inf for full batches."""
         if reach == np.inf:
             return np.full(self.size, np.inf)
+        from scipy import special
+
         log_mass = special.log_ndtr(-reach)
         low, high = np.full(self.size, -45.0), np.full(self.size, 45.0)
         for _ in range(50):
@@ -153,6 +154,8 @@ class SampledGaussianSteps:
 
     def _log_beyond(self, end: NDArray) -> NDArray:
         """log of a step's mass beyond an end."""
+        from scipy import special
+
         deviation = self.sigma * math.sqrt(1.0 + self.blur**2)
         with np.errstate(divide="ignore"):
             idle = np.log1p(-self.q) + special.log_ndtr(-end / deviation)

@@ -8,7 +8,6 @@ the smallest double.
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
 
 __all__ = ["LOG_SQRT_TWO_PI", "error_of_log_delta", "log_delta_above", "log_delta_anywhere", "mills"]
 
@@ -20,6 +19,8 @@ _SQUARES = 1e150  # larger thresholds overflow when squared
 
 def mills(t: np.ndarray) -> np.ndarray:
     """(1 - Phi(t)) / phi(t)."""
+    from scipy import special
+
     return np.sqrt(np.pi / 2) * special.erfcx(t / np.sqrt(2))
 
 
@@ -36,6 +37,8 @@ def _mills_slope(t: np.ndarray) -> np.ndarray:
 
 def log_delta_above(eps: np.ndarray, mu: np.ndarray) -> np.ndarray:
     """log delta for epsilon >= 0 and mu > 0."""
+    from scipy import special
+
     t1 = eps / mu - mu / 2
     t2 = eps / mu + mu / 2
     out = np.empty(np.broadcast(t1, t2).shape)

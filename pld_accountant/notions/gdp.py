@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from .. import validate
 from ._gaussian_curve import LOG_SQRT_TWO_PI, error_of_log_delta, log_delta_above, log_delta_anywhere, mills
@@ -180,6 +179,8 @@ def _far_thresholds(dlt: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, np.nda
     Left of z = Phi^-1(1 - delta) by s = 4 / mu, Phi(-t1) has grown by at least s min(phi(z), phi(z - s)), more than
     phi(z - s) / t2.
     """
+    from scipy import special
+
     z = -special.ndtri(dlt)
     error = 1e-12 * (1 + np.abs(z))
     return z - error - 4 / mu, z + error
@@ -274,6 +275,8 @@ def _near_mu(eps: np.ndarray, goal: np.ndarray, side: float) -> np.ndarray:
 
 def _bracket(eps: np.ndarray, goal: np.ndarray, side: float) -> tuple[np.ndarray, np.ndarray]:
     """A mu below the root, by delta <= Phi(mu / 2 - eps / mu), and a mu above it, by doubling."""
+    from scipy import special
+
     dlt = np.exp(goal)
     z = -special.ndtri(dlt)
     root = np.hypot(z, np.sqrt(2 * eps))

@@ -33,6 +33,7 @@ ALLOWED = {
     "validate": set(),
     "locked": set(),
     "threads": {"kernels"},
+    "warm_up": {"kernels"},
     "files": EVERYBODY,
     "notions": EVERYBODY,
     "mechanisms": EVERYBODY | {"notions", "threads", "kernels"},
@@ -51,7 +52,7 @@ ALLOWED = {
     "report.html": EVERYBODY | {"notions", "report", "version"},
     "demo": EVERYBODY | PUBLIC | {"report.html", "files"},
     "integrations": EVERYBODY | PUBLIC | {"files"},
-    "cli": EVERYBODY | PUBLIC | {"report.html", "files", "demo", "integrations", "threads"},
+    "cli": EVERYBODY | PUBLIC | {"report.html", "files", "demo", "integrations", "threads", "warm_up"},
     "__init__": EVERYBODY | PUBLIC | {"version", "checkout"},
     "__main__": {"cli"},
     # the stages and checkpoints of the scripts are files of the package's own format
@@ -65,6 +66,7 @@ DOORS = {"engine.rare_losses": "engine.schedule"}  # rooms that one module impor
 BY_NAME = {"__init__", "files.formats"}  # modules that import a module whose name is not written out
 SCRIPTS = ("figures", "benchmarks")
 FOR_KERNELS = {"numpy", "numba", "math", "os", "stat", "tempfile", "collections", "typing", "contextlib"}
+FOR_KERNELS |= {"functools", "logging"}
 PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve"}
 
 # What the present rebuilding removes.  A test fails if one of these is not found any more.
