@@ -35,8 +35,8 @@ class Status(IntEnum):
 _STATUS_SENTENCES = {
     Status.CERTIFIED: "Both bounds are certified.",
     Status.RENYI_ONLY: (
-        "No tight method finished within its limits: the upper bound is the Renyi bound, or the worst case's if that "
-        "is smaller. It is certified but may be loose. Ask for a larger delta to get tight bounds."
+        "No tight method finished within its limits: the upper bound is the Renyi bound, or that of the worst case if "
+        "it is smaller. It is certified but may be loose. Ask for a larger delta to get tight bounds."
     ),
     Status.NOT_CERTIFIED: (
         "No bound could be certified within the limits of work and precision, so (0, inf) is returned. "

@@ -213,12 +213,15 @@ def test_a_million_random_sequences_stay_within_the_promise():
     assert 0.1 < np.mean(f.active) < 0.3
 
 
+_admit_square = numba.njit(error_model="numpy")(getattr(admit_square, "__wrapped__", admit_square))
+
+
 @numba.njit
 def _many_steps(norm, scale, steps, left, mask):
     norms = np.full(1, norm)
     admitted = 0
     for _ in range(steps):
-        admit_square(norms, 1.0, 1.0, scale, left, mask)
+        _admit_square(norms, 1.0, 1.0, scale, left, mask)
         admitted += mask[0]
     return admitted
 
