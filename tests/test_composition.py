@@ -178,3 +178,12 @@ def test_a_limit_of_time_gives_wider_bounds_that_hold(seconds):
 def test_a_limit_of_time_is_above_0(seconds):
     with pytest.raises((ValueError, TypeError), match="seconds"):
         pa.compose([(pa.SampledGaussian(1.0, 0.1), 5)]).epsilon(1e-5, seconds=seconds)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 1e300])
+def test_delta_at_the_ends_warns_of_nothing(epsilon):
+    """log delta is 0 or -inf there, and a product of a tilt and epsilon overflows."""
+    for steps in ([(pa.Laplace(1.0), 2000)], [(pa.SampledGaussian(1.0, 0.1), 1_000_000)]):
+        upper = pa.compose(steps).delta(epsilon).upper
+        assert upper == 1.0 if epsilon < 2.0 else upper <= 5e-324

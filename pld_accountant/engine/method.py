@@ -125,7 +125,7 @@ class Method(ABC):
     def left_open(self, job: Job, working: WorkingBounds, people: NDArray) -> NDArray:
         """The people whose bounds this method may still tighten, and is worth its cost for."""
         upper = working.upper[people]
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             apart = upper - working.lower[people]
             relative = apart / upper
         done = working.solved[people]

@@ -115,7 +115,8 @@ class DeltaAt(Question):
 
     def integrand(self, k: NDArray, theta: NDArray, target: NDArray | float) -> NDArray:
         """The integrand of the inverse transform on the real axis; its pole keeps the tilt away from 0."""
-        return k - theta * target - np.log(theta * (1.0 + theta))
+        with np.errstate(over="ignore"):
+            return k - theta * target - np.log(theta * (1.0 + theta))
 
     def bounds(self, lower: NDArray, estimate: NDArray, upper: NDArray, status: NDArray, method: NDArray) -> Bounds:
         """See `Question`; exp rounds to nearest, so each bound moves one double outwards."""
