@@ -1,0 +1,1 @@
+"""The adaptive game of the sampled Gaussian, bounded from above: how large a budget a proven filter can have."""
