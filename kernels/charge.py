@@ -126,10 +126,10 @@ def admit_table(norms, clip, inverse, tables, steps, left, counts):
 def admit_places(norms, clip, inverse, charges, octaves, parts, steps, left, counts):
     """Admit and book charges by the place of the ratio norm / clip in binary octaves, for each of some steps.
 
-    norms (n,); charges (octaves * parts + 1,) units, ascending; left (n,) units, changed in place; counts (n,), written:
-    the steps that were admitted and booked.  The ratio is rounded up to the next of the norms 2**-octaves ... 1, each
-    octave of them divided into equal parts (`potential.norms`).  Returns -1, or the index of the first bad norm; then
-    nothing was changed.
+    norms (n,); charges (octaves * parts + 1,) units, ascending; left (n,) units, changed in place; counts (n,),
+    written: the steps that were admitted and booked.  The ratio is rounded up to the next of the norms 2**-octaves ...
+    1, each octave of them divided into equal parts (`potential.norms`).  Returns -1, or the index of the first bad
+    norm; then nothing was changed.
     """
     bad = _first_bad(norms)
     if bad >= 0:

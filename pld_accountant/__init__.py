@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .filters.gaussian import GaussianFilter, ZCDPFilter
     from .filters.odometers import GaussianOdometer, RenyiOdometer
     from .filters.pld import PLDFilter
+    from .filters.potential import PotentialFilter
     from .filters.pure_dp import ApproximateDPFilter
     from .filters.renyi import RenyiFilter
     from .report.calls import draw_histogram, summarise, write_report, write_results
@@ -42,6 +43,7 @@ __all__ = [
     "LinearQueries",
     "Method",
     "PLDFilter",
+    "PotentialFilter",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
@@ -73,6 +75,7 @@ _LATER = {
     "calibrate_sample_rate": "calibration",
     "calibrate_steps": "calibration",
     "PLDFilter": "filters.pld",
+    "PotentialFilter": "filters.potential",
     "descend": "adaptive.descent",
     "compare": "report.comparison",
     "draw_histogram": "report.calls",

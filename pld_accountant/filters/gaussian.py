@@ -86,6 +86,7 @@ class GaussianFilter(SquareFilter):
         >>> f"{f.mu:.5f}"
         '0.22258'
         """
+
         def mu(one: float) -> float:
             return gdp.mu(one, validate.delta(delta), rounding="down")
 

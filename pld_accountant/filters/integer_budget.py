@@ -136,12 +136,12 @@ class IntegerBudgetFilter(Filter):
         self._left = np.array(left, order="C")
 
     def _share_spent(self) -> np.ndarray:
-        """What each person has spent over the whole budget, rounded up, at most 1."""
+        """Each person's spent part of the whole budget, rounded up, at most 1."""
         used = self._full - self._left
         return self._each(np.where(used > 0, np.minimum(np.nextafter(used / BUDGET, 1), 1), 0.0))
 
     def _share_left(self) -> np.ndarray:
-        """What each person has left over the whole budget, rounded down."""
+        """Each person's remaining part of the whole budget, rounded down."""
         return self._each(np.where(self._left < BUDGET, np.nextafter(self._left / BUDGET, 0), 1.0))
 
     def _by_share(self, epsilon: Callable[[float], float]) -> Any:

@@ -151,7 +151,7 @@ class PLDFilter(Filter):
         for every other person.
         """
         step = {"noise_multiplier": noise_multiplier, "max_grad_norm": max_grad_norm, "sample_rate": sample_rate}
-        return self._admit(norms, **step)
+        return self._admit(norms, None, **step)
 
     def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
         del count  # `admit` offers no stretches

@@ -124,7 +124,7 @@ class RenyiFilter(NoisyStepFilter):
             return float(rdp.rdp_budget(one, alpha, delta, conversion=conversion))
 
         _, shares = own_shares(epsilon, budget)
-        step = {"noise_multiplier": noise, "sample_rate": rate}
+        step: dict[str, Any] = {"noise_multiplier": noise, "sample_rate": rate}
         return cls(budget(largest), alpha, target=(largest, delta), **step, **shares, **arguments)
 
     @classmethod
@@ -287,7 +287,8 @@ class RenyiFilter(NoisyStepFilter):
         return Guarantee(
             "adaptive, Renyi DP",
             True,
-            self._promise(promise) + ", for the adding or removing of one person." + self._parts() + sampled + self._condition(),
+            f"{self._promise(promise)}, for the adding or removing of one person.{self._parts()}{sampled}"
+            f"{self._condition()}",
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'} and Remark 4.4",
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ _HALVINGS = 60
 
 
 class Run(NamedTuple):
-    """What is fixed before a run.
+    """The facts that are fixed before a run.
 
     Attributes
     ----------
@@ -102,10 +102,10 @@ class Game(NamedTuple):
         arrays = {"charges": self.charges.table}
         for name, p in zip(_DIRECTIONS, self.potentials, strict=True):
             arrays[f"{name}_scalars"] = np.array([p.kappa, p.period])
-            arrays[f"{name}_drift"] = p.drift
+            arrays[f"{name}_drift"] = p.drift.view(np.float64)
             arrays[f"{name}_cells"] = np.array([(c.tau, c.width, c.start.size) for c in p.cells])
-            arrays[f"{name}_start"] = np.concatenate([c.start for c in p.cells])
-            arrays[f"{name}_extra"] = np.concatenate([c.extra for c in p.cells])
+            arrays[f"{name}_start"] = np.concatenate([c.start for c in p.cells]).view(np.float64)
+            arrays[f"{name}_extra"] = np.concatenate([c.extra for c in p.cells]).view(np.float64)
         return arrays
 
     @classmethod
@@ -115,20 +115,22 @@ class Game(NamedTuple):
             raise ValueError("it is of another run")
         theta, saved = float(header["theta"]), SavedArrays(arrays)
         shape = (len(run.sample_rates), NORMS.size)
-        charges = ChargeTable(float(header["unit"]), run.sample_rates, saved.take("charges", float, shape, least=1e-300))
+        table = saved.take("charges", float, shape, least=1e-300)
+        charges = ChargeTable(float(header["unit"]), run.sample_rates, table)
         potentials = []
         for name in _DIRECTIONS:
             kappa, period = saved.take(f"{name}_scalars", float, (2,), least=1e-300).tolist()
-            table = saved.take(f"{name}_cells", float, (None, 3), least=0.0)
-            sizes = table[:, 2].astype(np.int64)
+            places = saved.take(f"{name}_cells", float, (None, 3), least=0.0)
+            sizes = places[:, 2].astype(np.int64)
+            numbers = 2 * int(sizes.sum())
             kept = {
-                part: saved.take(f"{name}_{part}", complex, (size,))
-                for part, size in (("drift", None), ("start", sizes.sum()), ("extra", sizes.sum()))
+                part: saved.take(f"{name}_{part}", float, (size,)).view(np.complex128)
+                for part, size in (("drift", None), ("start", numbers), ("extra", numbers))
             }
             if sizes.max() > kept["drift"].size or sizes.min() < 2:
                 raise ValueError("a cell has a wrong number of frequencies")
             cuts = np.cumsum(sizes)[:-1]
-            parts = zip(table.tolist(), np.split(kept["start"], cuts), np.split(kept["extra"], cuts), strict=True)
+            parts = zip(places.tolist(), np.split(kept["start"], cuts), np.split(kept["extra"], cuts), strict=True)
             cells = [Cell(tau, width, start, extra) for (tau, width, _), start, extra in parts]
             potentials.append(Potential(theta, kappa, period, kept["drift"], cells))
         saved.finish()

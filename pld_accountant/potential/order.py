@@ -19,6 +19,7 @@ _TINY = 1e-3  # frequency at which the variance is read off
 _STEP = 0.4  # of neighbouring tilts, times the standard deviation of the tilted loss
 _LEAST, _MOST = 0.06, 0.15  # of neighbouring tilts, over the first one
 _MOST_TRIED = 12
+_GRID = 2**20  # theta is a multiple of 1 / _GRID, so that 1 + theta is exact
 
 
 class Guess(NamedTuple):
@@ -77,7 +78,8 @@ def best_theta(guess: Guess, budget: Callable[[float], float]) -> float | None:
             break
     if not found[best] > 0:
         return None
-    return guess.theta + width * (best + _vertex(*(found.get(best + i, 0.0) for i in (-1, 0, 1))))
+    theta = guess.theta + width * (best + _vertex(*(found.get(best + i, 0.0) for i in (-1, 0, 1))))
+    return round(theta * _GRID) / _GRID
 
 
 def _vertex(left: float, middle: float, right: float) -> float:

@@ -157,7 +157,7 @@ def build_potential(
     charges: ChargeTable,
     targets: Sequence[tuple[float, float]],
     steps: float,
-    grid: Grid = Grid(),
+    grid: Grid | None = None,
     report: Callable[[float], None] | None = None,
 ) -> Potential:
     """Build and certify a potential that reaches the budgets of all targets.
@@ -180,7 +180,7 @@ def build_potential(
         If a potential takes too many cells, or its numbers leave the range of doubles.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # such values end in an error below
-        return _build(laws, charges, targets, steps, grid, report)
+        return _build(laws, charges, targets, steps, grid or Grid(), report)
 
 
 def _build(
@@ -210,10 +210,7 @@ def _build(
     drift, drift_error = _drift(multipliers[0], laws[0], charges.unit)
     start, beyond = _payoff(theta, blur, period, most)
     weight = np.abs(start) / np.abs(start).sum() * steps * 1e6
-    series = [
-        fit_series(m, drift, charges.of(law), kappa, weight)
-        for law, m in zip(laws, multipliers, strict=True)
-    ]
+    series = [fit_series(m, drift, charges.of(law), kappa, weight) for law, m in zip(laws, multipliers, strict=True)]
     builder = _Builder(period, series, drift, drift_error, grid)
     potential = Potential(theta, kappa, period, drift, [])
     tau = 0.0
@@ -320,7 +317,7 @@ class _Builder:
         return e
 
     def _missing(self, c: NDArray, e: NDArray, width: float) -> float:
-        """What must be added to E so that (a), (b) and E >= 0 hold everywhere, for all norms."""
+        """The constant that must be added to E so that (a), (b) and E >= 0 hold everywhere, for all norms."""
         keep = c.size - 1
         n, coarse = _fast(2 * keep * self._grid.points + 16), _fast(4 * keep + 16)
         second = -(self._omega[: keep + 1] ** 2)
