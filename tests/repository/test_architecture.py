@@ -44,7 +44,8 @@ ALLOWED = {
     | {"engine.method", "engine.plancherel", "engine.question", "engine.tilting", "engine.working"}
     | {"tables", "counting", "mechanisms", "threads", "kernels"},
     "composition": EVERYBODY | QUESTIONS,
-    "ledger": EVERYBODY | QUESTIONS | {"composition", "threads", "kernels"},
+    "ledger": EVERYBODY | QUESTIONS | {"composition", "ledger_file"},
+    "ledger_file": EVERYBODY | {"counting", "files"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "filters": EVERYBODY | QUESTIONS | {"kernels"},
     "adaptive": EVERYBODY | {"filters", "notions"},
