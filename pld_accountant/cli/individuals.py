@@ -54,18 +54,9 @@ def epsilon(
     check_files(wanted, (norms, log["groups"]))
     bars = progress_bars(quiet)
     read = read_log(norms, bars, **log)
+    request = read.request(delta, direction, quantiles, min_group)
     with bars("Accounting", "examples") as show:
-        found = calls.summarise(
-            read.ledger,
-            delta,
-            labels=read.labels,
-            probabilities=quantiles,
-            direction=direction,
-            parameters=read.facts,
-            source=read.source,
-            min_group=min_group,
-            progress=show,
-        )
+        found = calls.summary_of(request, show)
     writers = calls.result_writers(found, *files)
     if ledger_file is not None:
         writers[ledger_file] = read.ledger.save
@@ -114,20 +105,9 @@ def compare(
         comparison.check_min_delta(min_delta, delta)
     bars = progress_bars(quiet)
     read = read_log(norms, bars, **log)
+    request = read.request(delta, direction, quantiles, min_group)
     with bars("Comparing", "examples") as show:
-        found = comparison.compare(
-            read.ledger,
-            delta,
-            min_delta=min_delta,
-            direction=direction,
-            labels=read.labels,
-            index=read.index,
-            parameters=read.facts,
-            probabilities=quantiles,
-            source=read.source,
-            min_group=min_group,
-            progress=show,
-        )
+        found = comparison.comparison_of(request, min_delta, show)
     writers = calls.result_writers(found, *files)
     with user_errors():
         outputs.write_all(writers)
@@ -172,7 +152,7 @@ def report(
     from ..report import outputs
     from ..report.content import gather
     from ..report.html.page import page_writer
-    from ..report.individuals import assess
+    from ..report.individuals import Request, assess
 
     bars = progress_bars(quiet)
     check_files([(out, outputs.PAGE_ENDINGS)], (ledger_file, groups))
@@ -180,9 +160,9 @@ def report(
         ledger = Ledger.load(ledger_file)
         labels = None if groups is None else read_labels(groups, ledger.num_examples)
         source = fingerprint(ledger_file)
-    given: dict[str, Any] = {"labels": labels, "source": source, "min_group": min_group}
+    request = Request(ledger, delta, direction, labels, source=source, min_group=min_group)
     with bars("Accounting", "examples") as show:
-        found = assess(ledger, delta, direction=direction, progress=show, **given)
+        found = assess(request, show)
     with bars("Further deltas", "examples") as show:
         gathered = gather(ledger, found, deltas, progress=show)
     with user_errors():

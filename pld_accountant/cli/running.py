@@ -58,6 +58,13 @@ class Log(NamedTuple):
     source: Any
     note: str
 
+    def request(self, delta: float, direction: str, quantiles: Sequence[float], min_group: int) -> Any:
+        """The `report.individuals.Request` about this log."""
+        from ..report.individuals import Request
+
+        about = self.labels, self.index, self.facts, self.source
+        return Request(self.ledger, delta, direction, *about, quantiles, min_group)
+
 
 def read_log(
     norms: Path,

@@ -49,7 +49,7 @@ ALLOWED = {
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "filters": EVERYBODY | QUESTIONS | {"kernels"},
     "adaptive": EVERYBODY | {"filters", "notions"},
-    "report": EVERYBODY | {"notions", "files", "ledger", "composition", "report.html", "version"},
+    "report": EVERYBODY | {"notions", "files", "mechanisms", "ledger", "composition", "report.html", "version"},
     "report.html": EVERYBODY | {"notions", "report", "version"},
     "demo": EVERYBODY | PUBLIC | {"report.html", "files"},
     "integrations": EVERYBODY | PUBLIC | {"files"},
