@@ -96,7 +96,7 @@ class Individuals:
 
 @dataclass(frozen=True)
 class Request:
-    """What an output is asked for, and whom it is about.
+    """The people, the delta and the options of an output.
 
     Attributes
     ----------
