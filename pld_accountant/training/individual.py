@@ -6,9 +6,10 @@ a person no more than a Poisson-sampled Gaussian step with their cap as sensitiv
 
 from __future__ import annotations
 
+import inspect
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,8 @@ class IndividualSteps:
                 f"keep needs mode 'caps' or 'exact' and a filter of the same {self.num_examples} people, "
                 f"got mode {mode!r} and {keep!r}"
             )
+        if keep is not None and "sample_rate" not in inspect.signature(keep.admit).parameters:
+            raise ValueError(f"keep must be a filter of sampled steps, such as RenyiFilter, got {type(keep).__name__}")
         if journal is not None and mode == "observed":
             raise ValueError("a journal holds norms of bounds; mode 'observed' has only estimates")
         self.keep = keep
@@ -396,7 +399,3 @@ def _unpacked(folder: str, saved: SavedArrays, name: str) -> Path:
     path.write_bytes(saved.take(name, np.uint8, (None,)).tobytes())
     return path
 
-
-def people_of(value: Iterable[int]) -> np.ndarray:
-    """Numbers of people as an array."""
-    return np.fromiter(value, dtype=np.int64)
