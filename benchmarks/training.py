@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from pld_accountant.training.opacus import IndividualAccounting
 
-NOISE, CLIP, BATCH, EPOCHS, DELTA, RATE = 2.0, 5.0, 300, 50, 1e-5, 0.25
+NOISE, CLIP, BATCH, EPOCHS, DELTA, RATE = 2.0, 5.0, 300, 50, 1e-5, 0.05
 SEEDS = (0, 1, 2)
 WATCHED = 500
 # name: options of the accounting, seeds, how Opacus computes gradients
@@ -36,7 +36,7 @@ RUNS: dict[str, tuple[dict[str, Any] | None, tuple[int, ...], str]] = {
     "plain": (None, SEEDS, "ghost"),
     "caps": ({"mode": "caps"}, SEEDS, "ghost"),
     "caps, slack 1.0": ({"mode": "caps", "slack": 1.0}, (0,), "ghost"),
-    "caps, slack 1.5": ({"mode": "caps", "slack": 1.5}, (0,), "ghost"),
+    "caps, slack 1.2": ({"mode": "caps", "slack": 1.2}, (0,), "ghost"),
     "watched": ({"mode": "watched", "watched": WATCHED, "seed": 0}, (0,), "ghost"),
     "observed": ({"mode": "observed"}, (0,), "ghost"),
     "plain, hooks": (None, (0,), "hooks"),

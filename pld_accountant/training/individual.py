@@ -21,6 +21,7 @@ from ..files.saved_state import SavedArrays
 from ..filters.base import Filter
 from ..ledger import Ledger
 from ..results import Bounds, Guarantee
+from .journal import Journal, relative
 
 __all__ = ["MODES", "IndividualSteps", "refresh_schedule"]
 
@@ -109,7 +110,8 @@ class IndividualSteps:
     keep : Filter, optional
         A person whose budget does not hold the coming step has a cap of 0 at this step.
     journal : Journal, optional
-        Receives every refresh and every step before the step is taken.
+        Receives every step before it is taken, with the caps that it is charged with.  If the journal already holds more
+        steps than this run, for example after a crash, they are counted first: they may have been released.
     """
 
     def __init__(
@@ -121,11 +123,11 @@ class IndividualSteps:
         max_grad_norm: float,
         mode: str = "caps",
         refresh: Any = None,
-        slack: float = 1.2,
+        slack: float = 1.1,
         watched: Any = 1000,
         seed: int | None = None,
         keep: Filter | None = None,
-        journal: Any = None,
+        journal: Journal | None = None,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
@@ -153,6 +155,8 @@ class IndividualSteps:
             raise ValueError(f"keep must be a filter of sampled steps, such as RenyiFilter, got {type(keep).__name__}")
         if journal is not None and mode == "observed":
             raise ValueError("a journal holds norms of bounds; mode 'observed' has only estimates")
+        if journal is not None and journal.num_examples != len(self.people):
+            raise ValueError(f"the journal must be of {len(self.people)} people, got {journal.num_examples}")
         self.keep = keep
         self.journal = journal
         self._ledger = Ledger(
@@ -166,6 +170,7 @@ class IndividualSteps:
         self._row_steps = 0
         self._row_key: tuple[float, float] = (0.0, 0.0)
         self._written = False
+        self._caught_up = journal is None
 
     def _chosen(self, watched: Any, seed: int | None) -> np.ndarray:
         if np.ndim(watched) == 0:
@@ -185,7 +190,32 @@ class IndividualSteps:
         """Whether the coming step begins with a refresh."""
         if self.mode == "observed":
             return False
-        return self.mode != "caps" or self._due(self.steps)
+        self._catch_up()
+        return self.mode != "caps" or self._due(self.steps) or bool(np.isnan(self._norms).any())
+
+    def _catch_up(self) -> None:
+        """Count the steps that the journal holds and this run does not."""
+        if self._caught_up:
+            return
+        assert self.journal is not None
+        if self.journal.steps < self.steps:
+            raise ValueError(
+                f"{self.journal.path} holds {self.journal.steps} steps, but this run has taken {self.steps}: "
+                "the journal is not that of this run"
+            )
+        self._flush_row()
+        for row in self.journal.rows(self.steps):
+            for _ in range(row.steps):
+                self._replay(row.norms, row.noise_multiplier, row.max_grad_norm, row.sample_rate)
+        self._caught_up, self._written = True, False
+
+    def _replay(self, norms: np.ndarray, noise: float, clip: float, rate: float) -> None:
+        if rate != self.sample_rate:
+            raise ValueError(f"the journal has a step with sample_rate={rate!r}, this run has {self.sample_rate!r}")
+        if self.keep is not None and np.any(self._admitted(norms, noise, clip) < (norms > 0)):
+            raise ValueError("the journal holds a step that the filter refuses: it is of a run with another filter")
+        self._count(norms, noise, clip)
+        self.steps += 1
 
     def refresh(self, norms: Any) -> None:
         """Take the norms of `people` at the present model, which must have been released.
@@ -222,6 +252,7 @@ class IndividualSteps:
         RuntimeError
             If a refresh is due and was not made.
         """
+        self._catch_up()
         noise = validate.noise_multiplier(self._ledger.noise_multiplier if noise_multiplier is None else noise_multiplier)
         clip = validate.clipping_norm(self.max_grad_norm if max_grad_norm is None else max_grad_norm)
         if np.isnan(self._norms).any():
@@ -245,6 +276,7 @@ class IndividualSteps:
         return self.keep.admit(row, **step)
 
     def _write(self, row: np.ndarray, noise: float, clip: float) -> None:
+        assert self.journal is not None
         if not self._written or self._row is None or not np.array_equal(row, self._row):
             self.journal.row(row)
             self._written = True
@@ -253,20 +285,21 @@ class IndividualSteps:
     def _count(self, row: np.ndarray, noise: float, clip: float) -> None:
         same = self._row is not None and self._row_key == (noise, clip) and np.array_equal(row, self._row)
         if not same:
-            self._flush()
+            self._flush_row()
             self._row, self._row_key = row, (noise, clip)
         self._row_steps += 1
 
     def _flush(self) -> None:
-        """Count the steps of the present stretch in the ledger."""
+        """Bring the ledger up to the present step."""
+        self._catch_up()
+        self._flush_row()
+
+    def _flush_row(self) -> None:
+        """Count the steps of the present row in the ledger."""
         if self._row is None or not self._row_steps:
             return
         noise, clip = self._row_key
-        row = self._row
-        if clip != self.max_grad_norm:
-            # the ledger clips at its own clipping norm: only the relative norm counts
-            row = np.minimum(np.nextafter(row * (self.max_grad_norm / clip), np.inf), self.max_grad_norm)
-            row = np.where(self._row > 0, row, 0.0)
+        row = relative(self._row, clip, self.max_grad_norm)
         self._ledger.record(row, repeat=self._row_steps, noise_multiplier=noise, sample_rate=self.sample_rate)
         self._row_steps = 0
 
@@ -370,11 +403,12 @@ class IndividualSteps:
                 saved.finish()
                 if ledger.steps != steps or ledger.num_examples != len(people):
                     raise ValueError("its ledger and its header disagree")
-                if self.keep is not None and kept is not None:
+                if self.keep is not None and kept is not None:  # last, because nothing may fail after it
                     self.keep.load(kept)
         self._ledger, self.people, self.steps, self.refreshes = ledger, people, steps, refreshes
         self._norms = np.full(len(people), np.nan) if before else norms
         self._row, self._row_steps, self._written = None, 0, False
+        self._caught_up = self.journal is None
 
     def _identity(self) -> dict[str, Any]:
         return {

@@ -86,7 +86,7 @@ class IndividualAccounting:
         *,
         mode: str = "caps",
         refresh: Any = None,
-        slack: float = 1.2,
+        slack: float = 1.1,
         watched: Any = 1000,
         seed: int | None = None,
         keep: Filter | None = None,

@@ -117,7 +117,7 @@ def test_the_filter_is_charged_with_the_caps_and_its_refusals_are_caps_of_zero()
         if run.due:
             run.refresh(NORMS)
         caps = run.begin()
-        full = np.minimum(NORMS * 1.2, 2.0)
+        full = np.minimum(NORMS * 1.1, 2.0)
         np.testing.assert_array_equal(caps, np.where(twin.admit(full), full, 0.0))
     assert caps[3] == 0 < caps[1]
     assert np.all(run.epsilon(1e-5).upper <= 0.5)
