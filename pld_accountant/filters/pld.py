@@ -153,7 +153,8 @@ class PLDFilter(Filter):
         step = {"noise_multiplier": noise_multiplier, "max_grad_norm": max_grad_norm, "sample_rate": sample_rate}
         return self._admit(norms, **step)
 
-    def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
+    def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
+        del count  # `admit` offers no stretches
         return self._pld_state.admit(norms, *self._step(**step))
 
     def headroom(

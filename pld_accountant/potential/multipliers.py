@@ -59,6 +59,10 @@ class Law(NamedTuple):
         """One row for each relative norm."""
         return SampledGaussianSteps(self.noise_multiplier / norms, np.full(norms.size, self.sample_rate), self.direction)
 
+    def cost(self, norms: NDArray) -> NDArray:
+        """K(theta) of the removal at each relative norm, rounded up: what a step is charged, in either direction."""
+        return log_moments(self._replace(direction="remove"), norms)
+
 
 def log_moments(law: Law, norms: NDArray) -> NDArray:
     """K(theta) = log E exp(theta L) at each relative norm, rounded up, shape (norms,)."""
@@ -70,6 +74,7 @@ class Multipliers:
 
     Attributes
     ----------
+    law : Law
     omega : ndarray, shape (m + 1,)
         The frequencies.
     error : ndarray, shape (OCTAVES, m + 1)
@@ -78,7 +83,7 @@ class Multipliers:
 
     def __init__(self, law: Law, spacing: float, m: int) -> None:
         self.omega = spacing * np.arange(m + 1)
-        self._sigma = law.noise_multiplier
+        self.law, self._sigma = law, law.noise_multiplier
         self._angles = np.pi * (np.arange(_POINTS) + 0.5) / _POINTS
         self._values = np.empty((OCTAVES, _POINTS, m + 1), dtype=np.complex128)
         self.error = np.empty((OCTAVES, m + 1))
