@@ -21,7 +21,7 @@ from ..files.saved_state import SavedArrays
 from ..filters.base import Filter
 from ..ledger import Ledger
 from ..results import Bounds, Guarantee
-from .journal import Journal, relative
+from .journal import Journal, JournalRow, relative
 
 __all__ = ["MODES", "IndividualSteps", "refresh_schedule"]
 
@@ -205,17 +205,22 @@ class IndividualSteps:
             )
         self._flush_row()
         for row in self.journal.rows(self.steps):
-            for _ in range(row.steps):
-                self._replay(row.norms, row.noise_multiplier, row.max_grad_norm, row.sample_rate)
+            self._replay(row)
         self._caught_up, self._written = True, False
 
-    def _replay(self, norms: np.ndarray, noise: float, clip: float, rate: float) -> None:
-        if rate != self.sample_rate:
-            raise ValueError(f"the journal has a step with sample_rate={rate!r}, this run has {self.sample_rate!r}")
-        if self.keep is not None and np.any(self._admitted(norms, noise, clip) < (norms > 0)):
-            raise ValueError("the journal holds a step that the filter refuses: it is of a run with another filter")
-        self._count(norms, noise, clip)
-        self.steps += 1
+    def _replay(self, row: JournalRow) -> None:
+        """Count the steps of a row of the journal, and charge the filter with them."""
+        if row.sample_rate != self.sample_rate:
+            raise ValueError(
+                f"the journal has a step with sample_rate={row.sample_rate!r}, this run has {self.sample_rate!r}"
+            )
+        noise, clip = row.noise_multiplier, row.max_grad_norm
+        if self.keep is not None:
+            admitted = self._admitted(row.norms, noise, clip, steps=row.steps)
+            if np.any(admitted[row.norms > 0] < row.steps):
+                raise ValueError("the journal holds a step that the filter refuses: it is of a run with another filter")
+        self._count(row.norms, noise, clip, row.steps)
+        self.steps += row.steps
 
     def refresh(self, norms: Any) -> None:
         """Take the norms of `people` at the present model, which must have been released.
@@ -270,10 +275,10 @@ class IndividualSteps:
         caps[self.people] = row
         return caps
 
-    def _admitted(self, row: np.ndarray, noise: float, clip: float) -> np.ndarray:
+    def _admitted(self, row: np.ndarray, noise: float, clip: float, **steps: int) -> np.ndarray:
         assert self.keep is not None
-        step: dict[str, float] = {"noise_multiplier": noise, "max_grad_norm": clip, "sample_rate": self.sample_rate}
-        return self.keep.admit(row, **step)
+        step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": clip, "sample_rate": self.sample_rate}
+        return self.keep.admit(row, **step, **steps)
 
     def _write(self, row: np.ndarray, noise: float, clip: float) -> None:
         assert self.journal is not None
@@ -282,12 +287,12 @@ class IndividualSteps:
             self._written = True
         self.journal.step(noise, self.sample_rate, clip)
 
-    def _count(self, row: np.ndarray, noise: float, clip: float) -> None:
+    def _count(self, row: np.ndarray, noise: float, clip: float, steps: int = 1) -> None:
         same = self._row is not None and self._row_key == (noise, clip) and np.array_equal(row, self._row)
         if not same:
             self._flush_row()
             self._row, self._row_key = row, (noise, clip)
-        self._row_steps += 1
+        self._row_steps += steps
 
     def _flush(self) -> None:
         """Bring the ledger up to the present step."""
