@@ -29,7 +29,7 @@ MODES = ("caps", "exact", "watched", "observed")
 
 # Gradients change fastest at the beginning of a run, so the first refreshes lie close together.
 _EARLY = frozenset((0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300))
-_LATE = 500
+_LATE = 250
 
 _KIND, _VERSION = "pld-accountant training run", 1
 
@@ -62,14 +62,14 @@ def refresh_schedule(refresh: Any = None) -> Callable[[int], bool]:
     Parameters
     ----------
     refresh : None, int, iterable of int, or callable
-        None: at steps 0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300, and then at every 500th.  A number: every so many
+        None: at steps 0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300, and then at every 250th.  A number: every so many
         steps.  Some step numbers, which must hold 0.  A function of the step number.  The schedule must be public: it
         must not depend on the data.
 
     Examples
     --------
     >>> [step for step in range(1600) if refresh_schedule()(step)][-4:]
-    [300, 500, 1000, 1500]
+    [750, 1000, 1250, 1500]
     """
     if refresh is None:
         return lambda step: step in _EARLY or (step > 0 and step % _LATE == 0)

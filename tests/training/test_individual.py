@@ -146,7 +146,7 @@ def test_arguments_are_checked():
 
 def test_schedules():
     early = [step for step in range(1200) if refresh_schedule()(step)]
-    assert early == [0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300, 500, 1000]
+    assert early == [0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 250, 300, 500, 750, 1000]
     assert [s for s in range(9) if refresh_schedule(4)(s)] == [0, 4, 8]
     assert [s for s in range(9) if refresh_schedule([0, 7])(s)] == [0, 7]
 
