@@ -154,7 +154,8 @@ def main() -> None:
             "run": name,
             "steps": steps,
             "milliseconds_a_step": 1e3 * float(np.median([one["seconds"] / steps for one in found])),
-            "processor_milliseconds_a_step": 1e3 * float(np.median([one["processor_seconds"] / steps for one in found])),
+            "processor_milliseconds_a_step": 1e3
+            * float(np.median([one["processor_seconds"] / steps for one in found])),
             "times_plain": ratio(found, plain, "seconds"),
             "processor_times_plain": ratio(found, plain, "processor_seconds"),
             "accuracy": float(np.mean([one["accuracy"] for one in found])),

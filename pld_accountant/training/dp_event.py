@@ -32,9 +32,7 @@ class PLDAccountant(dp_accounting.PrivacyAccountant):
     `dp_accounting.UnsupportedEventError`.
     """
 
-    def __init__(
-        self, neighboring_relation: Any = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-    ) -> None:
+    def __init__(self, neighboring_relation: Any = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE) -> None:
         super().__init__(neighboring_relation)
         self._counts: dict[Mechanism, int] = {}
         self._open = False

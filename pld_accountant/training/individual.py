@@ -258,7 +258,9 @@ class IndividualSteps:
             If a refresh is due and was not made.
         """
         self._catch_up()
-        noise = validate.noise_multiplier(self._ledger.noise_multiplier if noise_multiplier is None else noise_multiplier)
+        noise = validate.noise_multiplier(
+            self._ledger.noise_multiplier if noise_multiplier is None else noise_multiplier
+        )
         clip = validate.clipping_norm(self.max_grad_norm if max_grad_norm is None else max_grad_norm)
         if np.isnan(self._norms).any():
             raise RuntimeError("the first step needs a refresh before it")
@@ -437,4 +439,3 @@ def _unpacked(folder: str, saved: SavedArrays, name: str) -> Path:
     path = Path(folder) / name
     path.write_bytes(saved.take(name, np.uint8, (None,)).tobytes())
     return path
-

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from opacus.accountants import IAccountant, registry
-from opacus.data_loader import CollateFnWithEmpty, DPDataLoader
+from opacus.data_loader import CollateFnWithEmpty
 from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils import batch_memory_manager
@@ -321,7 +321,9 @@ def _check(model: Any, optimizer: Any, loader: Any) -> None:
     if isinstance(loader, PeopleLoader) or "add_noise" in vars(optimizer):
         raise ValueError("this loader or optimizer belongs to another individual accounting")
     if sampler.num_samples != len(loader.dataset):
-        raise ValueError(f"the sampler draws from {sampler.num_samples} records, the data set has {len(loader.dataset)}")
+        raise ValueError(
+            f"the sampler draws from {sampler.num_samples} records, the data set has {len(loader.dataset)}"
+        )
     if isinstance(optimizer, DPOptimizerFastGradientClipping) != hasattr(model, "get_clipping_coef"):
         raise ValueError("model and optimizer must come from one call of make_private")
     if not hasattr(model, "_module"):
@@ -343,7 +345,7 @@ def _loss_of(criterion: Any) -> Callable[[Any, Any], Any]:
     if isinstance(criterion, nn.Module):
         mean = getattr(criterion, "reduction", "mean") == "mean"
         each = copy.copy(criterion)
-        each.reduction = "none"  # type: ignore[assignment]
+        each.reduction = "none"
     else:
         mean, each = True, functools.partial(criterion, reduction="none")
 
@@ -436,6 +438,8 @@ class PLDAccountant(IAccountant):
 
     The history is that of Opacus's accountants, (noise multiplier, sample rate, steps), so their states load.
     """
+
+    history: list[Any]
 
     def __init__(self) -> None:
         super().__init__()

@@ -153,7 +153,7 @@ class PeopleLoader(DataLoader):
     @property
     def sample_rate(self) -> float:
         """The Poisson sampling rate."""
-        return self.batch_sampler.sample_rate  # type: ignore[union-attr]
+        return self.batch_sampler.sample_rate
 
     def __iter__(self) -> Iterator[Any]:
         for carried in super().__iter__():

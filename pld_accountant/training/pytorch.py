@@ -96,6 +96,6 @@ class PerExample:
                 raise ValueError("a gradient is not finite; nothing was released")
             wanted = targets_of_clipping[part].to(norms)
             factors = torch.where(norms > wanted, wanted / norms.clamp_min(torch.finfo(norms.dtype).tiny), 1.0)
-            for sum_so_far, row in zip(total, rows, strict=True):
-                sum_so_far += factors @ row
+            for number, row in enumerate(rows):
+                total[number] += factors @ row
         return [flat.view_as(p) for flat, p in zip(total, parameters, strict=True)]

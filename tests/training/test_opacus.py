@@ -220,9 +220,7 @@ def test_exact_and_watched_agree_with_norms_of_autograd():
     for mode, options in (("exact", {}), ("watched", {"watched": [3, 50, 20]})):
         run = Run()
         run.account(mode=mode, **options)
-        by_hand = pa.Ledger(
-            len(run.individual.people), noise_multiplier=NOISE, sample_rate=0.2, max_grad_norm=CLIP
-        )
+        by_hand = pa.Ledger(len(run.individual.people), noise_multiplier=NOISE, sample_rate=0.2, max_grad_norm=CLIP)
         for batch in run.loader:
             by_hand.record(np.linalg.norm(run.gradients(), axis=1)[run.individual.people])
             run.step(batch)
