@@ -1,7 +1,8 @@
 """What individual accounting costs in training: MNIST under Opacus on the CPU; writes results/training.json.
 
 Run it from the repository's root: ``python benchmarks/training.py --data FOLDER`` with the four ``.gz`` files of MNIST.
-It needs the extra ``opacus``, and trains ten times, most of the runs for 10,000 steps, a network 784-64-10: a quarter of an hour.
+It needs the extra ``opacus``, and trains a network 784-64-10 ten times, most of the runs for 10,000
+steps: a quarter of an hour.
 
 Every run reports wall and processor seconds of the training loop alone.  ``plain`` is Opacus without this package.
 ``exact`` is the certified epsilon from the norms of 500 people at every step (mode ``watched``).
@@ -176,7 +177,7 @@ def main() -> None:
         "worst_case": runs["plain"][0]["worst_case"],
         "exact_median": exact,
         "table": table,
-        "people": {name: values for name, values in pictured.items()},
+        "people": pictured,
     }
     options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

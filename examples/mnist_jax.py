@@ -60,7 +60,7 @@ def update(parameters, state, inputs, labels, caps):
     return optax.apply_updates(parameters, updates), state
 
 
-for step in range(options.steps):
+for _ in range(options.steps):
     if run.due:
         run.refresh(gradient_norms(loss, parameters, x, y))  # of everybody, at a released model
     caps = run.begin()  # books the step before anything is released

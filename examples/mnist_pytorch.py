@@ -30,7 +30,7 @@ each = PerExample(model, nn.functional.cross_entropy)
 run = IndividualSteps(len(x), noise_multiplier=NOISE, sample_rate=RATE, max_grad_norm=CLIP, refresh=100)
 coins = np.random.default_rng()
 
-for step in range(options.steps):
+for _ in range(options.steps):
     if run.due:
         run.refresh(each.norms(x, y))  # of everybody, at a released model
     caps = run.begin()  # books the step before anything is released
@@ -39,7 +39,7 @@ for step in range(options.steps):
     with torch.no_grad():
         for parameter, part in zip(model.parameters(), total, strict=True):
             noisy = part + NOISE * CLIP * torch.randn_like(part)  # the same noise whatever the caps are
-            parameter -= 0.05 * noisy / (RATE * len(x))  # a public constant, not the size of the batch
+            parameter.sub_(0.05 * noisy / (RATE * len(x)))  # a public constant, not the size of the batch
 
 with torch.no_grad():
     print(f"accuracy {(model(x_test).argmax(1) == y_test).float().mean():.4f}")

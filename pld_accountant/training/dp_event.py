@@ -1,4 +1,4 @@
-"""Events of dp-accounting: an accountant for libraries that speak `DpEvent`, such as jax_privacy, and the events of a run.
+"""Events of dp-accounting: an accountant for libraries that use them, such as jax_privacy, and the event of a run.
 
 >>> import dp_accounting
 >>> step = dp_accounting.PoissonSampledDpEvent(0.005, dp_accounting.GaussianDpEvent(2.0))

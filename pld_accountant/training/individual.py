@@ -1,7 +1,7 @@
 """`IndividualSteps`: the caps, the steps and the ledger of one training run, for any training library.
 
-Between two refreshes every person is clipped at a cap of their own.  ``docs/how/caps.rst`` proves that a step then costs
-a person no more than a Poisson-sampled Gaussian step with their cap as sensitivity, and lists the conditions.
+Between two refreshes every person is clipped at a cap of their own.  ``docs/how/caps.rst`` proves that a step then
+costs a person no more than a Poisson-sampled Gaussian step with their cap as sensitivity, and lists the conditions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _KIND, _VERSION = "pld-accountant training run", 1
 
 _SAMPLED = (
     "Batches must be drawn by Poisson sampling, the noise must be noise_multiplier * max_grad_norm whatever the caps "
-    "are, and the sum must be divided by a public constant. The numbers depend on the data and are themselves sensitive."
+    "are, and the sum must be divided by a public constant. The numbers depend on the data and are themselves "
+    "sensitive."
 )
 _REFERENCE = "Zhu, Dong and Wang (2022), Theorem 10; docs/how/caps.rst"
 _CAPS = (
@@ -110,8 +111,8 @@ class IndividualSteps:
     keep : Filter, optional
         A person whose budget does not hold the coming step has a cap of 0 at this step.
     journal : Journal, optional
-        Receives every step before it is taken, with the caps that it is charged with.  If the journal already holds more
-        steps than this run, for example after a crash, they are counted first: they may have been released.
+        Receives every step before it is taken, with the caps that it is charged with.  If the journal already holds
+        more steps than this run, for example after a crash, they are counted first: they may have been released.
     """
 
     def __init__(
@@ -321,7 +322,7 @@ class IndividualSteps:
 
     @property
     def caps(self) -> np.ndarray:
-        """The clipping norm of each of `people` before the filter, at most max_grad_norm; NaN before the first refresh."""
+        """The cap of each of `people` before the filter, at most max_grad_norm; NaN before the first refresh."""
         return np.minimum(self._norms, self.max_grad_norm)
 
     @property
@@ -343,7 +344,7 @@ class IndividualSteps:
         return self.ledger.epsilon(delta, **options)
 
     def estimate(self, delta: float) -> np.ndarray:
-        """Everybody's *estimated* epsilon in mode ``observed``, shape (num_examples,).  No bound in either direction."""
+        """Everybody's *estimated* epsilon in mode ``observed``, shape (num_examples,); no bound in either direction"""
         if self.mode != "observed":
             raise RuntimeError(f"mode {self.mode!r} has bounds: call epsilon(delta)")
         self._flush()

@@ -74,7 +74,8 @@ def clip_each_and_add_noise(
     -------
     optax.GradientTransformationExtraArgs
         Its ``update(gradients, state, caps=caps)`` takes gradients with the examples on the first axis, and the caps of
-        these examples.  Chain it before an optimizer, as in ``optax.chain(clip_each_and_add_noise(...), optax.sgd(0.1))``.
+        these examples.  Chain it before an optimizer, as in
+        ``optax.chain(clip_each_and_add_noise(...), optax.sgd(0.1))``.
     """
     deviation = noise_multiplier * max_grad_norm
 

@@ -1,13 +1,13 @@
 """`Journal`: a log of norms that a training run appends to before every step.
 
 A file is a header and a sequence of records.  A *row* holds a norm for each person, and a *step* says that the last row
-served one more step, with its noise multiplier, sample rate and clipping norm.  A stretch between two refreshes is one row
-and a few bytes for each step.
+served one more step, with its noise multiplier, sample rate and clipping norm.  A stretch between two refreshes is one
+row and a few bytes for each step.
 
 Every record has a checksum.  A process that is killed leaves at most one record half-written, at the end of the file.
 Readers stop before it and say so; the next writer cuts it off.  A step is in the file before its noise is drawn, so no
-released step is missing.  (Parquet and Zarr keep a table of contents that is rewritten at every append, so a crash can lose
-the whole file or leave a row without content.)
+released step is missing.  (Parquet and Zarr keep a table of contents that is rewritten at every append, so a crash can
+lose the whole file or leave a row without content.)
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Journal:
     max_grad_norm : float
         Clipping norm, in the unit of the norms; steps may have another.
     sync : bool
-        Wait at every step until the record is on the disk.  Without it, a killed process loses nothing, but a machine that
-        loses power may lose the last seconds.
+        Wait at every step until the record is on the disk.  Without it, a killed process loses nothing, but a machine
+        that loses power may lose the last seconds.
 
     Raises
     ------

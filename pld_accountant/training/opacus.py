@@ -66,15 +66,16 @@ class IndividualAccounting:
 
     Notes
     -----
-    **Which guarantee**: `guarantee` says it in words.  In the modes ``caps``, ``exact`` and ``watched`` the gradients are
-    clipped at the caps that are counted.  A criterion that differs from the loss of the loop makes caps less fitting, but
-    the bounds stay bounds.  In mode ``observed`` nothing is clipped differently, and the numbers are estimates.
+    **Which guarantee**: `guarantee` says it in words.  In the modes ``caps``, ``exact`` and ``watched`` the
+    gradients are clipped at the caps that are counted.  If the criterion differs from the loss of the loop, caps fit
+    less well, but the bounds stay bounds.  In mode ``observed`` nothing is clipped differently, and the numbers are
+    estimates.
 
-    **Cost**: a refresh computes the norms of all examples by ghost clipping, one forward and one backward pass in chunks
-    without per-example gradients.  A step costs some nanoseconds for each person.
+    **Cost**: a refresh computes the norms of all examples by ghost clipping, one forward and one backward pass in
+    chunks without per-example gradients.  A step costs some nanoseconds for each person.
 
-    Every batch must come from `loader`, once, and must be stepped on.  Otherwise `PeopleError` is raised before anything
-    is released.  `BatchMemoryManager` takes `loader` as its data_loader.
+    Every batch must come from `loader`, once, and must be stepped on.  Otherwise `PeopleError` is raised before
+    anything is released.  `BatchMemoryManager` takes `loader` as its data_loader.
     """
 
     def __init__(
@@ -171,8 +172,8 @@ class IndividualAccounting:
         def accumulate_clipped() -> None:
             if not self._clipped:
                 raise PeopleError(
-                    "this batch was not clipped: with ghost clipping, call backward() on the loss of the criterion that "
-                    "make_private returned, once for every batch"
+                    "this batch was not clipped: with ghost clipping, call backward() on the loss of the criterion "
+                    "that make_private returned, once for every batch"
                 )
             accumulate()
             self._taken()

@@ -2,8 +2,8 @@
 
     python killed_runs.py FOLDER KILLS
 
-Prints the kills, the steps released, the released steps that the journal lost, the steps that it holds and that were not
-released, and the records that were found half-written.  Each process to be killed is forked from here.
+Prints the kills, the steps released, the released steps that the journal lost, the steps that it holds and that were
+not released, and the records that were found half-written.  Each process to be killed is forked from here.
 """
 
 import os
