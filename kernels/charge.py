@@ -37,15 +37,15 @@ def _first_bad(norms):
 
 
 @inline
-def _affordable(left, charge, steps):
-    """How many of some equal steps fit into the units left."""
+def _affordable(left, charge, steps, dust):
+    """How many of some equal steps fit into the units left, of which `dust` count as none."""
     if left <= 0:
         return 0
     if charge == 0:
         return steps
     if steps == 1:
         return 1 if left - charge >= -SLACK else 0
-    until_spent = max((left - DUST + charge - 1) // charge, 1)
+    until_spent = max((left - dust + charge - 1) // charge, 1)
     return min(steps, (left + SLACK) // charge, until_spent)
 
 
@@ -72,7 +72,7 @@ def admit_square(norms, clip, inverse, scale, steps, left, counts):
         norm = np.float64(norms[i])
         ratio = min(norm, clip) * inverse
         charge = _units(ratio * ratio * scale, norm)
-        count = _affordable(left[i], charge, steps)
+        count = _affordable(left[i], charge, steps, DUST)
         counts[i] = count
         if count > 0:
             rest = left[i] - count * charge
@@ -110,7 +110,7 @@ def admit_table(norms, clip, inverse, tables, steps, left, counts):
         count = steps
         for a in range(orders):
             charges[a] = _units(tables[cell, a] + part * (tables[cell + 1, a] - tables[cell, a]), norm)
-            count = min(count, _affordable(left[i, a], charges[a], steps))
+            count = min(count, _affordable(left[i, a], charges[a], steps, DUST))
         counts[i] = count
         if count > 0:
             for a in range(orders):
@@ -120,16 +120,16 @@ def admit_table(norms, clip, inverse, tables, steps, left, counts):
 
 
 @jit(
-    "int64(float64[::1], float64, float64, int64[::1], int64, int64, int64, int64[::1], int64[::1])",
-    "int64(float32[::1], float64, float64, int64[::1], int64, int64, int64, int64[::1], int64[::1])",
+    "int64(float64[::1], float64, float64, int64[::1], int64, int64, int64, int64, int64[::1], int64[::1])",
+    "int64(float32[::1], float64, float64, int64[::1], int64, int64, int64, int64, int64[::1], int64[::1])",
 )
-def admit_places(norms, clip, inverse, charges, octaves, parts, steps, left, counts):
+def admit_places(norms, clip, inverse, charges, octaves, parts, dust, steps, left, counts):
     """Admit and book charges by the place of the ratio norm / clip in binary octaves, for each of some steps.
 
     norms (n,); charges (octaves * parts + 1,) units, ascending; left (n,) units, changed in place; counts (n,),
     written: the steps that were admitted and booked.  The ratio is rounded up to the next of the norms 2**-octaves ...
-    1, each octave of them divided into equal parts (`potential.norms`).  Returns -1, or the index of the first bad
-    norm; then nothing was changed.
+    1, each octave of them divided into equal parts (`potential.norms`).  A person with at most `dust` units left has
+    spent the whole budget.  Returns -1, or the index of the first bad norm; then nothing was changed.
     """
     bad = _first_bad(norms)
     if bad >= 0:
@@ -142,9 +142,9 @@ def admit_places(norms, clip, inverse, charges, octaves, parts, steps, left, cou
             fraction, exponent = math.frexp(ratio)
             part = np.int64(np.ceil((2.0 * fraction - 1.0) * parts))
             charge = charges[max((exponent + octaves - 1) * parts + part, 0)]
-        count = _affordable(left[i], charge, steps)
+        count = _affordable(left[i], charge, steps, dust)
         counts[i] = count
         if count > 0:
             rest = left[i] - count * charge
-            left[i] = rest if rest > DUST else 0
+            left[i] = rest if rest > dust else 0
     return -1

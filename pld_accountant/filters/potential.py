@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import validate
 from ..files.saved_state import SavedArrays
-from ..kernels.charge import BUDGET, admit_places
+from ..kernels.charge import BUDGET, DUST, admit_places
 from ..potential.game import Run
 from ..potential.kept import kept_game
 from ..potential.norms import NORMS, OCTAVES, PARTS
@@ -111,6 +111,7 @@ class PotentialFilter(NoisyStepFilter):
         )
         self._parameters.pop("shares", None)  # they follow from epsilon
         self._units = np.ceil(self._game.charges.table / self._budget * BUDGET * (1 + 2.0**-49)).astype(np.int64)
+        self._dust = max(DUST, int(self._units.min()) - 1)  # buys no step
 
     @property
     def budget(self) -> float:
@@ -178,7 +179,8 @@ class PotentialFilter(NoisyStepFilter):
     def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
         clip, scale, units = self._scaled(**step)
         admitted = np.empty(norms.size, dtype=np.int64)
-        if admit_places(norms, clip, round_up(scale), units, OCTAVES, PARTS, count, self._left, admitted) >= 0:
+        table = units, OCTAVES, PARTS, self._dust
+        if admit_places(norms, clip, round_up(scale), *table, count, self._left, admitted) >= 0:
             raise validate.norm_error(norms)
         return admitted
 
