@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .adaptive.linear_queries import LinearQueries
     from .calibration import calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
     from .filters.gaussian import GaussianFilter, ZCDPFilter
-    from .filters.odometers import GaussianOdometer, RenyiOdometer
+    from .filters.odometers import GaussianOdometer, PotentialOdometer, RenyiOdometer
     from .filters.pld import PLDFilter
     from .filters.potential import PotentialFilter
     from .filters.pure_dp import ApproximateDPFilter
@@ -44,6 +44,7 @@ __all__ = [
     "Method",
     "PLDFilter",
     "PotentialFilter",
+    "PotentialOdometer",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
@@ -69,6 +70,7 @@ _LATER = {
     "RenyiFilter": "filters.renyi",
     "ZCDPFilter": "filters.gaussian",
     "GaussianOdometer": "filters.odometers",
+    "PotentialOdometer": "filters.odometers",
     "RenyiOdometer": "filters.odometers",
     "LinearQueries": "adaptive.linear_queries",
     "calibrate_noise_multiplier": "calibration",

@@ -19,6 +19,12 @@ from .integer_budget import NoisyStepFilter, own_shares, round_up
 
 __all__ = ["PotentialFilter"]
 
+_SAMPLING = (
+    "The order, the budget and the charges are fixed before the run. Steps are Poisson-sampled independently of the "
+    "past and of each other, with Gaussian noise on the sum, and everybody is charged for every step to which they are "
+    "admitted, sampled or not."
+)
+
 
 class PotentialFilter(NoisyStepFilter):
     """Keeps everybody within (epsilon, delta) over Poisson-sampled Gaussian steps that may depend on past releases.
@@ -223,20 +229,30 @@ class PotentialFilter(NoisyStepFilter):
         delta = validate.delta(delta)
         return self._by_share(lambda share: self._game.epsilon(delta, share * self._budget))
 
+    def budget_of(self, epsilon: float, delta: float) -> float:
+        """The budget that implies another (epsilon, delta), in full-norm steps, rounded down; 0 if there is none.
+
+        At most the largest budget for which the filter has a certified bound, about `budget`.
+        """
+        return self._game.budget(validate.positive(epsilon, "epsilon"), validate.delta(delta))
+
     @property
     def guarantee(self) -> Guarantee:
         """(epsilon, delta)-DP, proven for adaptive steps."""
         epsilon, delta = self._target
-        own = "" if self._shares is None else ", or the person's own smaller epsilon,"
+        own = "" if self._shares is None else " (or the person's own smaller epsilon)"
         return Guarantee(
             "adaptive, approximate DP of sampled Gaussian steps",
             True,
-            f"Everything released is (epsilon, delta)-DP, epsilon = {epsilon!r}{own} delta = {delta!r}, for the adding "
-            "or removing of one person; `epsilon` gives the epsilon at every other delta, from the same budget. Steps "
-            "are Poisson-sampled independently of the past and of each other, with Gaussian noise on the sum, and "
-            "everybody is charged for every step to which they are admitted, sampled or not." + self._condition(),
+            f"Everything released is (epsilon, delta)-DP, epsilon = {epsilon!r}{own}, delta = {delta!r}, for the adding "
+            "or removing of one person; `epsilon` gives the epsilon at every other delta, from the same budget. "
+            + self.conditions(),
             "docs/how/potential.rst, Theorem 1, on the charges of Feldman and Zrnic (2021)",
         )
+
+    def conditions(self) -> str:
+        """The conditions of the guarantee, in sentences."""
+        return _SAMPLING + self._condition()
 
     def _state(self) -> dict[str, np.ndarray]:
         return {**super()._state(), "budget": np.array(self._budget)}
