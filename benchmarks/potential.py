@@ -129,7 +129,7 @@ def measure(case: Case) -> dict[str, Any]:
         "renyi": by_renyi.tolist(),
         "approximate": approximate,
         "epsilon_of_the_pld_steps": {
-            "potential": adaptive,
+            "potential": adaptive if adaptive < math.inf else None,
             "renyi": composed(case, 1.0, pld[0]).rdp_epsilon(delta),
         },
     }
@@ -226,11 +226,14 @@ def main() -> None:
         rows.append(row)
         shares = [row[kind][i] / row["pld"][j] for kind in ("potential", "renyi") for i, j in ((0, 0), (3, 3))]
         shares += [row["approximate"][0] / row["pld"][0], row["approximate"][1] / row["pld"][3]]
-        over = [value / row["epsilon"] - 1 for value in row["epsilon_of_the_pld_steps"].values()]
+        over = [
+            (math.inf if value is None else value / row["epsilon"] - 1)
+            for value in row["epsilon_of_the_pld_steps"].values()
+        ]
         print(
             f"{case.noise_multiplier:>6g}{case.sample_rate:>8g}{case.delta:>8g}{row['epsilon']:>10.5f}"
             f"{row['pld'][0]:>11,}{row['seconds']:>9.1f}" + "".join(f"{share:>10.4f}" for share in shares),
-            f"{over[0]:>+12.2%}{over[1]:>+9.2%}",
+            f"{over[0]:>+12.2%}{over[1]:>+9.2%}" if over[0] < math.inf else f"{'over +25%':>12}{over[1]:>+9.2%}",
             flush=True,
         )
     flowing = measure_streams(MAIN)

@@ -24,7 +24,9 @@ logging.getLogger("pld_accountant").setLevel(logging.ERROR)
 def own_cache(tmp_path_factory):
     """Budgets that take seconds to certify are kept for this run of the tests only, for all its workers."""
     folder = tmp_path_factory.getbasetemp()
-    os.environ["PLD_ACCOUNTANT_CACHE"] = str((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kept")
+    os.environ["PLD_ACCOUNTANT_CACHE"] = str(
+        (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kept"
+    )
 
 
 @pytest.fixture
