@@ -129,6 +129,9 @@ class Game(NamedTuple):
             }
             if sizes.max() > kept["drift"].size or sizes.min() < 2:
                 raise ValueError("a cell has a wrong number of frequencies")
+            ends = places[:, 0] + places[:, 1]
+            if places[0, 0] != 0.0 or np.any(places[1:, 0] != ends[:-1]) or np.any(places[:, 1] < table.max()):
+                raise ValueError("the cells do not follow each other, or are narrower than a charge")
             cuts = np.cumsum(sizes)[:-1]
             parts = zip(places.tolist(), np.split(kept["start"], cuts), np.split(kept["extra"], cuts), strict=True)
             cells = [Cell(tau, width, start, extra) for (tau, width, _), start, extra in parts]
