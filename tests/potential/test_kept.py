@@ -119,7 +119,8 @@ def test_flipped_bits_are_found(folder, builds):
 def test_a_file_of_somebody_else_is_not_read(folder, builds, monkeypatch):
     kept.kept_game(RUN)
     forget()
-    monkeypatch.setattr(os, "getuid", lambda own=os.getuid(): own + 1)
+    own = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: own + 1)
     kept.kept_game(RUN)
     assert len(builds) == 2
 
