@@ -1,46 +1,46 @@
-"""Exact, capped and observed epsilons of the same people: ``python figures/training.py`` writes training.png and .pdf.
+"""Exact, capped and observed epsilons of the same people: no data needed.
 
-The numbers are those of ``benchmarks/training.py``, from its results file.
+Run ``python figures/training.py`` (a second).  It draws benchmarks/results/training.json, which ``python
+benchmarks/training.py`` measured and wrote.
 """
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+import common
 import numpy as np
+from common import COLOURS
 
-HERE = Path(__file__).parent
-NAMES = {
-    "watched": "exact norms\n(certified)",
-    "caps": "caps\n(certified)",
-    "observed": "observed when sampled\n(estimates, no bounds)",
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "training.json"
+# Name in the results: title, colour.
+MODES = {
+    "watched": ("exact norms (certified)", COLOURS["PLD"]),
+    "caps": ("caps (certified)", "#56B4E9"),
+    "observed": ("observed norms (estimates)", "#D55E00"),
 }
 
 
 def main() -> None:
-    """Draw the picture."""
-    found = json.loads((HERE.parent / "benchmarks" / "results" / "training.json").read_text())
-    exact = np.array(found["people"]["watched"])
-    figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), sharey=True, layout="constrained")
-    bins = np.linspace(0, found["worst_case"] * 1.02, 52)
-    for panel, (name, title) in zip(panels, NAMES.items(), strict=True):
+    """Draw the three histograms."""
+    given = common.arguments(__doc__, results=RESULTS)
+    found = json.loads(given.results.read_text())
+    worst, exact = found["worst_case"], np.array(found["people"]["watched"])
+    figure, grid = common.panels(1, 3, height=3.0, sharey=True)
+    facts = {}
+    for axes, (name, (words, colour)) in zip(grid, MODES.items(), strict=True):
         values = np.array(found["people"][name])
-        panel.hist(values, bins=bins, color="C0" if name != "observed" else "C1")
-        panel.axvline(found["worst_case"], color="black", linestyle="--", label="worst case")
-        panel.axvline(np.median(values), color="C3", label=f"median {np.median(values):.3f}")
-        below = np.mean(values < exact)
-        note = "" if name == "watched" else f"\n{below:.0%} of people below their exact epsilon"
-        panel.set_title(title + note, fontsize=9)
-        panel.set_xlabel("epsilon at delta = 1e-5")
-        panel.legend(fontsize=8)
-    panels[0].set_ylabel(f"people, of {len(exact)}")
-    for ending in ("png", "pdf"):
-        figure.savefig(
-            HERE / f"training.{ending}", dpi=150, metadata={"CreationDate": None} if ending == "pdf" else None
-        )
+        below = float(np.mean(values < exact))
+        axes.hist(values, bins=np.linspace(0, 1.02 * worst, 46), color=colour)
+        axes.axvline(worst, color=COLOURS["text"], ls="--", lw=1.2, label="worst case")
+        axes.axvline(np.median(values), color="#8A3F68", lw=1.6, label=f"median {np.median(values):.3f}")
+        note = "" if name == "watched" else f"\n{below:.0%} below the exact"
+        common.dress(axes, r"$\varepsilon$ at $\delta = 10^{-5}$", title=words + note)
+        common.legend(axes, loc="upper center", bbox_to_anchor=(0.58, 1.0))
+        facts[name] = {"median": float(np.median(values)), "below_exact": below}
+    grid[0].set_ylabel(f"People, of {exact.size}", fontsize=common.TEXT, color=COLOURS["text"])
+    common.keep(given.out, "training", figure, {"worst_case": worst, "people": exact.size, **facts})
 
 
 if __name__ == "__main__":
