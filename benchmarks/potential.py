@@ -20,8 +20,9 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 os.environ["PLD_ACCOUNTANT_CACHE"] = ""
 
@@ -31,7 +32,8 @@ import pld_accountant as pa
 from pld_accountant.notions import gdp
 
 
-class Case(NamedTuple):
+@dataclass(frozen=True)
+class Case:
     """A target is an epsilon, or the epsilon of `steps` non-adaptive steps."""
 
     noise_multiplier: float
@@ -119,7 +121,7 @@ def measure(case: Case) -> dict[str, Any]:
     wider = pa.PotentialFilter(1.25 * epsilon, delta, alpha=potential.alpha, **step)
     adaptive = smallest(lambda e: wider.budget_of(e, delta) >= pld[0], epsilon, 1.25 * epsilon)
     return {
-        **case._asdict(),
+        **asdict(case),
         "epsilon": epsilon,
         "alpha": potential.alpha,
         "seconds": seconds,

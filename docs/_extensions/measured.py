@@ -178,7 +178,9 @@ def widths() -> tuple[Row, list[Row]]:
     return header, [[str(n), *row] for n, *row in zip(data["buckets"], *columns, strict=True)]
 
 
-TABLES = {f.__name__: f for f in (tail, extremes, rare, people, filters, potential, streams, admission, growth, hard, widths)}
+TABLES = {
+    f.__name__: f for f in (tail, extremes, rare, people, filters, potential, streams, admission, growth, hard, widths)
+}
 
 
 class MeasuredTable(Directive):
