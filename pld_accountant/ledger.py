@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,6 +17,8 @@ from .engine import dominating_mu, renyi
 from .engine.method import deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
+from .events import ids
+from .events.table import read_events
 from .locked import Locked, held, unlocked
 from .mechanisms.base import Direction, directions
 from .mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianSteps
@@ -152,6 +154,7 @@ class Ledger(Locked):
             raise ValueError(f"buckets must be at most 4096, got {buckets}")
         self._tally = Tally(self.num_examples, self.buckets)
         self._makers: dict[Direction, TableMakers] = {}
+        self._people: Any = None  # a pyarrow.Array of distinct ids, see `events.ids`
 
     def __repr__(self) -> str:
         return (
@@ -168,6 +171,22 @@ class Ledger(Locked):
     def schedule(self) -> tuple[tuple[float, float, int], ...]:
         """(noise multiplier, sample rate, steps), in the order in which they were first recorded."""
         return tuple((sigma, rate, steps) for (sigma, rate), steps in self._tally.schedule.items())
+
+    @property
+    def people(self) -> NDArray:
+        """Everybody's id: (num_examples,) int64 or str; their numbers 0, 1, 2, ... if nobody was named.
+
+        People are named by `from_events`, or by ``ledger.people = ids``: distinct integers, texts or UUIDs, in the
+        order of the ledger.  UUIDs become texts.
+        """
+        return np.arange(self.num_examples) if self._people is None else ids.as_numpy(self._people)
+
+    @people.setter
+    def people(self, names: Any) -> None:
+        found = ids.distinct(names)
+        if len(found) != self.num_examples:
+            raise ValueError(f"people must be {self.num_examples} ids, got {len(found)}")
+        self._people = found
 
     @property
     def guarantee(self) -> Guarantee:
@@ -276,19 +295,181 @@ class Ledger(Locked):
                 progress(min(start + block, steps), steps)
         return ledger
 
-    @unlocked
-    def merge(self, other: Ledger) -> None:
-        """Add the steps of another ledger of the same people.
+    @classmethod
+    def from_events(
+        cls,
+        events: Any,
+        *,
+        max_grad_norm: float,
+        noise_multiplier: float | None = None,
+        sample_rate: float | None = None,
+        people: Any = None,
+        schedule: Sequence[tuple[float, float, int]] | None = None,
+        columns: Mapping[str, str] | None = None,
+        buckets: int = 256,
+    ) -> Ledger:
+        """A ledger of a table with a row for each part that a person took in a query or a training step.
+
+        Parameters
+        ----------
+        events : path, pyarrow.Table, pandas.DataFrame, polars.DataFrame, or mapping of arrays
+            A Parquet file, a folder of Parquet files, or a table; rows in any order.  Columns, others are ignored:
+
+            - ``person``: an integer, a text or a UUID;
+            - ``norm``, before clipping; or ``sensitivity``, which is not clipped and must not exceed `max_grad_norm`;
+            - ``count``, optional: number of steps with this norm; 1 by default;
+            - ``noise_multiplier`` and ``sample_rate``, if they are not given for all steps;
+            - ``step``, optional, instead of ``count``: any name of the step.  If a person has several records in one
+              step, their norms are added up before they are clipped;
+            - ``group``, optional: the same in all rows of a person.
+
+            A person without a row in a step has norm 0 there, which costs nothing.
+        max_grad_norm : float
+            Clipping norm of a *person's* contribution to a step.
+        people : array_like, optional
+            Ids of everybody, also of people without events.
+        schedule : sequence of (noise multiplier, sample rate, steps), optional
+            The steps of a person who takes part in every step; nobody may have taken more.  By default the distinct
+            steps, or the most steps that one person took.
+        columns : mapping of str to str, optional
+            The table's names of the columns, for example ``{"person": "user_id"}``.
+
+        Returns
+        -------
+        Ledger
+            People in ascending order of their ids, `people`.
 
         Raises
         ------
         ValueError
-            If `other` is not a ledger of the same number of people.
+            For a bad, missing or contradictory value; the message names the column.  `ReadError`, a ValueError, for a
+            file that cannot be read.
+
+        **Error**: as `record`.  The norm of a sum of records is at most the sum of the norms, so the upper bound stays
+        an upper bound.  The lower bound and the estimate are those of a person whose norm equals the sum.
+        **Cost**: memory for the columns and the counts; about 0.3 microseconds an event.
+
+        Examples
+        --------
+        >>> table = {"person": ["ann", "bob", "ann"], "norm": [0.3, 1.0, 0.5], "count": [100, 50, 10]}
+        >>> ledger = Ledger.from_events(table, noise_multiplier=2, sample_rate=0.01, max_grad_norm=1)
+        >>> ledger.people.tolist(), ledger.steps
+        (['ann', 'bob'], 110)
         """
-        if not isinstance(other, Ledger) or other.num_examples != self.num_examples:
+        found = read_events(
+            events,
+            max_grad_norm=max_grad_norm,
+            noise_multiplier=noise_multiplier,
+            sample_rate=sample_rate,
+            people=people,
+            schedule=schedule,
+            columns=columns,
+        )
+        first = found.kinds[0] if found.kinds else (noise_multiplier or 1.0, sample_rate or 1.0)
+        sigma = first[0] if noise_multiplier is None else noise_multiplier
+        rate = first[1] if sample_rate is None else sample_rate
+        ledger = cls(
+            len(found.people),
+            noise_multiplier=sigma,
+            sample_rate=rate,
+            max_grad_norm=max_grad_norm,
+            buckets=buckets,
+        )
+        ledger._people = found.people
+        ledger._tally.count_events(
+            found.person, found.kind, found.norm, found.count, found.schedule, ledger.max_grad_norm
+        )
+        return ledger
+
+    @unlocked
+    def merge(self, other: Ledger, *, same_steps: bool = False) -> None:
+        """Add the steps of another ledger.
+
+        If people have ids, people are matched by id, and people of the other ledger who are new here come last.  A
+        person who is missing in one of the ledgers took no part in its steps.
+
+        Parameters
+        ----------
+        other : Ledger
+            Of the same people, or with ids if this ledger has ids.
+        same_steps : bool
+            Whether `other` holds *other people in the same steps*, such as another part of one table.  Then nobody may
+            be in both, and the steps are counted once in the schedule of the worst case.
+
+        Raises
+        ------
+        ValueError
+            If `other` is no ledger, people cannot be matched, or somebody is in both ledgers of the same steps.  Then
+            nothing has changed.
+        """
+        if not isinstance(other, Ledger):
             raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
         with held(self, other):
-            self._tally.merge(other._tally)
+            named = self._people is not None, other._people is not None
+            if named[0] != named[1]:
+                raise ValueError("one ledger has ids of people and the other has none; set `people` of both")
+            if not any(named):
+                if same_steps or other.num_examples != self.num_examples:
+                    raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
+                return self._tally.merge(other._tally)
+            own, theirs = self._people, other._people
+            if same_steps and (both := int((ids.positions(theirs, own) >= 0).sum())):
+                raise ValueError(f"{both} people are in both ledgers; their steps would be counted twice")
+            everybody = ids.joined(own, theirs)
+            merged = self._tally.of_rows(ids.positions(everybody, own))
+            merged.merge(other._tally.of_rows(ids.positions(everybody, theirs)), same_steps=same_steps)
+            self._people, self._tally, self.num_examples = everybody, merged, len(everybody)
+
+    def select(self, people: Any) -> Ledger:
+        """A ledger of some people, in this order, with all steps of the schedule.
+
+        Parameters
+        ----------
+        people : array_like
+            Distinct ids; numbers of people if nobody was named.
+
+        Raises
+        ------
+        ValueError
+            If somebody is not in this ledger.
+        """
+        if self._people is None:
+            rows = np.asarray(people)
+            if rows.ndim != 1 or rows.dtype.kind not in "iu" or np.unique(rows).size < rows.size:
+                raise ValueError("people must be distinct numbers of people; this ledger has no ids")
+            if rows.size and not (rows.min() >= 0 and rows.max() < self.num_examples):
+                raise ValueError(f"people must lie between 0 and {self.num_examples - 1}")
+            return self._rearranged(None, rows.astype(np.int64))
+        wanted = ids.distinct(people)
+        rows = ids.positions(wanted, self._people)
+        if np.any(rows < 0):
+            raise ValueError(f"{wanted[int(np.argmin(rows))].as_py()!r} is not in this ledger")
+        return self._rearranged(wanted, rows)
+
+    def add_people(self, people: Any) -> None:
+        """Add people who took no part in the steps so far; they come last.
+
+        Raises
+        ------
+        ValueError
+            If the ledger has no ids, or somebody is in it already.
+        """
+        if self._people is None:
+            raise ValueError("this ledger has no ids; set `people` first")
+        new = ids.distinct(people)
+        rows = ids.positions(new, self._people)
+        if np.any(rows >= 0):
+            raise ValueError(f"{new[int(np.argmax(rows))].as_py()!r} is in this ledger already")
+        everybody = ids.joined(self._people, new)
+        self._tally = self._tally.of_rows(ids.positions(everybody, self._people))
+        self._people, self.num_examples = everybody, len(everybody)
+
+    def _rearranged(self, people: Any, rows: NDArray) -> Ledger:
+        """A ledger of the people of these rows; -1 stands for somebody without steps."""
+        new = Ledger(rows.size, **{name: getattr(self, name) for name in ledger_file.PARAMETERS[1:]})
+        new._people, new._tally = people, self._tally.of_rows(rows)
+        new._makers = dict(self._makers)  # tables depend on the buckets only
+        return new
 
     # ------------------------------------------------------------------ privacy loss
 
@@ -500,7 +681,8 @@ class Ledger(Locked):
 
     def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
         """Write the ledger to a path, completely or not at all, or to a file that is open for writing bytes."""
-        ledger_file.save(path, self._parameters, self._tally)
+        named = {} if self._people is None else ids.to_arrays(self._people)
+        ledger_file.save(path, self._parameters, self._tally, named)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -514,7 +696,9 @@ class Ledger(Locked):
         """
         with ledger_file.opened(path) as saved:
             ledger = cls(**saved.parameters())
+            named = saved.take(ids.ARRAYS)
             ledger._tally = saved.tally(ledger._parameters)
+            ledger._people = ids.from_arrays(named, ledger.num_examples) if named else None
         return ledger
 
     @property

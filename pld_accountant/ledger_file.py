@@ -7,7 +7,7 @@ could have made, and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -27,10 +27,15 @@ PARAMETERS = ("num_examples", "noise_multiplier", "sample_rate", "max_grad_norm"
 _ROWS = 4096  # people whose counts are checked at once
 
 
-def save(path: str | os.PathLike[str] | BinaryIO, parameters: Mapping[str, Any], tally: Tally) -> None:
-    """Write a ledger's parameters and counts to a path, or to a file that is open for writing bytes."""
+def save(
+    path: str | os.PathLike[str] | BinaryIO,
+    parameters: Mapping[str, Any],
+    tally: Tally,
+    more: Mapping[str, np.ndarray],
+) -> None:
+    """Write a ledger's parameters, counts and some more arrays to a path, or to a file open for writing bytes."""
     arrays = {f"edges{i}": g.edges for i, g in enumerate(tally.groups)}
-    arrays |= {"counts": tally.counts, "short": tally.lower_weights}
+    arrays |= {"counts": tally.counts, "short": tally.lower_weights, **more}
     store.save(path, KIND, VERSION, _header(parameters, tally), arrays)
 
 
@@ -55,11 +60,15 @@ class Saved:
     """The header and the arrays of a file, not yet checked."""
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self._header, self._arrays = header, SavedArrays(arrays)
+        self._header, self._arrays = header, dict(arrays)
 
     def parameters(self) -> dict[str, Any]:
         """The arguments of the ledger's constructor, which checks them."""
         return {name: self._header[name] for name in PARAMETERS}
+
+    def take(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Remove and return the arrays with these names that there are."""
+        return {name: self._arrays.pop(name) for name in names if name in self._arrays}
 
     def tally(self, parameters: Mapping[str, Any]) -> Tally:
         """The groups, the schedule and the counts, for a ledger with these checked parameters, or `ValueError`.
@@ -67,7 +76,7 @@ class Saved:
         The conditions are those that `Tally.count` and `Tally.merge` keep, so the counters neither overflow nor
         disagree.
         """
-        header, saved = self._header, self._arrays
+        header, saved = self._header, SavedArrays(self._arrays)
         tally = Tally(parameters["num_examples"], parameters["buckets"])
         for i, (sigma, rate) in enumerate(header["groups"]):
             tally.groups.append(Buckets(rate, sigma, saved.take(f"edges{i}", np.float64, (None,))))

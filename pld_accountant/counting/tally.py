@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,8 +72,56 @@ class Tally:
         for_blocks(count_some, len(self.counts), -(-_FEW_NORMS // len(norms)))
         self.schedule[sigma, rate] = self.schedule.get((sigma, rate), 0) + steps
 
-    def merge(self, other: Tally) -> None:
-        """Add the counts of another tally of the same people."""
+    def count_events(
+        self,
+        person: NDArray[np.int64],
+        kind: NDArray,
+        norm: NDArray,
+        times: NDArray[np.int64],
+        schedule: Sequence[tuple[float, float, int]],
+        max_grad_norm: float,
+    ) -> None:
+        """Count events: the person took `times` steps of the kind with this norm; the tally is empty before.
+
+        Parameters
+        ----------
+        person, kind, norm, times : ndarray, shape (events,)
+            kind is the place in the schedule.
+        schedule : sequence of (noise multiplier, sample rate, steps)
+            Nobody takes more steps of a kind than it says.
+        """
+        from ..kernels import count
+
+        self._make_room(sum(steps for _, _, steps in schedule))
+        # buckets in the order of the schedule: tallies with one schedule have the same buckets
+        places = [self._group(sigma, rate) for sigma, rate, _ in schedule]
+        for k, (sigma, rate, steps) in enumerate(schedule):
+            group, offset = places[k]
+            of = np.flatnonzero(kind == k)
+            norms = np.ascontiguousarray(norm[of], dtype=np.float64)
+            bucket, won = np.empty(of.size, dtype=np.int16), np.empty(of.size, dtype=np.int32)
+            line = group.edges, lower_weight_line(group), group.first
+            count.place_events(norms, max_grad_norm, group.scale(sigma, max_grad_norm), *line, bucket, won)
+            count.add_events(person[of], bucket, won, times[of], offset, self.counts, self.lower_weights)
+            self.schedule[sigma, rate] = steps
+
+    def of_rows(self, rows: NDArray) -> Tally:
+        """The tally of the people of these rows; -1 stands for somebody without steps."""
+        new = Tally(rows.size, self.buckets)
+        new.groups, new.schedule = list(self.groups), dict(self.schedule)
+        known = np.flatnonzero(rows >= 0)
+        for name in ("counts", "lower_weights"):
+            old = getattr(self, name)
+            moved = counters.zeros((rows.size, old.shape[1]), old.dtype)
+            moved[known] = old[rows[known]]
+            setattr(new, name, moved)
+        return new
+
+    def merge(self, other: Tally, *, same_steps: bool = False) -> None:
+        """Add the counts of another tally of the same people.
+
+        With `same_steps` nobody has steps in both, and the steps of the schedules are the same ones.
+        """
         self._make_room(other.steps)
         start = 0
         for group in other.groups:
@@ -89,7 +139,8 @@ class Tally:
             else:
                 self._append(group, counts, lower_weights)
         for key, steps in other.schedule.items():
-            self.schedule[key] = self.schedule.get(key, 0) + steps
+            own_steps = self.schedule.get(key, 0)
+            self.schedule[key] = max(own_steps, steps) if same_steps else own_steps + steps
 
     def _make_room(self, steps: int) -> None:
         """Widen the counters if the new steps could make one overflow."""

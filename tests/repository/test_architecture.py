@@ -35,6 +35,7 @@ ALLOWED = {
     "threads": {"kernels"},
     "warm_up": {"kernels"},
     "files": EVERYBODY,
+    "events": EVERYBODY | {"files"},
     "notions": EVERYBODY,
     "mechanisms": EVERYBODY | {"notions", "threads", "kernels"},
     "counting": EVERYBODY | {"mechanisms", "threads", "kernels"},
@@ -44,7 +45,7 @@ ALLOWED = {
     | {"engine.method", "engine.plancherel", "engine.question", "engine.tilting", "engine.working"}
     | {"tables", "counting", "mechanisms", "threads", "kernels"},
     "composition": EVERYBODY | QUESTIONS,
-    "ledger": EVERYBODY | QUESTIONS | {"composition", "ledger_file"},
+    "ledger": EVERYBODY | QUESTIONS | {"events", "composition", "ledger_file"},
     "ledger_file": EVERYBODY | {"counting", "files"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "potential": EVERYBODY | {"mechanisms", "files", "threads"},

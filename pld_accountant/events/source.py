@@ -1,0 +1,119 @@
+"""Tables of any kind as an Arrow table with the columns of events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..files.formats import ReadError, require
+
+__all__ = ["COLUMNS", "REQUIRED", "arrow_events", "is_events_file"]
+
+COLUMNS = ("person", "norm", "sensitivity", "count", "noise_multiplier", "sample_rate", "step", "group")
+REQUIRED = ("person",)
+
+
+def arrow_events(source: Any, columns: Mapping[str, str] | None = None) -> Any:
+    """The events of a Parquet file or folder, or of a table in memory, as a `pyarrow.Table`.
+
+    Parameters
+    ----------
+    source : path, pyarrow.Table, pyarrow.RecordBatch, pandas.DataFrame, polars.DataFrame, or mapping of arrays
+    columns : mapping of str to str, optional
+        The source's name of a column of events, where it is another one, for example ``{"person": "user_id"}``.
+
+    Raises
+    ------
+    ReadError
+        If a file is cut or is no Parquet, or a column is missing.
+    """
+    pa = require("pyarrow", "parquet", "reading events")
+    names = _names(columns)
+    if isinstance(source, (str, os.PathLike)):
+        return _from_files(Path(source), names)
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    elif isinstance(source, Mapping):
+        source = pa.table(dict(source))
+    elif hasattr(source, "to_arrow"):  # polars
+        source = source.to_arrow()
+    elif not isinstance(source, pa.Table):
+        if not hasattr(source, "columns") or not hasattr(source, "to_numpy"):
+            raise ValueError(f"events must be a path or a table (Arrow, pandas, polars), got {type(source).__name__}")
+        source = _from_pandas(source, names)
+    return _chosen(source, names, "the table")
+
+
+def _names(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The source's name of each column of events."""
+    given = dict(columns or {})
+    unknown = sorted(set(given) - set(COLUMNS))
+    if unknown:
+        raise ValueError(f"columns must name some of {', '.join(COLUMNS)}, got {unknown[0]!r}")
+    return {name: given.get(name, name) for name in COLUMNS}
+
+
+def _chosen(table: Any, names: Mapping[str, str], where: str) -> Any:
+    """The columns of events, under their own names."""
+    _check_names(table.schema.names, names, where)
+    found = {name: table.column(own) for name, own in names.items() if own in table.schema.names}
+    return require("pyarrow", "parquet", "reading events").table(found)
+
+
+def _check_names(there: list[str], names: Mapping[str, str], where: str) -> None:
+    for name, own in names.items():
+        if there.count(own) > 1:
+            raise ReadError(f"{where} has two columns {own!r}")
+        if own not in there and (name in REQUIRED or own != name):
+            raise ReadError(f"{where} has no column {own!r}; it has {', '.join(there)}")
+    both = [names[n] for n in ("norm", "sensitivity") if names[n] in there]
+    if len(both) != 1:
+        found = " and ".join(repr(b) for b in both) if both else "neither"
+        raise ReadError(f"{where} must have one of the columns 'norm' and 'sensitivity', it has {found}")
+
+
+def _from_pandas(frame: Any, names: Mapping[str, str]) -> Any:
+    """The columns of a pandas data frame; ids that are objects become integers or texts first."""
+    import pyarrow as pa
+
+    from .ids import as_ids
+
+    found = {}
+    for own in frame.columns:
+        if own in names.values():
+            is_id = own == names["person"]
+            found[own] = as_ids(frame[own].to_numpy(), own) if is_id else pa.Array.from_pandas(frame[own])
+    return pa.table(found)
+
+
+def is_events_file(path: Path) -> bool:
+    """Whether a Parquet file, or the first Parquet file of a folder, has a column ``person``."""
+    if path.is_dir():
+        files = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
+        return bool(files) and is_events_file(files[0])
+    if path.suffix.lower() != ".parquet" or not path.is_file():
+        return False
+    parquet = require("pyarrow.parquet", "parquet", f"reading {path}")
+    try:
+        return "person" in parquet.read_schema(path).names
+    except (OSError, ValueError):
+        return False
+
+
+def _from_files(path: Path, names: Mapping[str, str]) -> Any:
+    dataset = require("pyarrow.dataset", "parquet", f"reading {path}")
+    if not path.exists():
+        raise FileNotFoundError(2, "no such file or folder", os.fspath(path))
+    try:
+        found = dataset.dataset(path, format="parquet", partitioning="hive" if path.is_dir() else None)
+        if not found.files:
+            raise ReadError(f"{path} holds no Parquet files")
+        _check_names(found.schema.names, names, os.fspath(path))
+        there = [own for own in names.values() if own in found.schema.names]
+        return _chosen(found.to_table(columns=there), names, os.fspath(path))
+    except ReadError:
+        raise
+    except (OSError, ValueError) as error:  # Arrow's errors derive from both
+        raise ReadError(f"{path} cannot be read as Parquet: {error}") from error
