@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Any
 from . import checkout as _checkout  # noqa: F401  # first, because it finds the kernels
 from .composition import Composition, compose
 from .ledger import Ledger
+from .mechanisms.discrete import (
+    ApproximateDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    DiscretePair,
+    PureDP,
+    RandomizedResponse,
+)
 from .mechanisms.gaussian import Gaussian
 from .mechanisms.laplace import Laplace
 from .mechanisms.sampled_gaussian import SampledGaussian
@@ -31,9 +39,13 @@ if TYPE_CHECKING:
     from .report.comparison import compare
 
 __all__ = [
+    "ApproximateDP",
     "ApproximateDPFilter",
     "Bounds",
     "Composition",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "DiscretePair",
     "Gaussian",
     "GaussianFilter",
     "GaussianOdometer",
@@ -45,6 +57,8 @@ __all__ = [
     "PLDFilter",
     "PotentialFilter",
     "PotentialOdometer",
+    "PureDP",
+    "RandomizedResponse",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
