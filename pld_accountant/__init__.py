@@ -11,14 +11,6 @@ from typing import TYPE_CHECKING, Any
 from . import checkout as _checkout  # noqa: F401  # first, because it finds the kernels
 from .composition import Composition, compose
 from .ledger import Ledger
-from .mechanisms.discrete import (
-    ApproximateDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    DiscretePair,
-    PureDP,
-    RandomizedResponse,
-)
 from .mechanisms.gaussian import Gaussian
 from .mechanisms.laplace import Laplace
 from .mechanisms.sampled_gaussian import SampledGaussian
@@ -39,13 +31,9 @@ if TYPE_CHECKING:
     from .report.comparison import compare
 
 __all__ = [
-    "ApproximateDP",
     "ApproximateDPFilter",
     "Bounds",
     "Composition",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "DiscretePair",
     "Gaussian",
     "GaussianFilter",
     "GaussianOdometer",
@@ -57,8 +45,6 @@ __all__ = [
     "PLDFilter",
     "PotentialFilter",
     "PotentialOdometer",
-    "PureDP",
-    "RandomizedResponse",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",

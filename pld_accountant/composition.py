@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import groupby
@@ -19,7 +18,6 @@ from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds
 from .locked import Locked
 from .mechanisms.base import Direction, Mechanism, directions
-from .mechanisms.discrete import DiscreteSteps, LatticeLaw, on_lattice
 from .mechanisms.gaussian import Gaussian, full_batch_delta, full_batch_epsilon, full_batch_mu
 from .mechanisms.laplace import Laplace
 from .mechanisms.mixed import MixedSteps
@@ -33,8 +31,6 @@ __all__ = ["Composition", "compose"]
 
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 _MOST_STEPS = 2**53  # above this, a double does not hold every whole number
-_SLACK = 2.0**-44  # relative width that covers the round-off of a few operations
-_OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 _UNKNOWN = Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED, method=Proof.NONE)
 
 
@@ -75,11 +71,9 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
             mechanism, number = entry
         except (TypeError, ValueError):
             raise ValueError(f"steps must hold pairs (mechanism, count), got {entry!r}") from None
-        if not isinstance(mechanism, Mechanism):
+        if not isinstance(mechanism, (Gaussian, SampledGaussian, Laplace)):
             raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
         step = SampledGaussian(mechanism.noise_multiplier, 1.0) if isinstance(mechanism, Gaussian) else mechanism
-        if number and step.noise_multiplier == np.inf and not any(_infinite(step, d) for d in directions("both")):
-            continue  # it costs nothing
         counts[step] = counts.get(step, 0) + validate.count(number, "count")
     if sum(counts.values()) > _MOST_STEPS:
         raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {sum(counts.values())}")
@@ -130,7 +124,7 @@ class Composition(Locked):
         Parameters
         ----------
         delta : float
-            In (0, 1), down to 1e-100 and below; or 0, for the largest loss (infinite for Gaussian noise).
+            In (0, 1), down to 1e-100 and below.
         direction : {"both", "remove", "add"}
             Whether the record is removed or added; "both" gives the larger epsilon of the two.
         seconds : float, optional
@@ -158,26 +152,10 @@ class Composition(Locked):
         >>> round(b.estimate, 6)
         0.745138
         """
-        if np.ndim(delta) == 0 and delta == 0:
-            return self._largest_loss(directions(direction))
         return self._answer(EpsilonAt(validate.delta(delta)), directions(direction), deadline(seconds))
 
-    def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
-        """The largest loss that has a probability above 0: epsilon at delta = 0."""
-        total = 0.0
-        for direction in wanted if self._counts else ():
-            if self._log_finite(direction) < 0.0:
-                return Bounds(np.inf, np.inf, np.inf)
-            with np.errstate(invalid="ignore"):
-                total = max(total, float(self._row.times(self._of(direction).steps.largest_loss()[:, None])[0, 0]))
-        slack = 2.0**-40 * total if total < np.inf else 0.0
-        return Bounds(max(total - slack, 0.0), total, total + slack)
-
     def delta(self, epsilon: float, direction: str = "both", *, seconds: float | None = None) -> Bounds:
-        """Bounds of delta(epsilon), epsilon finite; otherwise as `epsilon`.
-
-        At a negative epsilon it is 1 - e^epsilon + e^epsilon delta'(-epsilon), with delta' of the other direction,
-        because the integrals of (P - e^epsilon Q)+ and (e^epsilon Q - P)+ differ by 1 - e^epsilon.
+        """Bounds of delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
 
         Examples
         --------
@@ -185,16 +163,8 @@ class Composition(Locked):
         >>> f"{b.estimate:.4e}"
         '1.0630e-05'
         """
-        epsilon = float(validate.numbers(epsilon, "epsilon"))
-        wanted = directions(direction)
-        if epsilon < 0:
-            far = DeltaAt(validate.nonnegative(-epsilon, "-epsilon"))
-            d = self._answer(far, tuple(_OTHER[one] for one in wanted), deadline(seconds))
-            shrunk, rest = math.exp(epsilon), -math.expm1(epsilon)
-            low, middle, high = (rest + shrunk * value for value in d)
-            return Bounds(low * (1 - _SLACK), middle, min(high * (1 + _SLACK), 1.0), d.status, d.method)
         question = DeltaAt(validate.nonnegative(epsilon, "epsilon"))
-        return self._answer(question, wanted, deadline(seconds))
+        return self._answer(question, directions(direction), deadline(seconds))
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], end: float) -> Bounds:
         if not self._counts:
@@ -203,70 +173,14 @@ class Composition(Locked):
         if mu is not None:
             return _full_batch_bounds(mu, question)
         first, *others = wanted
-        found = self._bounds(question, first, end)
+        (found,) = bounds(self._row, self._of(first), [question], deadline=end)
         for direction in others:
             if not self._surely_below(found, question, direction):
-                found = larger(found, self._bounds(question, direction, end))
+                found = larger(found, bounds(self._row, self._of(direction), [question], deadline=end)[0])
         return found[0]
-
-    def _lattice(self, direction: Direction) -> LatticeLaw | None:
-        """The composed law if all losses lie on one lattice."""
-        makers = self._of(direction)
-        steps = makers.steps
-        if not isinstance(steps, DiscreteSteps):
-            return None
-        return makers.kept("lattice", lambda: on_lattice(steps, np.array(list(self._counts.values()))))
-
-    def _log_finite(self, direction: Direction) -> float:
-        """log of the probability that no step has an infinite loss."""
-        masses = ((_infinite(mechanism, direction), n) for mechanism, n in self._counts.items())
-        return math.fsum(n * math.log1p(-mass) for mass, n in masses if mass)
-
-    def _bounds(self, question: Question, direction: Direction, end: float) -> Bounds:
-        """Bounds in one direction, shape (1,).
-
-        Let A be the probability that no loss is infinite.  The family of steps holds the losses under this condition,
-        each with the log of its part of A added, so that its curve d obeys delta(e) = 1 - A + A d(e - log A).
-        """
-        log_finite = self._log_finite(direction)
-
-        def finite(asked: Question) -> Bounds:
-            law = self._lattice(direction)
-            if law is not None:
-                ends = (
-                    law.epsilon(float(asked.delta)) if isinstance(asked, EpsilonAt) else law.delta(float(asked.target))
-                )
-                if ends[1] < np.inf:
-                    low, high = np.array([ends[0]]), np.array([ends[1]])
-                    return Bounds(low, 0.5 * (low + high), high, method=Proof.CONVOLUTION)
-            return bounds(self._row, self._of(direction), [asked], deadline=end)[0]
-
-        if log_finite == 0.0:
-            return finite(question)
-        part, lost = math.exp(log_finite), -math.expm1(log_finite)
-        if isinstance(question, DeltaAt):
-            d = finite(DeltaAt(question.target - log_finite))
-            ends = (lost + part * np.asarray(value) for value in d)
-            low, middle, high = ends
-            return Bounds(low * (1 - _SLACK), middle, np.minimum(high * (1 + _SLACK), 1.0), d.status, d.method)
-        assert isinstance(question, EpsilonAt)
-        delta = float(question.delta)
-        rest, error = (delta - lost) / part, _SLACK * (delta + lost) / part
-        if not rest + error > 0.0:
-            return Bounds(np.full(1, np.inf), np.full(1, np.inf), np.full(1, np.inf))
-        below = finite(EpsilonAt(min(rest + error, 1.0 - 2.0**-53)))
-        low = np.maximum(below.lower + log_finite - _SLACK * np.abs(below.lower), 0.0)
-        if not rest - error > 0.0:
-            return Bounds(low, np.full(1, np.nan), np.full(1, np.inf), Status.NOT_CERTIFIED, Proof.NONE)
-        above = finite(EpsilonAt(rest - error))
-        high = np.maximum(above.upper + log_finite + _SLACK * np.abs(above.upper), 0.0)
-        estimate = np.clip(above.estimate + log_finite, low, high)
-        return Bounds(low, estimate, high, np.maximum(above.status, below.status), above.method)
 
     def _surely_below(self, found: Bounds, question: Question, direction: Direction) -> bool:
         """Whether the Renyi bound alone proves that this direction's answer is below another direction's."""
-        if any(self._log_finite(d) < 0.0 for d in directions("both")):
-            return False
         makers = self._of(direction)
         most = float(renyi.renyi_bounds(self._row, makers.any(interpolated=False), question)[0])
         return bool((most if question.wants_epsilon else np.exp(most)) < found.lower[0])
@@ -307,8 +221,6 @@ class Composition(Locked):
             if gdp.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
-        if any(self._log_finite(d) < 0.0 for d in wanted):
-            return _UNKNOWN  # the Gaussian curve has no infinite loss
         above = np.zeros(1)
         for d in wanted:
             above = dominating_mu.mu_upper(self._row, self._of(d), min_delta, floor=above)
@@ -331,21 +243,11 @@ class Composition(Locked):
         orders = np.asarray(alpha, dtype=np.float64)
         total = np.zeros(orders.shape)
         if self._counts:
+            # removal has the larger divergence at every order (Mironov, Talwar and Zhang 2019, Section 3.2)
             theta = validate.orders(orders).reshape(-1) - 1.0
-            for direction in self._renyi_directions:
-                k = self._row.times(self._of(direction).steps.log_moments(theta, exact=True))
-                infinite = np.inf if self._log_finite(direction) < 0.0 else 0.0
-                total = np.maximum(total, (k[0] / theta).reshape(orders.shape) + infinite)
+            k = self._row.times(self._of("remove").steps.log_moments(theta, exact=True))
+            total = (k[0] / theta).reshape(orders.shape)
         return total
-
-    @property
-    def _renyi_directions(self) -> tuple[Direction, ...]:
-        """The directions that may have the larger Renyi divergence.
-
-        For sampled Gaussians it is removal at every order (Mironov, Talwar and Zhang 2019, Section 3.2).
-        """
-        known = all(isinstance(mechanism, (SampledGaussian, Laplace)) for mechanism in self._counts)
-        return directions("remove" if known else "both")
 
     def rdp_epsilon(self, delta: float) -> float:
         """The Renyi bound of epsilon at `delta`, at the best order: an upper bound, looser than `epsilon`.
@@ -358,15 +260,7 @@ class Composition(Locked):
         delta = validate.delta(delta)
         if not self._counts:
             return 0.0
-        if any(self._log_finite(d) < 0.0 for d in self._renyi_directions):
-            return float("inf")
-        return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self._renyi_directions)
-
-
-def _infinite(mechanism: Any, direction: Direction) -> float:
-    """Mass of a step at an infinite loss; mechanisms without the method have none."""
-    found = getattr(mechanism, "infinite_mass", None)
-    return 0.0 if found is None else float(found(direction))
+        return renyi.optimal_epsilon(self._row, self._of("remove").steps, delta)
 
 
 def _order(mechanism: Any) -> tuple[str, float, float]:

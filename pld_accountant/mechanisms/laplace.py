@@ -126,9 +126,7 @@ class LaplaceSteps:
             exponent = 0.5 * (epsilon - cap) - side * _SLACK * (epsilon + cap)
             with np.errstate(divide="ignore"):
                 value = np.log(np.maximum(-np.expm1(np.minimum(exponent, 0.0)), 0.0))
-            ends.append(
-                np.where(value > _LEAST_LOG, value + side * _SLACK * (1.0 - np.maximum(value, _LEAST_LOG)), value)
-            )
+            ends.append(np.where(value > _LEAST_LOG, value + side * _SLACK * (1.0 - value), value))
         return ends[0], np.minimum(ends[1], 0.0)
 
     def largest_loss(self) -> NDArray:
