@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from . import validate
 from .counting.counts import WholeCounts
 from .engine import dominating_mu, renyi
+from .engine.lattice import LatticeSum
 from .engine.method import deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds
 from .locked import Locked
 from .mechanisms.base import Direction, Mechanism, directions
+from .mechanisms.discrete import DiscretePair
 from .mechanisms.gaussian import Gaussian, full_batch_delta, full_batch_epsilon, full_batch_mu
 from .mechanisms.laplace import Laplace
 from .mechanisms.mixed import MixedSteps
@@ -31,6 +33,7 @@ __all__ = ["Composition", "compose"]
 
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 _MOST_STEPS = 2**53  # above this, a double does not hold every whole number
+_ROUNDING = 2.0**-40  # relative, above the errors of masses at infinity
 _UNKNOWN = Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED, method=Proof.NONE)
 
 
@@ -71,7 +74,7 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
             mechanism, number = entry
         except (TypeError, ValueError):
             raise ValueError(f"steps must hold pairs (mechanism, count), got {entry!r}") from None
-        if not isinstance(mechanism, (Gaussian, SampledGaussian, Laplace)):
+        if not isinstance(mechanism, Mechanism) or isinstance(mechanism, type):
             raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
         step = SampledGaussian(mechanism.noise_multiplier, 1.0) if isinstance(mechanism, Gaussian) else mechanism
         counts[step] = counts.get(step, 0) + validate.count(number, "count")
@@ -89,6 +92,7 @@ class Composition(Locked):
     def __init__(self, counts: Mapping[Any, int]) -> None:
         self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))
         self._makers: dict[Direction, TableMakers] = {}
+        self._lattices: dict[Direction, LatticeSum | None] = {}
 
     def __repr__(self) -> str:
         inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in self._counts.items())
@@ -173,17 +177,84 @@ class Composition(Locked):
         if mu is not None:
             return _full_batch_bounds(mu, question)
         first, *others = wanted
-        (found,) = bounds(self._row, self._of(first), [question], deadline=end)
+        found = self._one(first, question, end)
         for direction in others:
             if not self._surely_below(found, question, direction):
-                found = larger(found, bounds(self._row, self._of(direction), [question], deadline=end)[0])
-        return found[0]
+                found = larger(found, self._one(direction, question, end))
+        return found
+
+    def _one(self, direction: Direction, question: Question, end: float) -> Bounds:
+        """The answer in one direction."""
+        lattice = self._lattice(direction)
+        if lattice is not None:
+            if isinstance(question, EpsilonAt):
+                lower, upper = lattice.epsilon(float(question.delta))
+            else:
+                lower, upper = lattice.delta(float(np.asarray(question.target)))
+            middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
+            return Bounds(lower, middle, upper, method=Proof.LATTICE)
+        if not self._log_finite(direction):
+            return bounds(self._row, self._of(direction), [question], deadline=end)[0][0]
+        return self._with_infinite(direction, question, end)
+
+    def _log_finite(self, direction: Direction) -> float:
+        """log of the chance that no step's loss is infinite; only discrete laws have infinite losses."""
+        counts = {m.law(direction).infinite: 0 for m in self._counts if isinstance(m, DiscretePair)}
+        for m, n in self._counts.items():
+            if isinstance(m, DiscretePair):
+                counts[m.law(direction).infinite] += n
+        return sum(n * (np.log1p(-mass) if mass < 1.0 else -np.inf) for mass, n in counts.items())
+
+    def _with_infinite(self, direction: Direction, question: Question, end: float) -> Bounds:
+        """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
+
+        Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
+        """
+        log_finite = self._log_finite(direction)
+        infinite = -float(np.expm1(log_finite))
+        above, below = infinite * (1.0 + _ROUNDING), infinite * (1.0 - _ROUNDING)
+        if isinstance(question, EpsilonAt):
+            delta = float(question.delta)
+            if delta < below or infinite >= 1.0:
+                return Bounds(np.inf, np.inf, np.inf)
+            if delta <= above:
+                return _UNKNOWN
+            least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
+            ends = [EpsilonAt(value) for value in (most * (1.0 + _ROUNDING), least * (1.0 - _ROUNDING)) if value < 1.0]
+            found = bounds(self._row, self._of(direction), ends, deadline=end)
+            low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
+            low, high = low + log_finite - _ROUNDING * abs(log_finite), float(found[-1].upper[0]) + log_finite
+            high += _ROUNDING * abs(log_finite)
+            lower, upper = max(low, 0.0), max(high, 0.0)
+            if not np.isfinite(upper):
+                return _UNKNOWN
+            return Bounds(lower, 0.5 * (lower + upper), upper, found[-1].status[0], found[-1].method[0])
+        if infinite >= 1.0:
+            return Bounds(1.0 - _ROUNDING, 1.0, 1.0)
+        epsilon = float(np.asarray(question.target)) - log_finite
+        room = _ROUNDING * abs(log_finite)
+        asked = [DeltaAt(epsilon + room), DeltaAt(max(epsilon - room, 0.0))]
+        far, near = bounds(self._row, self._of(direction), asked, deadline=end)
+        lower = below + (1.0 - above) * float(far.lower[0])
+        upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + _ROUNDING), 1.0)
+        return Bounds(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
+
+    def _lattice(self, direction: Direction) -> LatticeSum | None:
+        """The exact sum if all losses lie on one lattice."""
+        if direction not in self._lattices:
+            pairs = [m for m in self._counts if isinstance(m, DiscretePair)]
+            alone = len(pairs) == len(self._counts)
+            laws = [m.law(direction) for m in pairs] if alone else []
+            self._lattices[direction] = LatticeSum.of(laws, list(self._counts.values())) if alone else None
+        return self._lattices[direction]
 
     def _surely_below(self, found: Bounds, question: Question, direction: Direction) -> bool:
         """Whether the Renyi bound alone proves that this direction's answer is below another direction's."""
+        if self._lattice(direction) is not None or self._log_finite(direction):
+            return False
         makers = self._of(direction)
         most = float(renyi.renyi_bounds(self._row, makers.any(interpolated=False), question)[0])
-        return bool((most if question.wants_epsilon else np.exp(most)) < found.lower[0])
+        return bool((most if question.wants_epsilon else np.exp(most)) < found.lower)
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
         """The smallest mu whose Gaussian curve lies above delta at every epsilon >= 0 with delta >= min_delta.
@@ -221,6 +292,8 @@ class Composition(Locked):
             if gdp.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
+        if any(self._log_finite(d) for d in wanted):
+            return _UNKNOWN
         above = np.zeros(1)
         for d in wanted:
             above = dominating_mu.mu_upper(self._row, self._of(d), min_delta, floor=above)
@@ -243,11 +316,23 @@ class Composition(Locked):
         orders = np.asarray(alpha, dtype=np.float64)
         total = np.zeros(orders.shape)
         if self._counts:
-            # removal has the larger divergence at every order (Mironov, Talwar and Zhang 2019, Section 3.2)
             theta = validate.orders(orders).reshape(-1) - 1.0
-            k = self._row.times(self._of("remove").steps.log_moments(theta, exact=True))
-            total = (k[0] / theta).reshape(orders.shape)
+            k = np.full(theta.size, -np.inf)
+            for direction in self._larger_moments:
+                if self._log_finite(direction):
+                    return np.full(orders.shape, np.inf)
+                k = np.maximum(k, self._row.times(self._of(direction).steps.log_moments(theta, exact=True))[0])
+            total = (k / theta).reshape(orders.shape)
         return total
+
+    @property
+    def _larger_moments(self) -> tuple[Direction, ...]:
+        """The directions that may have the larger Renyi divergence at some order.
+
+        Removal alone for Laplace and sampled Gaussians (Mironov, Talwar and Zhang 2019, Section 3.2).
+        """
+        known = all(isinstance(m, (SampledGaussian, Laplace)) for m in self._counts)
+        return ("remove",) if known else ("remove", "add")
 
     def rdp_epsilon(self, delta: float) -> float:
         """The Renyi bound of epsilon at `delta`, at the best order: an upper bound, looser than `epsilon`.
@@ -260,7 +345,9 @@ class Composition(Locked):
         delta = validate.delta(delta)
         if not self._counts:
             return 0.0
-        return renyi.optimal_epsilon(self._row, self._of("remove").steps, delta)
+        if any(self._log_finite(direction) for direction in self._larger_moments):
+            return float("inf")
+        return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self._larger_moments)
 
 
 def _order(mechanism: Any) -> tuple[str, float, float]:
