@@ -42,9 +42,13 @@ class LatticeSum:
     counts : sequence of int
     step : float
         g, the step of the lattice.
+    slack : float
+        Relative error of the masses.
     """
 
-    def __init__(self, laws: Sequence[DiscreteLaw], counts: Sequence[int], step: float) -> None:
+    def __init__(
+        self, laws: Sequence[DiscreteLaw], counts: Sequence[int], step: float, slack: float = MASS_SLACK
+    ) -> None:
         self._step, self._counts = step, list(counts)
         self._laws, moved = [], 0.0
         self._start, self._points = 0.0, 1
@@ -59,8 +63,11 @@ class LatticeSum:
         steps = sum(counts)
         # beside the distance from the lattice: the errors of the losses, and the round-off of start + step k
         self._shift = moved * 1.001 + 2.0 * MASS_SLACK * steps + 2.0**-50 * size
-        self._factor = math.exp(min(steps * 2.0 * MASS_SLACK, 1.0))
-        log_finite = sum(n * math.log1p(-law.infinite) if law.infinite < 1.0 else -np.inf for law, n in zip(laws, counts, strict=True))
+        self._factor = math.exp(min(steps * 2.0 * slack, 1.0))
+        log_finite = sum(
+            n * math.log1p(-law.infinite) if law.infinite < 1.0 else -np.inf
+            for law, n in zip(laws, counts, strict=True)
+        )
         self.infinite = -math.expm1(log_finite)
 
     @staticmethod
@@ -87,11 +94,15 @@ class LatticeSum:
             if np.any(np.abs(places - np.rint(places)) > _NEAR * np.maximum(places, 1.0)):
                 return None
             points += n * round(places[-1])
-        if sum(n * (law.losses[-1] - law.losses[0]) ** 2 for law, n in zip(laws, counts, strict=True)) > (
-            0.02 * _MOST * step
-        ) ** 2:
-            return None
-        return LatticeSum(laws, counts, step) if points < _FARTHEST else None
+        return LatticeSum.fits(laws, counts, step) if points < _FARTHEST else None
+
+    @staticmethod
+    def fits(
+        laws: Sequence[DiscreteLaw], counts: Sequence[int], step: float, slack: float = MASS_SLACK
+    ) -> LatticeSum | None:
+        """The sum on this lattice, if its window is small enough whatever the tilt: Hoeffding's lemma."""
+        square = sum(n * (law.losses[-1] - law.losses[0]) ** 2 for law, n in zip(laws, counts, strict=True))
+        return LatticeSum(laws, counts, step, slack) if square <= (0.02 * _MOST * step) ** 2 else None
 
     @property
     def largest(self) -> float:
@@ -156,7 +167,7 @@ class LatticeSum:
 
     def _tilts(self) -> NDArray:
         """Tilts that see no distance below the shift, which bounds leave open."""
-        return _TILTS[_TILTS <= 0.1 / self._shift]
+        return _TILTS[0.1 / self._shift >= _TILTS]
 
     def _curve(self, theta: float) -> Curve:
         return Curve(self, theta, *self._tilted(theta))

@@ -110,9 +110,7 @@ def _black_box(epsilon: float, delta: float, name: str) -> DiscretePair:
     return named_pair(name, with_record, with_record[::-1])
 
 
-def RandomizedResponse(
-    noise: float, buckets: int = 2, *, neighbours: str = "replace-one"
-) -> DiscretePair:
+def RandomizedResponse(noise: float, buckets: int = 2, *, neighbours: str = "replace-one") -> DiscretePair:
     """Randomized response over k answers: the true one, replaced by a uniform answer with probability `noise`.
 
     Parameters
@@ -202,9 +200,7 @@ def DiscreteLaplace(a: float, sensitivity: int = 1) -> DiscretePair:
     return named_pair(f"DiscreteLaplace({a}, {s})", p, p[::-1])
 
 
-def DiscreteGaussian(
-    sigma: float, sensitivity: int = 1, *, truncation_bound: int | None = None
-) -> DiscretePair:
+def DiscreteGaussian(sigma: float, sensitivity: int = 1, *, truncation_bound: int | None = None) -> DiscretePair:
     """The discrete Gaussian mechanism: masses proportional to exp(-k^2 / (2 sigma^2)) on the integers.
 
     Parameters
