@@ -1,12 +1,14 @@
 """Compositions of finitely many losses on a common lattice: one tilted Fourier transform, without a grid of its own.
 
 The sum of n steps whose losses are o_i + g k, k whole, lies on the lattice sum n_i o_i + g k.  Its masses, tilted by
-exp(theta l), are an inverse Fourier transform of the product of the steps' transforms; what lies outside of a window of the
-tilted sum wraps into it and has a Chernoff bound of 1e-16.  delta is then a finite sum; the tilt is the Renyi order's, so that a delta of 1e-100 keeps its digits.
+exp(theta l), are an inverse Fourier transform of the product of the steps' transforms.  What lies outside of a window
+of the tilted sum wraps into it, and has a Chernoff bound of 1e-16.  delta is then a finite sum.  The tilt is the Renyi
+order's, so that a delta of 1e-100 keeps its digits.
 
 Error: the losses are moved onto the lattice by at most `shift` in all, which moves epsilon by as much.  The masses'
-relative error multiplies delta.  With eta the error of a computed transform phi, the product is wrong by at most
-sum n_i (eta + 16 units) (|phi_i| + eta)^(n_i - 1) ..., whose mean over the frequencies bounds each mass's error.
+relative error multiplies delta.  If a computed transform phi_i is wrong by eta_i, the product of the powers is wrong by
+at most sum n_i (eta_i + 16 units) (|phi_i| + eta_i)^(n_i - 1) times the other factors.  The mean of this over the
+frequencies bounds the error of each mass.
 """
 
 from __future__ import annotations

@@ -37,11 +37,12 @@ class ExponentialMechanism:
     Notes
     -----
     For one step, delta(x) = (1 - exp((x - epsilon) / 2))^2 / (1 - exp(-epsilon)): the largest over the two-point pairs
-    with losses t and t + epsilon, which are the worst (Dong, Durfee and Rogers).  The pair composed here has this curve,
-    so that it dominates adaptive compositions, too: its loss has the density exp((l - epsilon) / 2) / (2 -
-    2 exp(-epsilon)) on [-epsilon, epsilon].  Bounds enclose the curve of this pair.  It is exact for one step.  For
-    several it is an upper bound, below that of `PureDP`; the optimum with one t for all steps (fixed in advance) is
-    lower.
+    with losses t and t + epsilon, which are the worst (Dong, Durfee and Rogers).  The pair composed here has this
+    curve, so that it dominates adaptive compositions, too.  Its loss l has the density
+    exp((l - epsilon) / 2) / (2 - 2 exp(-epsilon)) on [-epsilon, epsilon].
+
+    The bounds enclose the curve of this pair.  It is exact for one step.  For several steps it is an upper bound, below
+    that of `PureDP`; the optimum for steps fixed in advance, with one t for all, is lower.
 
     References
     ----------

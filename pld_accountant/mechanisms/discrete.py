@@ -96,7 +96,7 @@ class DiscretePair:
     @property
     def noise_multiplier(self) -> float:
         """1 over the largest finite loss, by which compositions sort."""
-        largest = max(float(np.abs(self.law(d).losses).max(initial=0.0)) for d in ("remove", "add"))  # type: ignore[arg-type]
+        largest = max(float(np.abs(self.law(d).losses).max(initial=0.0)) for d in ("remove", "add"))
         return 1.0 / max(largest, 1e-300)
 
     def sampled(self, rate: float) -> DiscretePair:

@@ -55,7 +55,7 @@ class GaussianMixture:
     --------
     >>> from pld_accountant.composition import compose
     >>> round(compose([(GaussianMixture(1.0, [0.0, 1.0, 2.0], [0.2, 0.6, 0.2]), 1)]).delta(1.0).upper, 6)
-    0.175562
+    0.157683
     """
 
     noise_multiplier: float
