@@ -313,8 +313,9 @@ class Composition(Locked):
     def rdp(self, alpha: Any) -> NDArray:
         """Renyi divergence of the composition at orders alpha > 1, integer or not; the larger of the two directions.
 
-        **Error**: rounded up, by at most a relative 1e-12 plus 1e-14 / (alpha - 1) a step; for mixtures of Gaussians about
-        1e-11 / (alpha - 1) a step, and their largest shift's Gaussian divergence at orders that need millions of nodes.
+        **Error**: rounded up, by at most a relative 1e-12 plus 1e-14 / (alpha - 1) a step; for mixtures of
+        Gaussians about 1e-11 / (alpha - 1) a step, and the Gaussian divergence of their largest shift where they need
+        millions of nodes; for sampled Laplace steps, as loose as chords of 4,096 cells.
         A mechanism with infinite losses has an infinite divergence.
 
         Examples
