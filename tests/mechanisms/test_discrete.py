@@ -76,7 +76,8 @@ def test_infinite_losses_are_exact():
     steps = pa.compose([(pa.ApproximateDP(0.0, 1e-7), 10_000)])
     exact = -np.expm1(10_000 * np.log1p(-1e-7))
     found = steps.delta(0.0)
-    assert found.lower <= exact <= found.upper <= exact * (1 + 1e-9)
+    # each step's losses may be wrong by 2^-41
+    assert found.lower <= exact <= found.upper <= exact + 10_000 * 2.0**-40
     assert steps.epsilon(1e-4).lower == np.inf
     mixed = pa.compose([(pa.ApproximateDP(0.0, 1e-3), 2), (pa.Gaussian(4.0), 3)])
     alone = pa.compose([(pa.Gaussian(4.0), 3)]).delta(0.5)
@@ -105,12 +106,12 @@ def test_sampled_pure_dp_has_the_amplified_epsilon(rate):
 
 
 def test_groups_of_one_are_sampled_gaussians_and_bounds_rise_with_the_group():
-    steps = pa.compose([(pa.GroupGaussian(1.0, 0.01, 1), 50)]).epsilon(1e-5)
-    same = pa.compose([(pa.SampledGaussian(1.0, 0.01), 50)]).epsilon(1e-5)
+    steps = pa.compose([(pa.GroupGaussian(1.0, 0.01, 1), 100)]).epsilon(1e-5)
+    same = pa.compose([(pa.SampledGaussian(1.0, 0.01), 100)]).epsilon(1e-5)
     assert steps.lower <= same.upper
     assert same.lower <= steps.upper
     assert steps.width <= 1e-4 * steps.upper
-    assert pa.compose([(pa.GroupGaussian(1.0, 0.01, 2), 50)]).epsilon(1e-5).lower > steps.upper
+    assert pa.compose([(pa.GroupGaussian(1.0, 0.01, 2), 100)]).epsilon(1e-5).lower > steps.upper
 
 
 def test_replace_one_without_sampling_is_a_gaussian_of_half_the_noise():

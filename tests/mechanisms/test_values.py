@@ -50,7 +50,14 @@ def composition(kind, p):
     return pa.compose([(step(kind, p | one), one.get("count", 1)) for one in several])
 
 
-@pytest.mark.parametrize("fact", ASKED, ids=lambda f: f["id"])
+def case(fact):
+    """Compositions of ten different mixtures take minutes."""
+    steps = fact["params"].get("steps", 1)
+    slow = isinstance(steps, list) and len(steps) > 5
+    return pytest.param(fact, id=fact["id"], marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize("fact", [case(f) for f in ASKED])
 def test_bounds_contain_the_value(fact):
     if fact.get("expect_fail"):
         pytest.skip("the source's own value is wrong")
