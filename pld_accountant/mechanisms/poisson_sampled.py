@@ -144,7 +144,8 @@ class SampledBoundedSteps:
             exponent = np.multiply.outer(theta, loss)
             small = np.abs(exponent).max(axis=1) < 30.0
             moved = np.expm1(np.where(small[:, None], exponent, 0.0))
-            near = np.log1p(np.maximum(moved @ mass, -0.99)) + 1e-11 * (np.abs(moved) @ mass)
+            total = np.maximum(moved @ mass, -0.99)
+            near = np.log1p(total) + 1e-11 * (np.abs(moved) @ mass) / (1.0 + total)
             with np.errstate(divide="ignore"):
                 far = np.logaddexp.reduce(exponent + np.log(mass), axis=1)
             found[row] = np.where(small, near, far + 1e-11 + 1e-14 * np.abs(far))
