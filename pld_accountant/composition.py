@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from . import validate
 from .counting.counts import WholeCounts
 from .engine import dominating_mu, renyi
+from .engine.atoms import AtomSum
 from .engine.lattice import LatticeSum
 from .engine.method import deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
@@ -101,7 +102,7 @@ class Composition(Locked):
     def __init__(self, counts: Mapping[Any, int]) -> None:
         self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))
         self._makers: dict[Direction, TableMakers] = {}
-        self._lattices: dict[Direction, LatticeSum | None] = {}
+        self._lattices: dict[Direction, LatticeSum | AtomSum | None] = {}
 
     def __repr__(self) -> str:
         inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in self._counts.items())
@@ -270,13 +271,14 @@ class Composition(Locked):
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + _ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
 
-    def _lattice(self, direction: Direction) -> LatticeSum | None:
-        """The exact sum if all losses lie on one lattice."""
+    def _lattice(self, direction: Direction) -> LatticeSum | AtomSum | None:
+        """The sum of discrete laws if their losses lie on one lattice, or are few."""
         if direction not in self._lattices:
             pairs = [m for m in self._counts if isinstance(m, DiscretePair)]
             alone = len(pairs) == len(self._counts)
             laws = [m.law(direction) for m in pairs] if alone else []
-            self._lattices[direction] = LatticeSum.of(laws, list(self._counts.values())) if alone else None
+            counts = list(self._counts.values())
+            self._lattices[direction] = (LatticeSum.of(laws, counts) or AtomSum.of(laws, counts)) if alone else None
         return self._lattices[direction]
 
     def _surely_below(self, found: Bounds, question: Question, direction: Direction) -> bool:
@@ -337,8 +339,9 @@ class Composition(Locked):
     def rdp(self, alpha: Any) -> NDArray:
         """Renyi divergence of the composition at orders alpha > 1, integer or not; the larger of the two directions.
 
-        **Error**: rounded up, by at most a relative 1e-12 plus 1e-14 / (alpha - 1) a step; for mixtures of Gaussians about
-        1e-11 / (alpha - 1) a step, and their largest shift's Gaussian divergence at orders that need millions of nodes.
+        **Error**: rounded up, by at most a relative 1e-12 plus 1e-14 / (alpha - 1) a step; for mixtures of
+        Gaussians about 1e-11 / (alpha - 1) a step, and the Gaussian divergence of their largest shift where they need
+        millions of nodes; for sampled Laplace steps, as loose as chords of 4,096 cells.
         A mechanism with infinite losses has an infinite divergence.
 
         Examples

@@ -77,7 +77,7 @@ _METHOD_SENTENCES = {
     Method.GRID: "Inner product with Fourier transforms of losses on a grid.",
     Method.RENYI: "Renyi (Chernoff) bound.",
     Method.NONE: "No method.",
-    Method.LATTICE: "Sum over a lattice of finitely many losses.",
+    Method.LATTICE: "Sum over finitely many losses, on a lattice or one by one.",
 }
 
 

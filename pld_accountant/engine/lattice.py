@@ -1,8 +1,8 @@
 """Compositions of finitely many losses on a common lattice: one tilted Fourier transform, without a grid of its own.
 
 The sum of n steps whose losses are o_i + g k, k whole, lies on the lattice sum n_i o_i + g k.  Its masses, tilted by
-exp(theta l), are an inverse Fourier transform of the product of the steps' transforms.  What lies outside of a window
-of the tilted sum wraps into it, and has a Chernoff bound of 1e-16.  delta is then a finite sum.  The tilt is the Renyi
+exp(theta l), are an inverse Fourier transform of the product of the steps' transforms.  Masses outside of a window
+of the tilted sum wrap into it, and have a Chernoff bound of 1e-16.  delta is then a finite sum.  The tilt is the Renyi
 order's, so that a delta of 1e-100 keeps its digits.
 
 Error: the losses are moved onto the lattice by at most `shift` in all, which moves epsilon by as much.  The masses'

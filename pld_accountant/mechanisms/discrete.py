@@ -177,8 +177,8 @@ class DiscreteSteps:
             exponent = np.multiply.outer(theta, loss)
             small = np.abs(exponent).max(axis=1) < 600.0
             moved = np.expm1(np.where(small[:, None], exponent, 0.0)) * mass
-            near = np.log1p(np.maximum(moved.sum(axis=1), -0.999999))
-            near += (1e-14 + 4.0 * MASS_SLACK) * np.abs(moved).sum(axis=1)
+            total = np.maximum(moved.sum(axis=1), -0.999999)
+            near = np.log1p(total) + (1e-14 + 4.0 * MASS_SLACK) * np.abs(moved).sum(axis=1) / (1.0 + total)
             far = np.logaddexp.reduce(exponent + np.log(np.maximum(mass, 1e-320)), axis=1) + 1e-12
             found[k] = np.where(small & (near < 30.0), near, far * (1.0 + np.sign(far) * 1e-14))
             found[k] += 2.0 * MASS_SLACK * theta

@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 
 from .. import validate
+from .bounded_range import ExponentialMechanism
 from .discrete import DiscretePair, named_pair
+from .gaussian import Gaussian
 from .laplace import Laplace
+from .poisson_sampled import SampledBounded
+from .sampled_gaussian import SampledGaussian
 
 __all__ = [
     "ApproximateDP",
@@ -284,28 +288,26 @@ def PermuteAndFlip(epsilon: float) -> Laplace:
     return Laplace(1.0 / validate.positive(epsilon, "epsilon"))
 
 
-def PoissonSampled(mechanism: DiscretePair, rate: float) -> DiscretePair:
-    """A discrete mechanism on a Poisson sample; for Gaussian noise see `SampledGaussian`.
+def PoissonSampled(mechanism: Any, rate: float) -> Any:
+    """A mechanism on a Poisson sample, when neighbours differ by one record added or removed.
 
     Parameters
     ----------
-    mechanism : DiscretePair
-        Or what `RandomizedResponse`, `DiscreteLaplace`, `DiscreteGaussian`, `PureDP` or `ApproximateDP` return.
+    mechanism : Gaussian, Laplace, ExponentialMechanism or DiscretePair
+        Discrete pairs are also what `RandomizedResponse`, `DiscreteLaplace`, `DiscreteGaussian`, `PureDP` and
+        `ApproximateDP` return.
     rate : float
         Probability with which each person enters the step, independently, in (0, 1].
 
     Returns
     -------
-    DiscretePair
+    mechanism
+        For `compose`; `SampledGaussian` for Gaussian noise.
 
     Raises
     ------
     ValueError
         For another kind of mechanism, or a rate out of range.
-
-    Notes
-    -----
-    The neighbours are those of adding and removing a record.
 
     References
     ----------
@@ -317,6 +319,10 @@ def PoissonSampled(mechanism: DiscretePair, rate: float) -> DiscretePair:
     >>> round(compose([(PoissonSampled(PureDP(1.0), 0.1), 1)]).epsilon(1e-9).upper, 6)
     0.158565
     """
-    if not isinstance(mechanism, DiscretePair):
-        raise ValueError(f"PoissonSampled takes discrete mechanisms such as PureDP(1.0), got {mechanism!r}")
-    return mechanism.sampled(rate)
+    if isinstance(mechanism, DiscretePair):
+        return mechanism.sampled(rate)
+    if isinstance(mechanism, Gaussian):
+        return SampledGaussian(mechanism.noise_multiplier, rate)
+    if not isinstance(mechanism, (Laplace, ExponentialMechanism)):
+        raise ValueError(f"PoissonSampled takes mechanisms such as Laplace(1.0) or PureDP(1.0), got {mechanism!r}")
+    return mechanism if validate.sample_rate(rate) == 1.0 else SampledBounded(mechanism, rate)

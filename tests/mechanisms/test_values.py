@@ -50,7 +50,14 @@ def composition(kind, p):
     return pa.compose([(step(kind, p | one), one.get("count", 1)) for one in several])
 
 
-@pytest.mark.parametrize("fact", ASKED, ids=lambda f: f["id"])
+def case(fact):
+    """Compositions of ten different mixtures take minutes."""
+    steps = fact["params"].get("steps", 1)
+    slow = isinstance(steps, list) and len(steps) > 5
+    return pytest.param(fact, id=fact["id"], marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize("fact", [case(f) for f in ASKED])
 def test_bounds_contain_the_value(fact):
     if fact.get("expect_fail"):
         pytest.skip("the source's own value is wrong")
@@ -68,3 +75,15 @@ def test_bounds_contain_the_value(fact):
         assert bounds.lower - width <= fact["expected"]
         if fact["relation"] == "equal":
             assert fact["expected"] <= bounds.upper + width
+
+
+RANDOMIZED = [f for f in FACTS if f["quantity"] == "rdp" and f["mechanism"].startswith("k-ary")]
+RANDOMIZED = [f for f in RANDOMIZED if f["at"]["alpha"] != "inf" and f["at"]["alpha"] > 1.0 and f.get("exact")]
+
+
+@pytest.mark.parametrize("fact", RANDOMIZED, ids=lambda f: f["id"])
+def test_renyi_divergences_of_randomized_response(fact):
+    p = fact["params"]
+    step = pa.RandomizedResponse(p["noise_parameter"], p["buckets"], neighbours=p["neighbours"])
+    found = float(pa.compose([(step, 1)]).rdp(fact["at"]["alpha"]))
+    assert fact["exact"] * (1.0 - 1e-14) <= found <= fact["exact"] * (1.0 + 1e-9)
