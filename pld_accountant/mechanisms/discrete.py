@@ -32,11 +32,14 @@ class DiscreteLaw:
         Their P masses, above 0.
     infinite : float
         The P mass of outcomes that Q never gives.
+    excluded : bool
+        Whether Q gives outcomes that P never gives.
     """
 
     losses: NDArray
     masses: NDArray
     infinite: float
+    excluded: bool
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class DiscretePair:
         with np.errstate(divide="ignore", invalid="ignore"):
             # log((1 - rate) + rate p / q), without cancellation where p is close to q
             change = rate * (p - q)
-            mixed = q + change if rate < 1.0 else p
+            mixed = (1.0 - rate) * q + rate * p if rate < 1.0 else p
             far = np.log(mixed) - np.log(q)
             loss = np.where(np.abs(change) < 0.5 * q, np.log1p(change / q), far)
         if direction == "add":
@@ -121,7 +124,8 @@ class DiscretePair:
         infinite = float(mass[(other == 0.0) & (mass > 0.0)].sum())
         finite = (mass > 0.0) & (other > 0.0)
         losses, index = np.unique(loss[finite], return_inverse=True)
-        return DiscreteLaw(losses, np.bincount(index.reshape(-1), mass[finite], losses.size), infinite)
+        masses = np.bincount(index.reshape(-1), mass[finite], losses.size)
+        return DiscreteLaw(losses, masses, infinite, bool(np.any((mass == 0.0) & (other > 0.0))))
 
     @staticmethod
     def steps(mechanisms: Sequence[DiscretePair], direction: Direction) -> StepFamily:
@@ -164,6 +168,7 @@ class DiscreteSteps:
             (x.losses - np.log1p(-x.infinite), x.masses / (1.0 - x.infinite)) if x.masses.size else (np.zeros(1),) * 2
             for x in laws
         ]
+        self._excluded = np.array([x.excluded for x in laws])
 
     @property
     def size(self) -> int:
@@ -237,12 +242,13 @@ class DiscreteSteps:
     def gaussian_mu(self) -> NDArray:
         """2 Phi^-1(1 / (1 + exp(-c))) of the largest |loss| c, rounded up; see `LaplaceSteps.gaussian_mu`.
 
-        Outcomes that P never gives only lower the curve: moving their Q mass to the smallest loss raises it.
+        inf if Q gives outcomes that P never gives: no Gaussian curve lies above theirs at the far negative epsilons.
         """
         from scipy import special
 
         c = np.array([np.abs(loss).max() for loss, _ in self._laws])
-        return -2.0 * special.ndtri(1.0 / (1.0 + np.exp(np.minimum(c, 700.0)))) * (1.0 + 1e-12) + 1e-12
+        mu = -2.0 * special.ndtri(1.0 / (1.0 + np.exp(np.minimum(c, 700.0)))) * (1.0 + 1e-12) + 1e-12
+        return np.where(self._excluded | (c > 700.0), np.inf, mu)
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`; an atom at a knot belongs to the cell on its right, the last knot to the last cell."""
