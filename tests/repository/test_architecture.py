@@ -46,6 +46,7 @@ ALLOWED = {
     | {"tables", "counting", "mechanisms", "threads", "kernels"},
     "composition": EVERYBODY | QUESTIONS,
     "ledger": EVERYBODY | QUESTIONS | {"events", "composition", "threads", "kernels"},
+    "jobs": EVERYBODY | {"files", "events", "ledger", "composition", "counting", "report"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "filters": EVERYBODY | QUESTIONS | {"kernels"},
     "adaptive": EVERYBODY | {"filters", "notions"},
