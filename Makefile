@@ -43,6 +43,8 @@ figures: $(VENV)/demo.made
 	$(BIN)/python figures/tails.py
 	$(BIN)/python figures/cost.py
 	$(BIN)/python figures/speed.py
+	$(BIN)/python figures/training.py
+	$(BIN)/python figures/potential.py
 
 # Warnings are errors; the examples on the pages are run as well.
 docs: $(VENV)/docs.made

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from .adaptive.linear_queries import LinearQueries
     from .calibration import calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
     from .filters.gaussian import GaussianFilter, ZCDPFilter
-    from .filters.odometers import GaussianOdometer, RenyiOdometer
+    from .filters.odometers import GaussianOdometer, PotentialOdometer, RenyiOdometer
     from .filters.pld import PLDFilter
+    from .filters.potential import PotentialFilter
     from .filters.pure_dp import ApproximateDPFilter
     from .filters.renyi import RenyiFilter
     from .report.calls import draw_histogram, summarise, write_report, write_results
@@ -42,6 +43,8 @@ __all__ = [
     "LinearQueries",
     "Method",
     "PLDFilter",
+    "PotentialFilter",
+    "PotentialOdometer",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
@@ -67,12 +70,14 @@ _LATER = {
     "RenyiFilter": "filters.renyi",
     "ZCDPFilter": "filters.gaussian",
     "GaussianOdometer": "filters.odometers",
+    "PotentialOdometer": "filters.odometers",
     "RenyiOdometer": "filters.odometers",
     "LinearQueries": "adaptive.linear_queries",
     "calibrate_noise_multiplier": "calibration",
     "calibrate_sample_rate": "calibration",
     "calibrate_steps": "calibration",
     "PLDFilter": "filters.pld",
+    "PotentialFilter": "filters.potential",
     "descend": "adaptive.descent",
     "compare": "report.comparison",
     "draw_histogram": "report.calls",

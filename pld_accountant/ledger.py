@@ -10,34 +10,25 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from . import validate
+from . import ledger_file, validate
 from .composition import Composition
-from .counting import counters
-from .counting.buckets import Buckets, choose_group
-from .counting.counts import InterpolatedCounts, WholeCounts, lower_edges
-from .counting.interpolation import UNITS, lower_weight_line
+from .counting.tally import Tally
 from .engine import dominating_mu, renyi
 from .engine.method import deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
 from .events import ids
-from .events.table import Events, read_events
-from .files import store
-from .files.saved_state import SavedArrays
+from .events.table import read_events
 from .locked import Locked, held, unlocked
 from .mechanisms.base import Direction, directions
 from .mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianSteps
 from .results import Bounds, Guarantee, Status
 from .results import Method as Proof
 from .tables.makers import TableMakers
-from .threads import for_blocks
 
 __all__ = ["Ledger"]
 
-_KIND, _VERSION = "pld-accountant ledger", 2
 _BLOCK_BYTES = 1 << 26
-_FEW_NORMS = 16_384  # that take about 0.2 milliseconds to count
-_ROWS = 4096  # people whose counts are checked at once when a file is read
 _LOWER = 1.0 - 2.0**-36  # a relative norm is raised by 2^-50 before it is counted; lower bounds allow for it
 
 _ABOVE = 0.03  # the true value lies near the upper bound: the estimate is this share of the width below it
@@ -161,10 +152,7 @@ class Ledger(Locked):
         self.buckets = validate.count(buckets, "buckets", least=2)
         if self.buckets > 4096:
             raise ValueError(f"buckets must be at most 4096, got {buckets}")
-        self._groups: list[Buckets] = []
-        self._counts: NDArray = np.zeros((self.num_examples, 0), dtype=np.uint16)
-        self._lower_weights: NDArray = np.zeros((self.num_examples, 0), dtype=np.int32)
-        self._schedule: dict[tuple[float, float], int] = {}
+        self._tally = Tally(self.num_examples, self.buckets)
         self._makers: dict[Direction, TableMakers] = {}
         self._people: Any = None  # a pyarrow.Array of distinct ids, see `events.ids`
 
@@ -177,12 +165,12 @@ class Ledger(Locked):
     @property
     def steps(self) -> int:
         """Number of steps recorded."""
-        return sum(self._schedule.values())
+        return self._tally.steps
 
     @property
     def schedule(self) -> tuple[tuple[float, float, int], ...]:
         """(noise multiplier, sample rate, steps), in the order in which they were first recorded."""
-        return tuple((sigma, rate, steps) for (sigma, rate), steps in self._schedule.items())
+        return tuple((sigma, rate, steps) for (sigma, rate), steps in self._tally.schedule.items())
 
     @property
     def people(self) -> NDArray:
@@ -211,7 +199,7 @@ class Ledger(Locked):
 
         Later steps change the view; `copy.copy` of the ledger keeps a state.
         """
-        view = self._counts.view()
+        view = self._tally.counts.view()
         view.flags.writeable = False
         return view
 
@@ -250,54 +238,7 @@ class Ledger(Locked):
         rate = self.sample_rate if sample_rate is None else validate.sample_rate(sample_rate)
         times = validate.count(repeat, "repeat", least=1)
         block = np.atleast_2d(validate.norms(norms, self.num_examples, as_given=True))
-        self._record(block, times, sigma, rate, first_row=self.steps)
-
-    def _record(self, norms: NDArray, repeat: int, sigma: float, rate: float, first_row: int) -> None:
-        from .kernels import count
-
-        if not count.all_norms(norms):
-            raise validate.norm_error(norms, first_row=first_row)
-        steps = len(norms) * repeat
-        self._make_room(steps)
-        group, offset = self._group(sigma, rate)
-        scale = group.scale(sigma, self.max_grad_norm)
-        buckets = self.max_grad_norm, scale, group.edges, lower_weight_line(group), group.first
-        added = np.uint32(repeat), self._counts, self._lower_weights, offset
-
-        def count_some(people: slice) -> None:
-            count.count_down(norms, people.start, people.stop, *buckets, *added)
-
-        for_blocks(count_some, self.num_examples, -(-_FEW_NORMS // len(norms)))
-        self._schedule[sigma, rate] = self._schedule.get((sigma, rate), 0) + steps
-
-    def _make_room(self, steps: int) -> None:
-        """Widen the counters if the new steps could make one overflow."""
-        most = self.steps + steps
-        if most > np.iinfo(np.uint32).max:
-            raise ValueError(f"a ledger holds at most {np.iinfo(np.uint32).max} steps, got {most}")
-        if most > np.iinfo(np.uint16).max and self._counts.dtype == np.uint16:
-            self._counts = self._counts.astype(np.uint32)
-        if most * UNITS > np.iinfo(self._lower_weights.dtype).max:
-            self._lower_weights = self._lower_weights.astype(np.int64)
-
-    def _group(self, sigma: float, rate: float) -> tuple[Buckets, int]:
-        """Buckets for this noise multiplier and rate, made if there are none, and their first column."""
-        number, lowest = choose_group(self._groups, sigma, rate)
-        offset = sum(group.size for group in self._groups[:number]) if number >= 0 else self._counts.shape[1]
-        if number >= 0:
-            return self._groups[number], offset
-        new = Buckets.make(lowest, rate, self.buckets)
-        shape = (self.num_examples, new.size)
-        self._append(new, counters.zeros(shape, self._counts.dtype), counters.zeros(shape, self._lower_weights.dtype))
-        return new, offset
-
-    def _append(self, group: Buckets, counts: NDArray, lower_weights: NDArray) -> None:
-        self._counts = np.concatenate([self._counts, counts], axis=1) if self._groups else counts
-        self._lower_weights = (
-            np.concatenate([self._lower_weights, lower_weights], axis=1) if self._groups else lower_weights
-        )
-        self._groups.append(group)
-        self._makers = {}
+        self._tally.count(block, times, sigma, rate, self.max_grad_norm, first_row=self._tally.steps)
 
     @classmethod
     def from_norms(
@@ -343,11 +284,12 @@ class Ledger(Locked):
             max_grad_norm=max_grad_norm,
             buckets=buckets,
         )
+        step = ledger.noise_multiplier, ledger.sample_rate, ledger.max_grad_norm
         block = max(1, _BLOCK_BYTES // (8 * people))
         for start in range(0, steps, block):
             given = source[start : start + block]
             part = validate.norms(given, people, as_given=True)
-            ledger._record(part, 1, ledger.noise_multiplier, ledger.sample_rate, first_row=start)
+            ledger._tally.count(part, 1, *step, first_row=start)
             _let_go(given)
             if progress is not None:
                 progress(min(start + block, steps), steps)
@@ -434,26 +376,10 @@ class Ledger(Locked):
             buckets=buckets,
         )
         ledger._people = found.people
-        ledger._count_events(found)
+        ledger._tally.count_events(
+            found.person, found.kind, found.norm, found.count, found.schedule, ledger.max_grad_norm
+        )
         return ledger
-
-    def _count_events(self, events: Events) -> None:
-        """Count events of all people of this ledger, which is empty."""
-        from .kernels import count
-
-        self._make_room(sum(steps for _, _, steps in events.schedule))
-        # buckets in the order of the schedule: ledgers with one schedule have the same buckets
-        places = [self._group(sigma, rate) for sigma, rate, _ in events.schedule]
-        for k, (sigma, rate, steps) in enumerate(events.schedule):
-            group, offset = places[k]
-            of = np.flatnonzero(events.kind == k)
-            norms = np.ascontiguousarray(events.norm[of], dtype=np.float64)
-            bucket, won = np.empty(of.size, dtype=np.int16), np.empty(of.size, dtype=np.int32)
-            scale = group.scale(sigma, self.max_grad_norm)
-            line = lower_weight_line(group)
-            count.place_events(norms, self.max_grad_norm, scale, group.edges, line, group.first, bucket, won)
-            count.add_events(events.person[of], bucket, won, events.count[of], offset, self._counts, self._lower_weights)
-            self._schedule[sigma, rate] = steps
 
     @unlocked
     def merge(self, other: Ledger, *, same_steps: bool = False) -> None:
@@ -485,18 +411,14 @@ class Ledger(Locked):
             if not any(named):
                 if same_steps or other.num_examples != self.num_examples:
                     raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
-                return self._merge(other)
+                return self._tally.merge(other._tally)
             own, theirs = self._people, other._people
             if same_steps and (both := int((ids.positions(theirs, own) >= 0).sum())):
                 raise ValueError(f"{both} people are in both ledgers; their steps would be counted twice")
             everybody = ids.joined(own, theirs)
-            before = dict(self._schedule)
-            wider = self._rearranged(everybody, ids.positions(everybody, own))
-            wider._merge(other._rearranged(everybody, ids.positions(everybody, theirs)))
-            self.__dict__.update(wider.__dict__)
-            if same_steps:
-                for key, steps in other._schedule.items():
-                    self._schedule[key] = max(before.get(key, 0), steps)
+            merged = self._tally.of_rows(ids.positions(everybody, own))
+            merged.merge(other._tally.of_rows(ids.positions(everybody, theirs)), same_steps=same_steps)
+            self._people, self._tally, self.num_examples = everybody, merged, len(everybody)
 
     def select(self, people: Any) -> Ledger:
         """A ledger of some people, in this order, with all steps of the schedule.
@@ -539,61 +461,25 @@ class Ledger(Locked):
         if np.any(rows >= 0):
             raise ValueError(f"{new[int(np.argmax(rows))].as_py()!r} is in this ledger already")
         everybody = ids.joined(self._people, new)
-        self.__dict__.update(self._rearranged(everybody, ids.positions(everybody, self._people)).__dict__)
+        self._tally = self._tally.of_rows(ids.positions(everybody, self._people))
+        self._people, self.num_examples = everybody, len(everybody)
 
     def _rearranged(self, people: Any, rows: NDArray) -> Ledger:
         """A ledger of the people of these rows; -1 stands for somebody without steps."""
-        new = Ledger(
-            rows.size,
-            noise_multiplier=self.noise_multiplier,
-            sample_rate=self.sample_rate,
-            max_grad_norm=self.max_grad_norm,
-            buckets=self.buckets,
-        )
-        new._people, new._groups, new._schedule = people, list(self._groups), dict(self._schedule)
+        new = Ledger(rows.size, **{name: getattr(self, name) for name in ledger_file.PARAMETERS[1:]})
+        new._people, new._tally = people, self._tally.of_rows(rows)
         new._makers = dict(self._makers)  # tables depend on the buckets only
-        known = np.flatnonzero(rows >= 0)
-        for name in ("_counts", "_lower_weights"):
-            old = getattr(self, name)
-            moved = counters.zeros((rows.size, old.shape[1]), old.dtype)
-            moved[known] = old[rows[known]]
-            setattr(new, name, moved)
         return new
-
-    def _merge(self, other: Ledger) -> None:
-        self._make_room(other.steps)
-        start = 0
-        for group in other._groups:
-            columns = slice(start, start + group.size)
-            counts = other._counts[:, columns].astype(self._counts.dtype)
-            lower_weights = other._lower_weights[:, columns].astype(self._lower_weights.dtype)
-            start += group.size
-            offset = 0
-            for own in self._groups:
-                if own.sample_rate == group.sample_rate and np.array_equal(own.sigma, group.sigma):
-                    self._counts[:, offset : offset + own.size] += counts
-                    self._lower_weights[:, offset : offset + own.size] += lower_weights
-                    break
-                offset += own.size
-            else:
-                self._append(group, counts, lower_weights)
-        for key, steps in other._schedule.items():
-            self._schedule[key] = self._schedule.get(key, 0) + steps
 
     # ------------------------------------------------------------------ privacy loss
 
     def _of(self, direction: Direction) -> TableMakers:
         """The makers of tables for steps at all upper edges."""
-        if direction not in self._makers:
-            sigma = np.concatenate([g.sigma for g in self._groups])
-            rate = np.concatenate([np.full(g.size, g.sample_rate) for g in self._groups])
-            neighbours = InterpolatedCounts(self._counts, self._lower_weights, self._groups).neighbours()
-            self._makers[direction] = TableMakers(SampledGaussianSteps(sigma, rate, direction), neighbours)
+        rows = self._tally.counts.shape[1]
+        if direction not in self._makers or self._makers[direction].steps.size != rows:
+            neighbours = self._tally.interpolated().neighbours()
+            self._makers[direction] = TableMakers(SampledGaussianSteps(*self._tally.rows(), direction), neighbours)
         return self._makers[direction]
-
-    def _whole(self, *, lower: bool = False) -> WholeCounts:
-        """Whole counts of the steps, at the upper or at the lower edges of their buckets."""
-        return WholeCounts(self._counts, lower_edges(self._groups) if lower else None)
 
     def epsilon(
         self,
@@ -699,20 +585,20 @@ class Ledger(Locked):
         end: float,
     ) -> list[Bounds]:
         people = self.num_examples
-        if not self._groups:
+        if not self._tally.groups:
             zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
-        above = InterpolatedCounts(self._counts, self._lower_weights, self._groups)
+        above = self._tally.interpolated()
         sides = [
-            solve_bounds(above, self._of(d), questions, whole=self._whole(), progress=report, deadline=end)
+            solve_bounds(above, self._of(d), questions, whole=self._tally.whole(), progress=report, deadline=end)
             for d in wanted
         ]
         if lower:
-            whole, makers = self._whole(lower=True), self._of(wanted[0])
+            whole, makers = self._tally.whole(lower=True), self._of(wanted[0])
             targets = [float(np.asarray(q.target)) for q in questions]
             if questions[0].wants_epsilon and max(targets) < _LARGE:
-                below = InterpolatedCounts(self._counts, self._lower_weights, self._groups, min(targets))
+                below = self._tally.interpolated(min(targets))
                 sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, deadline=end))
             else:
                 sides.append(solve_bounds(whole, makers, questions, progress=report, deadline=end))
@@ -750,19 +636,19 @@ class Ledger(Locked):
         """
         min_delta = validate.delta(min_delta, "min_delta")
         wanted = directions(direction)
-        if not self._groups:
+        if not self._tally.groups:
             zero = np.zeros(self.num_examples)
             return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
         first, *others = wanted
         report = _reporter(self.num_examples * (len(wanted) + 1), progress)
-        counts = self._whole()
+        counts = self._tally.whole()
         upper, touch, end = dominating_mu.touching(counts, self._of(first), min_delta, progress=report)
         for d in others:
             # the curve of addition is usually the lower one, so the end of the first direction's range suffices
             upper, _, _ = dominating_mu.touching(counts, self._of(d), min_delta, floor=upper, end=end, progress=report)
         share = np.where(end > 0.0, touch / np.where(end > 0.0, end, 1.0), 1.0)
         below = dominating_mu.mu_lower(
-            self._whole(lower=True), self._of(first), min_delta, share=share, progress=report
+            self._tally.whole(lower=True), self._of(first), min_delta, share=share, progress=report
         )
         finite = np.isfinite(upper)
         lower = np.where(finite, below * _LOWER, 0.0)
@@ -781,36 +667,22 @@ class Ledger(Locked):
         **Cost**: one matrix product.
         """
         delta = validate.delta(delta)
-        if not self._groups:
+        if not self._tally.groups:
             return np.zeros(self.num_examples)
         # Individuals are minimised over a grid of orders, the worst case over all orders; no individual exceeds it.
         worst = self.worst_case().rdp_epsilon(delta)
-        return np.minimum(renyi.best_epsilon(self._whole(), self._of("remove").steps, delta), worst)
+        return np.minimum(renyi.best_epsilon(self._tally.whole(), self._of("remove").steps, delta), worst)
 
     def worst_case(self) -> Composition:
         """The hypothetical person who is clipped at every step; no individual's bound exceeds theirs."""
-        return Composition({SampledGaussian(s, q): n for (s, q), n in self._schedule.items()})
+        return Composition({SampledGaussian(s, q): n for (s, q), n in self._tally.schedule.items()})
 
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
         """Write the ledger to a path, completely or not at all, or to a file that is open for writing bytes."""
-        arrays = {f"edges{i}": g.edges for i, g in enumerate(self._groups)}
-        arrays |= {"counts": self._counts, "short": self._lower_weights}
-        arrays |= {} if self._people is None else ids.to_arrays(self._people)
-        store.save(path, _KIND, _VERSION, self._header(), arrays)
-
-    def _header(self) -> dict[str, Any]:
-        """The parts of a saved ledger that are not arrays."""
-        return {
-            "num_examples": self.num_examples,
-            "noise_multiplier": self.noise_multiplier,
-            "sample_rate": self.sample_rate,
-            "max_grad_norm": self.max_grad_norm,
-            "buckets": self.buckets,
-            "groups": [[g.noise_multiplier, g.sample_rate] for g in self._groups],
-            "schedule": [list(part) for part in self.schedule],
-        }
+        named = {} if self._people is None else ids.to_arrays(self._people)
+        ledger_file.save(path, self._parameters, self._tally, named)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -822,43 +694,13 @@ class Ledger(Locked):
         StoreError
             If the file was cut or altered, is not a ledger of this format version, or holds what no ledger can hold.
         """
-        header, arrays = store.load(path, _KIND, _VERSION)
-        with store.refuse_invalid(path, _KIND):
-            named = {name: arrays.pop(name) for name in ids.ARRAYS if name in arrays}
-            names = ("noise_multiplier", "sample_rate", "max_grad_norm", "buckets")
-            ledger = cls(header["num_examples"], **{name: header[name] for name in names})
-            ledger._restore(header, SavedArrays(arrays))
+        with ledger_file.opened(path) as saved:
+            ledger = cls(**saved.parameters())
+            named = saved.take(ids.ARRAYS)
+            ledger._tally = saved.tally(ledger._parameters)
             ledger._people = ids.from_arrays(named, ledger.num_examples) if named else None
         return ledger
 
-    def _restore(self, header: dict[str, Any], saved: SavedArrays) -> None:
-        """Take over the groups, the schedule and the counts of a file, or raise `ValueError`.
-
-        The conditions are those that `record` and `merge` keep, so the counters neither overflow nor disagree.
-        """
-        people = self.num_examples
-        for i, (sigma, rate) in enumerate(header["groups"]):
-            self._groups.append(Buckets(rate, sigma, saved.take(f"edges{i}", np.float64, (None,))))
-        for sigma, rate, steps in header["schedule"]:
-            key = validate.noise_multiplier(sigma), validate.sample_rate(rate)
-            self._schedule[key] = validate.count(steps, "steps")
-        if self._header() != header:
-            raise ValueError("its header has unknown parts, or a value of another type")
-        fits = [[group.can_count(*step) for group in self._groups] for step in self._schedule]
-        if not all(map(any, fits)) or not all(map(any, zip(*fits, strict=True))) or bool(fits) != bool(self._groups):
-            raise ValueError("its schedule and its groups of buckets do not match")
-        shape = people, sum(group.size for group in self._groups)
-        self._counts = saved.take("counts", (np.uint16, np.uint32), shape)
-        self._lower_weights = saved.take("short", (np.int32, np.int64), shape, least=0)
-        saved.finish()
-        count_type, weight_type = self._counts.dtype, self._lower_weights.dtype
-        if self.steps > np.iinfo(count_type).max or self.steps * UNITS > np.iinfo(weight_type).max:
-            raise ValueError("it has more steps than its counters hold")
-        if (count_type, weight_type) == (np.uint16, np.int64):
-            raise ValueError("counts and short have types that do not occur together")
-        for start in range(0, people, _ROWS):
-            counts = self._counts[start : start + _ROWS].astype(np.int64)
-            if counts.sum(axis=1).max() > self.steps:
-                raise ValueError("counts hold more steps for a person than the schedule")
-            if np.any(self._lower_weights[start : start + _ROWS] > UNITS * counts):
-                raise ValueError("short exceeds the weight of the counted steps")
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ledger_file.PARAMETERS}

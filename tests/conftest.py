@@ -1,6 +1,7 @@
 """What several test modules share."""
 
 import logging
+import os
 
 import numpy as np
 import pytest
@@ -17,6 +18,15 @@ settings.load_profile("steady")
 
 # Otherwise the first test that compiles a kernel would find a notice on standard error.
 logging.getLogger("pld_accountant").setLevel(logging.ERROR)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Budgets that take seconds to certify are kept for this run of the tests only, for all its workers."""
+    folder = tmp_path_factory.getbasetemp()
+    os.environ["PLD_ACCOUNTANT_CACHE"] = str(
+        (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kept"
+    )
 
 
 @pytest.fixture

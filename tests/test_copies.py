@@ -54,6 +54,12 @@ BOOKS = {
     "PLDFilter": (lambda: pa.PLDFilter(0.3, 1e-5, **THREE, **STEP), admit, lambda f: f._pld_state._counts.tolist()),
     "GaussianOdometer": (lambda: pa.GaussianOdometer([0.3, 0.4], **THREE, **FULL), record, told),
     "RenyiOdometer": (lambda: pa.RenyiOdometer(0.3, 8.0, **THREE, **FULL), record, told),
+    "PotentialFilter": (lambda: pa.PotentialFilter(1.0, 1e-5, alpha=8.0, **THREE, **STEP), admit, state),
+    "PotentialOdometer": (
+        lambda: pa.PotentialOdometer([0.5, 1.0], 1e-5, alpha=8.0, **THREE, **STEP),
+        record,
+        lambda o: [o.epsilon().tolist(), o.spent().tolist()],
+    ),
     "LinearQueries": (
         lambda: pa.LinearQueries(9.0, 0.5, **THREE, rng=np.random.default_rng(1)),
         lambda q: q.answer(NORMS),

@@ -97,7 +97,7 @@ def full_batch_ledger():
     """One person at a bucket's lower edge, one clipped at every step."""
     book = pa.Ledger(1, noise_multiplier=SIGMA, sample_rate=1.0, max_grad_norm=1.0, buckets=64)
     book.record([1.0])
-    edge = float(book._groups[0].edges[40])
+    edge = float(book._tally.groups[0].edges[40])
     book = pa.Ledger(2, noise_multiplier=SIGMA, sample_rate=1.0, max_grad_norm=1.0, buckets=64)
     book.record([edge, 1.0], repeat=STEPS)
     return book, [mpmath.sqrt(STEPS) * edge / SIGMA, mpmath.sqrt(STEPS) / SIGMA]

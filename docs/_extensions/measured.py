@@ -107,6 +107,31 @@ def filters() -> tuple[Row, list[Row]]:
     return header, body
 
 
+def potential() -> tuple[Row, list[Row]]:
+    """Steps that filters for adaptive sampled steps admit, over those of non-adaptive PLD."""
+    header = ["noise, rate, delta", "epsilon", "PLD steps", "PotentialFilter", "norm 1/8", "RenyiFilter",
+              "norm 1/8", "approximate filter", "seconds"]  # fmt: skip
+    body = []
+    for row in _read("potential")["cases"]:
+        first, last = row["pld"][0], row["pld"][-1]
+        shares = [row["potential"][0] / first, row["potential"][-1] / last, row["renyi"][0] / first,
+                  row["renyi"][-1] / last, row["approximate"][0] / first]  # fmt: skip
+        body.append([
+            f"{row['noise_multiplier']:g}, {row['sample_rate']:g}, {row['delta']:g}", f"{row['epsilon']:.5f}",
+            f"{first:,}", *(f"{share:.4f}" for share in shares), f"{row['seconds']:.1f}",
+        ])  # fmt: skip
+    return header, body
+
+
+def streams() -> tuple[Row, list[Row]]:
+    """The same for streams of norms."""
+    body = [
+        [row["norms"], f"{row['pld']:,}", f"{row['potential'] / row['pld']:.4f}", f"{row['renyi'] / row['pld']:.4f}"]
+        for row in _read("potential")["streams"]
+    ]
+    return ["norms", "PLD steps", "PotentialFilter", "RenyiFilter"], body
+
+
 def admission() -> tuple[Row, list[Row]]:
     """Milliseconds for one call of ``admit``."""
     rows = [row for row in _read("filters")["rows"] if row["people"] >= 60_000]
@@ -153,7 +178,9 @@ def widths() -> tuple[Row, list[Row]]:
     return header, [[str(n), *row] for n, *row in zip(data["buckets"], *columns, strict=True)]
 
 
-TABLES = {f.__name__: f for f in (tail, extremes, rare, people, filters, admission, growth, hard, widths)}
+TABLES = {
+    f.__name__: f for f in (tail, extremes, rare, people, filters, potential, streams, admission, growth, hard, widths)
+}
 
 
 class MeasuredTable(Directive):

@@ -80,7 +80,7 @@ def descend(
         the weighted sum of the gradients (p,).  Every step needs the gradient of everybody, sampled or not.
     start : array_like, (p,)
         Initial parameters; must not depend on the records.
-    filter : GaussianFilter, ZCDPFilter or RenyiFilter
+    filter : GaussianFilter, ZCDPFilter, RenyiFilter or PotentialFilter
         Gives noise_multiplier, max_grad_norm and sample_rate.  It may have been used before.
     learning_rate : float or callable
         A number, or a function of the step's index (from 0).
@@ -125,7 +125,7 @@ def descend(
     if not (filter.guarantee.proven_adaptive or allow_unproven):
         raise ValueError(
             f"filter: {type(filter).__name__} is not proven for adaptive runs, and each step of this run depends on "
-            "earlier releases; take a RenyiFilter, or say allow_unproven=True"
+            "earlier releases; take a PotentialFilter, or say allow_unproven=True"
         )
     clip = filter.max_grad_norm
     if clip is None:

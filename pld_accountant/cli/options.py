@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ __all__ = [
     "Command",
     "Program",
     "checked",
+    "command",
     "delta",
     "direction",
     "example",
@@ -60,10 +62,11 @@ class Command(click.Command):
             raise click.UsageError(f"Missing {', '.join(words)}.", ctx) from None
 
 
+command = partial(click.command, cls=Command)
+
+
 class Program(click.Group):
     """A group of commands whose errors are one line and exit status 2."""
-
-    command_class = Command
 
     def main(
         self,
@@ -227,8 +230,8 @@ _OF_A_LOG = (
 )
 
 
-def of_a_log(command: Callable[..., Any]) -> Callable[..., Any]:
+def of_a_log(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument and the options of a command that reads a log of norms."""
     for option in reversed(_OF_A_LOG):
-        command = option(command)
-    return command
+        function = option(function)
+    return function

@@ -15,7 +15,8 @@ __all__ = ["Filter"]
 
 _CONDITION_EACH = (
     " It holds for steps chosen from past releases, as long as each {} depends on the person's own record "
-    "and on past releases only."
+    "and on past releases only, and a person changes nothing else than their own term of the sum: no divisor, "
+    "other person's term or stopping time depends on who takes part."
 )
 _CONDITION_ALL = (
     " It holds for steps chosen from past releases, as long as the {} given is a public bound for every "
@@ -106,25 +107,28 @@ class Filter(SavedState):
         """Whether each person has budget left: (num_examples,) bool.  Sensitive, like every value kept for a person."""
 
     @abstractmethod
-    def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
-        """Admit and book one charge for each budget, or raise and book nothing."""
+    def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
+        """Admit and book some equal charges for each budget, or raise and book nothing; how many were admitted."""
 
     def _restore_halted(self, saved: SavedArrays) -> None:
         self._halted = bool(saved.take("halted", np.bool_, (), least=False, most=not self._individual))
 
-    def _admit(self, norms: Any, **step: Any) -> np.ndarray:
+    def _admit(self, norms: Any, steps: int | None = None, **step: Any) -> np.ndarray:
+        count = 1 if steps is None else validate.count(steps, "steps", least=1)
         if np.ndim(norms) == 0 and not self._individual:
             array = validate.norms(np.reshape(norms, 1), 1)
         else:
             array = validate.norms(norms, self._num_examples)
             validate.array_shape(array, (self._num_examples,), "norms")
         if self._individual:
-            return self._book(array, **step)
-        if not np.all((array >= 0) & (array < np.inf)):
-            raise validate.norm_error(array)
-        admitted = not self._halted and bool(self._book(array.max(keepdims=True), **step)[0])
-        self._halted = not admitted
-        return np.full(self._num_examples, admitted)
+            admitted = self._book(array, count, **step)
+        else:
+            if not np.all((array >= 0) & (array < np.inf)):
+                raise validate.norm_error(array)
+            fit = 0 if self._halted else int(self._book(array.max(keepdims=True), count, **step)[0])
+            self._halted = fit < count
+            admitted = np.full(self._num_examples, fit)
+        return admitted > 0 if steps is None else admitted
 
     def _aim(self, target: Any, implied: Any) -> dict[str, Any]:
         """Keep the (epsilon, delta) for which the budget was chosen, for the guarantee; return it as a parameter.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from .. import validate
 from ..notions import gdp, zcdp
 from ..results import Guarantee
-from .integer_budget import SquareFilter
+from .integer_budget import SquareFilter, own_shares
 
 __all__ = ["GaussianFilter", "ZCDPFilter"]
 
@@ -33,6 +34,8 @@ class GaussianFilter(SquareFilter):
         See `Filter`.
     target : (epsilon, delta), optional
         The (epsilon, delta) for which the budget was chosen, and which it implies; the guarantee leads with it.
+    shares : array_like, (num_examples,), optional
+        The part of mu**2 that each person has, above 0 and at most 1; None: all of it.
 
     References
     ----------
@@ -56,19 +59,26 @@ class GaussianFilter(SquareFilter):
         max_grad_norm: float | None = None,
         individual: bool = True,
         target: tuple[float, float] | None = None,
+        shares: Any = None,
     ) -> None:
         self._mu = validate.positive(mu, "mu")
         super().__init__(
-            {"mu": self._mu, **self._aim(target, self.epsilon)},
+            {"mu": self._mu, **self._aim(target, self._epsilon)},
             num_examples=num_examples,
             noise_multiplier=noise_multiplier,
             max_grad_norm=max_grad_norm,
             individual=individual,
+            shares=shares,
         )
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, delta: float, **arguments: Any) -> GaussianFilter:
+    def for_epsilon(cls, epsilon: Any, delta: float, **arguments: Any) -> GaussianFilter:
         """The filter with the largest mu that implies (epsilon, delta).
+
+        Parameters
+        ----------
+        epsilon : float or array_like, (num_examples,)
+            One for everybody, or one for each person.
 
         Examples
         --------
@@ -76,8 +86,12 @@ class GaussianFilter(SquareFilter):
         >>> f"{f.mu:.5f}"
         '0.22258'
         """
-        target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
-        return cls(gdp.mu(*target, rounding="down"), target=target, **arguments)
+
+        def mu(one: float) -> float:
+            return gdp.mu(one, validate.delta(delta), rounding="down")
+
+        largest, shares = own_shares(epsilon, lambda one: mu(one) ** 2)
+        return cls(mu(largest), target=(largest, delta), **shares, **arguments)
 
     @property
     def mu(self) -> float:
@@ -96,9 +110,12 @@ class GaussianFilter(SquareFilter):
         """Each person's remaining mu, sqrt(mu**2 - spent**2), rounded down: (num_examples,).  Sensitive."""
         return self._mu * np.sqrt(self._share_left()) * (1 - 2.0**-51)
 
-    def epsilon(self, delta: float) -> float:
-        """The epsilon at `delta` that the budget implies."""
-        return gdp.epsilon(validate.delta(delta), self._mu)
+    def _epsilon(self, delta: float, share: float = 1.0) -> float:
+        return gdp.epsilon(validate.delta(delta), self._mu * math.sqrt(share))
+
+    def epsilon(self, delta: float) -> Any:
+        """The epsilon at `delta` that the budget implies; (num_examples,) if people have shares of it."""
+        return self._by_share(lambda share: self._epsilon(delta, share))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -108,6 +125,7 @@ class GaussianFilter(SquareFilter):
             True,
             self._promise(f"mu-GDP with mu = {self._mu!r}")
             + ", for the adding or removing of one person."
+            + self._parts()
             + self._condition(),
             f"Koskela, Tobaben and Honkela (2023), Theorem {'4.1' if self._individual else '3.2'}",
         )
@@ -124,6 +142,8 @@ class ZCDPFilter(SquareFilter):
         The budget, above 0.
     num_examples, noise_multiplier, max_grad_norm, individual, target
         As in `GaussianFilter`.
+    shares : array_like, (num_examples,), optional
+        The part of rho that each person has, above 0 and at most 1; None: all of it.
 
     References
     ----------
@@ -145,21 +165,29 @@ class ZCDPFilter(SquareFilter):
         max_grad_norm: float | None = None,
         individual: bool = True,
         target: tuple[float, float] | None = None,
+        shares: Any = None,
     ) -> None:
         self._rho = validate.positive(rho, "rho")
         super().__init__(
-            {"rho": self._rho, **self._aim(target, self.epsilon)},
+            {"rho": self._rho, **self._aim(target, self._epsilon)},
             num_examples=num_examples,
             noise_multiplier=noise_multiplier,
             max_grad_norm=max_grad_norm,
             individual=individual,
+            shares=shares,
         )
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, delta: float, *, conversion: str = "best", **arguments: Any) -> ZCDPFilter:
-        """The filter with the largest rho that implies (epsilon, delta); `conversion` as in `zcdp_rho`."""
-        target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
-        return cls(zcdp.zcdp_rho(*target, conversion=conversion), target=target, **arguments)
+    def for_epsilon(cls, epsilon: Any, delta: float, *, conversion: str = "best", **arguments: Any) -> ZCDPFilter:
+        """The filter with the largest rho that implies (epsilon, delta), one epsilon for everybody or one each;
+        `conversion` as in `zcdp_rho`.
+        """
+
+        def rho(one: float) -> float:
+            return zcdp.zcdp_rho(one, validate.delta(delta), conversion=conversion)
+
+        largest, shares = own_shares(epsilon, rho)
+        return cls(rho(largest), target=(largest, delta), **shares, **arguments)
 
     @property
     def rho(self) -> float:
@@ -178,9 +206,12 @@ class ZCDPFilter(SquareFilter):
         """Each person's remaining rho, rounded down: (num_examples,).  Sensitive."""
         return self._rho * self._share_left() * (1 - 2.0**-51)
 
-    def epsilon(self, delta: float, *, conversion: str = "best") -> float:
-        """The epsilon at `delta` that the budget implies."""
-        return zcdp.zcdp_epsilon(self._rho, validate.delta(delta), conversion=conversion)
+    def _epsilon(self, delta: float, share: float = 1.0, conversion: str = "best") -> float:
+        return zcdp.zcdp_epsilon(self._rho * share, validate.delta(delta), conversion=conversion)
+
+    def epsilon(self, delta: float, *, conversion: str = "best") -> Any:
+        """The epsilon at `delta` that the budget implies; (num_examples,) if people have shares of it."""
+        return self._by_share(lambda share: self._epsilon(delta, share, conversion))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -190,6 +221,7 @@ class ZCDPFilter(SquareFilter):
             True,
             self._promise(f"rho-zCDP, rho = {self._rho!r}")
             + ", for the adding or removing of one person."
+            + self._parts()
             + self._condition(),
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'} and Remark 4.4",
         )

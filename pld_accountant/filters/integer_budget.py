@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -20,12 +21,15 @@ import numpy as np
 
 from .. import validate
 from ..files.saved_state import SavedArrays, belongs
+from ..files.store import StoreError
 from ..kernels.charge import BUDGET, SLACK, admit_square
 from .base import Filter
 
-__all__ = ["TOLERANCE", "IntegerBudgetFilter", "NoisyStepFilter", "SquareFilter", "round_up"]
+__all__ = ["TOLERANCE", "IntegerBudgetFilter", "NoisyStepFilter", "SquareFilter", "own_shares", "round_up"]
 
 TOLERANCE = SLACK / BUDGET
+
+_SMALLEST_SHARE = 1e-6
 
 
 def round_up(value: Fraction) -> float:
@@ -37,13 +41,71 @@ def round_up(value: Fraction) -> float:
     return nearest if nearest == math.inf or Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-class IntegerBudgetFilter(Filter):
-    """A filter whose budgets are counted down in integer units; a person has one budget, or one for each order."""
+def own_shares(epsilon: Any, budget: Callable[[float], float]) -> tuple[float, dict[str, Any]]:
+    """The largest of some epsilons, and the argument `shares` if they are one for each person.
 
-    def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any], orders: int = 0) -> None:
-        super().__init__(num_examples, individual, parameters)
+    Parameters
+    ----------
+    epsilon : float or array_like, (num_examples,)
+        Above 0.
+    budget : callable
+        From an epsilon to the budget that implies it.
+
+    Raises
+    ------
+    ValueError
+        If the budget of somebody's epsilon is not above 0.
+    """
+    values = np.asarray(epsilon, dtype=np.float64)
+    if values.ndim == 0:
+        return validate.positive(epsilon, "epsilon"), {}
+    if values.ndim > 1 or not values.size or not np.all((values > 0) & (values < np.inf)):
+        raise ValueError("epsilon must be a number above 0, or one for each person")
+    each, place = np.unique(values, return_inverse=True)
+    budgets = np.array([budget(one) for one in each.tolist()])
+    if not budgets[0] > 0:
+        raise ValueError(f"no budget implies the smallest epsilon, {float(each[0])!r}; group the people by epsilon")
+    return float(each[-1]), {"shares": np.minimum(budgets / budgets[-1], 1.0)[place]}
+
+
+class IntegerBudgetFilter(Filter):
+    """A filter whose budgets are counted down in integer units; a person has one budget, or one for each order.
+
+    Parameters
+    ----------
+    orders : int
+        0: one budget a person.
+    shares : array_like, (num_examples,), optional
+        The part of the budget that each person has, above 0 and at most 1; None: everybody has all of it.
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        individual: bool,
+        parameters: dict[str, Any],
+        orders: int = 0,
+        shares: Any = None,
+    ) -> None:
+        self._shares = None if shares is None else np.array(shares, dtype=np.float64)
+        given = {} if self._shares is None else {"shares": self._shares}
+        super().__init__(num_examples, individual, {**parameters, **given})
         people = self._num_examples if self._individual else 1
-        self._left = np.full((people, orders) if orders else people, BUDGET, dtype=np.int64)
+        full: Any = BUDGET
+        if self._shares is not None:
+            if not self._individual:
+                raise ValueError("shares need a budget for each person; individual is False")
+            validate.array_shape(self._shares, (self._num_examples,), "shares")
+            if not np.all((self._shares > _SMALLEST_SHARE) & (self._shares <= 1.0)):
+                raise ValueError(f"shares must be above {_SMALLEST_SHARE:g} and at most 1")
+            # a part of the budget keeps its own tolerance: the slack of the whole one is taken off beforehand
+            full = np.where(self._shares < 1.0, np.floor(self._shares * (1 - 2.0**-50) * BUDGET), BUDGET)
+            full = full.astype(np.int64) - np.where(self._shares < 1.0, SLACK, 0)
+        self._full = np.empty(people, dtype=np.int64)
+        self._full[:] = full
+        if orders:
+            self._full = np.repeat(self._full[:, None], orders, axis=1)
+        self._left = self._full.copy()
 
     def _each(self, values: np.ndarray) -> np.ndarray:
         """A value for each person, from a value for each budget."""
@@ -66,7 +128,7 @@ class IntegerBudgetFilter(Filter):
 
         The guarantee of the filter then holds between two renewals only.  Odometers add it up.
         """
-        self._left[budgets] = BUDGET
+        self._left[budgets] = self._full[budgets]
 
     def take_units(self, left: np.ndarray) -> None:
         """Take over saved `units_left`; raise `StoreError` if they do not belong to a filter with these parameters."""
@@ -74,19 +136,36 @@ class IntegerBudgetFilter(Filter):
         self._left = np.array(left, order="C")
 
     def _share_spent(self) -> np.ndarray:
-        """The spent share of each budget, rounded up, at most 1."""
-        used = BUDGET - self._left
+        """Each person's spent part of the whole budget, rounded up, at most 1."""
+        used = self._full - self._left
         return self._each(np.where(used > 0, np.minimum(np.nextafter(used / BUDGET, 1), 1), 0.0))
 
     def _share_left(self) -> np.ndarray:
-        """The remaining share of each budget, rounded down."""
+        """Each person's remaining part of the whole budget, rounded down."""
         return self._each(np.where(self._left < BUDGET, np.nextafter(self._left / BUDGET, 0), 1.0))
+
+    def _by_share(self, epsilon: Callable[[float], float]) -> Any:
+        """The epsilon that the whole budget implies, or (num_examples,) if people have parts of it."""
+        if self._shares is None:
+            return epsilon(1.0)
+        shares, place = np.unique(self._shares, return_inverse=True)
+        return np.array([epsilon(share) for share in shares.tolist()])[place]
+
+    def _parts(self) -> str:
+        """The sentence of the guarantee about people with a part of the budget."""
+        if self._shares is None:
+            return ""
+        least, most = self._shares.min(), self._shares.max()
+        return f" Each person has a part of this budget of their own, from {least:.6g} to {most:.6g} of it."
 
     def _state(self) -> dict[str, np.ndarray]:
         return {"left": self._left, "halted": np.array(self._halted)}
 
     def _restore(self, saved: SavedArrays) -> None:
-        self._left = saved.take("left", np.int64, self._left.shape, least=0, most=BUDGET)
+        left = saved.take("left", np.int64, self._left.shape, least=0, most=BUDGET)
+        if np.any(left > self._full):
+            raise StoreError("somebody has more left than their budget")
+        self._left = left
         self._restore_halted(saved)
 
 
@@ -106,11 +185,12 @@ class NoisyStepFilter(IntegerBudgetFilter):
         max_grad_norm: float | None,
         individual: bool,
         orders: int = 0,
+        shares: Any = None,
     ) -> None:
         self._noise_multiplier = validate.noise_multiplier(noise_multiplier)
         self._clip = None if max_grad_norm is None else validate.positive(max_grad_norm, "max_grad_norm")
         step = {"noise_multiplier": self._noise_multiplier, "max_grad_norm": self._clip}
-        super().__init__(num_examples, individual, {**parameters, **step}, orders)
+        super().__init__(num_examples, individual, {**parameters, **step}, orders, shares)
 
     @property
     def noise_multiplier(self) -> float:
@@ -163,7 +243,12 @@ class SquareFilter(NoisyStepFilter):
         return self._scales[noise]
 
     def admit(
-        self, norms: Any, *, noise_multiplier: float | None = None, max_grad_norm: float | None = None
+        self,
+        norms: Any,
+        *,
+        steps: int | None = None,
+        noise_multiplier: float | None = None,
+        max_grad_norm: float | None = None,
     ) -> np.ndarray:
         """Decide who takes part in the coming step, and book it.
 
@@ -173,14 +258,18 @@ class SquareFilter(NoisyStepFilter):
             Norms before clipping, float32 or float64; a norm above max_grad_norm counts as max_grad_norm.  Each
             person's norm must depend on this person's record and on past releases only.  If there is one budget for
             all, one number is enough.
+        steps : int, optional
+            A stretch of so many steps, for all of which the norms hold.
         noise_multiplier, max_grad_norm : float, optional
-            For this step only, if they differ from the filter's.
+            For this step or stretch only, if they differ from the filter's.
 
         Returns
         -------
         ndarray, (num_examples,) bool
             True: the step is booked and the person takes part.  False: the step exceeds the remaining budget, or no
             budget is left; nothing is booked, and the person must be left out of the release.  Sensitive.
+        ndarray, (num_examples,) int64
+            If `steps` is given: how many of them are booked.  The person takes part in the first so many.
 
         Raises
         ------
@@ -191,15 +280,15 @@ class SquareFilter(NoisyStepFilter):
 
         **Cost**: about a nanosecond a person.
         """
-        return self._admit(norms, noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm)
+        return self._admit(norms, steps, noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm)
 
-    def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
+    def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
         noise, clip = self._step(**step)
-        mask = np.empty(norms.size, dtype=np.bool_)
+        admitted = np.empty(norms.size, dtype=np.int64)
         top, inverse = self._clipping(clip)
-        if admit_square(norms, top, inverse, self._scale_up(noise), self._left, mask) >= 0:
+        if admit_square(norms, top, inverse, self._scale_up(noise), count, self._left, admitted) >= 0:
             raise validate.norm_error(norms)
-        return mask
+        return admitted
 
     def headroom(self, *, noise_multiplier: float | None = None, max_grad_norm: float | None = None) -> np.ndarray:
         """The largest norm that each person can still spend in the coming step, at most max_grad_norm.

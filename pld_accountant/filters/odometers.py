@@ -1,14 +1,16 @@
 """Odometers: nobody is left out of a step; each person can be given a bound on their spent privacy.
 
-An odometer runs filters of given budgets one after another, for each person.  If a step does not fit into the rest of
-the current budget, that budget counts as spent, and the next budget is opened with this step [1]_ [2]_.
-
 The bound for a person is computed from that person's record.  It is sensitive: show it to that person only.  Do not
 publish a mean, a maximum or a histogram of such bounds without noise.
 
-The bound is proven at restarts only.  For every m, the releases up to the m-th restart of a person's budgets are
-bounded by the sum of m budgets.  It is not claimed that the bound given *now* covers the releases up to now, because
-now is not a restart.
+`PotentialOdometer` shows one of some fixed epsilons, the lowest whose budget holds what was spent.  It is proven at
+every moment, also at one that is chosen from the releases: each level is a filter, and the deltas of the levels add.
+
+`RenyiOdometer` and `GaussianOdometer` run filters of given budgets one after another, for each person.  If a step does
+not fit into the rest of the current budget, that budget counts as spent, and the next budget is opened with this step
+[1]_ [2]_.  Their bound is proven at restarts only.  For every m, the releases up to the m-th restart of a person's
+budgets are bounded by the sum of m budgets.  It is not claimed that the bound given *now* covers the releases up to
+now, because now is not a restart.
 
 Several threads may use one odometer: each call holds the odometer's lock.  A copy has budgets of its own.
 
@@ -32,9 +34,10 @@ from ..kernels.charge import BUDGET
 from ..notions import gdp, rdp
 from ..results import Guarantee
 from .gaussian import GaussianFilter
+from .potential import PotentialFilter
 from .renyi import RenyiFilter
 
-__all__ = ["GaussianOdometer", "RenyiOdometer"]
+__all__ = ["GaussianOdometer", "PotentialOdometer", "RenyiOdometer"]
 
 _BETWEEN = "Nothing is claimed for moments between restarts. The values are sensitive: for their owner only."
 
@@ -276,3 +279,133 @@ class GaussianOdometer(_Odometer):
             "of the sum of the squares of the first m increments. " + _BETWEEN,
             "Koskela, Tobaben and Honkela (2023), Appendix C.5",
         )
+
+
+class PotentialOdometer(SavedState):
+    """Gives each person an epsilon of Poisson-sampled Gaussian steps that is proven at every moment.
+
+    Parameters
+    ----------
+    levels : array_like
+        The epsilons that can be shown, ascending.
+    delta : float
+        Each level gets an equal part of it.
+    num_examples, noise_multiplier, sample_rate, max_grad_norm, alpha
+        As in `PotentialFilter`; the best order is chosen for the highest level.
+
+    Raises
+    ------
+    ValueError
+        If the levels do not ascend, or no budget of at least one full-norm step can be certified for the highest.
+
+    Notes
+    -----
+    Let ``S_m`` be the budget of level m at delta / M, M the number of levels.  A run that is cut off before ``S_m`` is
+    exceeded is (level m, delta / M)-DP by the theorem of `PotentialFilter`.  Whether a run stops at level m is an
+    event of this cut-off run.  The sum over the levels gives, for every set O of outcomes on which the shown epsilon
+    is at most e, P(O) <= exp(e) Q(O) + delta, for adding and for removing the person.
+
+    Examples
+    --------
+    >>> o = PotentialOdometer(
+    ...     [0.5, 0.75, 1.0], 1e-5, num_examples=3, noise_multiplier=2.0, sample_rate=0.03, max_grad_norm=1.0, alpha=8.0
+    ... )
+    >>> o.record([1.0, 0.5, 0.0], steps=100)
+    >>> o.epsilon()
+    array([0.75, 0.5 , 0.  ])
+    """
+
+    def __init__(
+        self,
+        levels: Any,
+        delta: float,
+        *,
+        num_examples: int,
+        noise_multiplier: float,
+        sample_rate: Any,
+        max_grad_norm: float,
+        alpha: float | None = None,
+    ) -> None:
+        values = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        if values.ndim > 1 or not values.size or not np.all((values > 0) & (values < np.inf)):
+            raise ValueError(f"levels must be numbers above 0, got {levels!r}")
+        if np.any(np.diff(values) <= 0):
+            raise ValueError(f"levels must ascend, got {levels!r}")
+        part = validate.delta(delta) / values.size
+        part -= 2.0**-52 * part
+        self._filter = PotentialFilter(
+            float(values[-1]),
+            part,
+            num_examples=num_examples,
+            noise_multiplier=noise_multiplier,
+            sample_rate=sample_rate,
+            max_grad_norm=max_grad_norm,
+            alpha=alpha,
+        )
+        kept = self._filter.parameters
+        del kept["epsilon"], kept["individual"]
+        super().__init__({**kept, "levels": values, "delta": delta})
+        budgets = np.array([self._filter.budget_of(level, part) for level in values.tolist()])
+        self._budgets = np.minimum.accumulate(budgets[::-1])[::-1]
+        self._levels = np.append(values, np.inf)
+        self._beyond = np.zeros(self._filter.num_examples, dtype=np.bool_)
+
+    @property
+    def num_examples(self) -> int:
+        """Number of people."""
+        return self._filter.num_examples
+
+    def record(self, norms: Any, *, steps: int = 1, **step: Any) -> None:
+        """Book a step of everybody, or a stretch of equal steps, before it is released.
+
+        Parameters
+        ----------
+        norms : array_like, (num_examples,)
+        steps : int
+            A stretch of so many steps, for all of which the norms hold.
+        **step
+            noise_multiplier, max_grad_norm and sample_rate, as in `PotentialFilter.admit`.
+
+        Raises
+        ------
+        ValueError
+            As `PotentialFilter.admit`; nothing is booked then.
+        """
+        self._beyond |= self._filter.admit(norms, steps=steps, **step) < steps
+
+    def spent(self) -> np.ndarray:
+        """Each person's charges, in full-norm steps, at most the budget of the highest level: (num_examples,).
+
+        Sensitive.
+        """
+        return self._filter.spent()
+
+    def epsilon(self) -> np.ndarray:
+        """Each person's epsilon at the odometer's delta, one of the levels: (num_examples,).  Sensitive.
+
+        0 for a person who spent nothing; inf beyond the highest level.
+        """
+        spent = self._filter.spent()
+        place = np.where(self._beyond, self._budgets.size, np.searchsorted(self._budgets, spent))
+        return np.where((spent > 0) | self._beyond, self._levels[place], 0.0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(epsilon, delta)-DP at every stopping time, proven for adaptive steps."""
+        delta = self._parameters["delta"]
+        return Guarantee(
+            "adaptive, approximate DP of sampled Gaussian steps, at every moment",
+            True,
+            "Everything released up to a moment that is chosen from the releases is (epsilon, delta)-DP for a person, "
+            f"epsilon the one shown to them at this moment, delta = {delta!r}: a set of outcomes on which at most "
+            "epsilon is shown obeys the inequality of (epsilon, delta)-DP, for the adding or removing of this person. "
+            + self._filter.conditions(),
+            self._filter.guarantee.reference,
+        )
+
+    def _state(self) -> dict[str, np.ndarray]:
+        return {**self._filter._state(), "beyond": self._beyond}
+
+    def _restore(self, saved: SavedArrays) -> None:
+        self._beyond = saved.take("beyond", np.bool_, self._beyond.shape)
+        self._filter._restore(saved)

@@ -151,9 +151,10 @@ class PLDFilter(Filter):
         for every other person.
         """
         step = {"noise_multiplier": noise_multiplier, "max_grad_norm": max_grad_norm, "sample_rate": sample_rate}
-        return self._admit(norms, **step)
+        return self._admit(norms, None, **step)
 
-    def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
+    def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
+        del count  # `admit` offers no stretches
         return self._pld_state.admit(norms, *self._step(**step))
 
     def headroom(
@@ -222,8 +223,8 @@ class PLDFilter(Filter):
             f"everything released is (epsilon, delta_Gauss(epsilon; mu) + {least!r})-DP for every epsilon >= 0, mu = "
             f"{mu!r}, for the adding or removing of one person, under Poisson sampling. The mu**2 / 2-zCDP derived in "
             f"the reference needs the Gaussian's curve above at every epsilon, and for sampled steps only mu = "
-            f"sqrt(sum of 1 / sigma**2) has that; here the curves are compared where delta >= {least!r}. RenyiFilter "
-            "is proven.",
+            f"sqrt(sum of 1 / sigma**2) has that; here the curves are compared where delta >= {least!r}. "
+            "PotentialFilter is proven.",
             "Koskela, Tobaben and Honkela (2023), Section 5, (5.1) to (5.3)",
         )
 

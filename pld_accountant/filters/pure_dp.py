@@ -63,7 +63,7 @@ class ApproximateDPFilter(IntegerBudgetFilter):
         """The zCDP budget that implies (epsilon, delta)."""
         return self._rho
 
-    def admit(self, epsilons: Any) -> np.ndarray:
+    def admit(self, epsilons: Any, *, steps: int | None = None) -> np.ndarray:
         """Decide who takes part in the coming step, and book it.
 
         Parameters
@@ -71,11 +71,15 @@ class ApproximateDPFilter(IntegerBudgetFilter):
         epsilons : array_like, (num_examples,)
             The pure-DP epsilon of the coming step for each person, in nats.  It must depend on this person's record
             and on past releases only.  If there is one budget for all, one number is enough.
+        steps : int, optional
+            A stretch of so many steps, for all of which the epsilons hold.
 
         Returns
         -------
         ndarray, (num_examples,) bool
             True: the step is booked and the person takes part.  False: nothing is booked; leave the person out.
+        ndarray, (num_examples,) int64
+            If `steps` is given: how many of them are booked.
 
         Raises
         ------
@@ -84,13 +88,13 @@ class ApproximateDPFilter(IntegerBudgetFilter):
 
         **Error**: charges are rounded up; see `integer_budget` for the tolerance.
         """
-        return self._admit(epsilons)
+        return self._admit(epsilons, steps)
 
-    def _book(self, norms: np.ndarray, **step: Any) -> np.ndarray:
-        mask = np.empty(norms.size, dtype=np.bool_)
-        if admit_square(norms, math.inf, 1.0, self._scale, self._left, mask) >= 0:
+    def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
+        admitted = np.empty(norms.size, dtype=np.int64)
+        if admit_square(norms, math.inf, 1.0, self._scale, count, self._left, admitted) >= 0:
             raise validate.norm_error(norms)
-        return mask
+        return admitted
 
     def headroom(self) -> np.ndarray:
         """The largest pure-DP epsilon that each person can still spend, rounded down.  Sensitive."""

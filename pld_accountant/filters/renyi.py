@@ -11,7 +11,7 @@ from .. import validate
 from ..kernels.charge import admit_table
 from ..notions import rdp
 from ..results import Guarantee
-from .integer_budget import NoisyStepFilter
+from .integer_budget import NoisyStepFilter, own_shares
 from .renyi_charges import best_order, charge_table, squares_within
 
 __all__ = ["RenyiFilter"]
@@ -32,6 +32,8 @@ class RenyiFilter(NoisyStepFilter):
         As in `GaussianFilter`; max_grad_norm is required if steps are sampled.
     sample_rate : float
         Poisson sampling rate of the steps.  If it is 1, all steps must be full-batch.
+    shares : array_like, (num_examples,), optional
+        The part of each budget that each person has, above 0 and at most 1; None: all of it.
 
     References
     ----------
@@ -56,6 +58,7 @@ class RenyiFilter(NoisyStepFilter):
         sample_rate: float = 1.0,
         individual: bool = True,
         target: tuple[float, float] | None = None,
+        shares: Any = None,
     ) -> None:
         self._alpha, self._budget = _orders_and_budgets(alpha, budget)
         self._single = np.ndim(alpha) == 0
@@ -66,7 +69,7 @@ class RenyiFilter(NoisyStepFilter):
             "budget": float(self._budget[0]) if self._single else self._budget,
             "alpha": float(self._alpha[0]) if self._single else self._alpha,
             "sample_rate": self._sample_rate,
-            **self._aim(target, self.epsilon),
+            **self._aim(target, self._epsilon),
         }
         # Full-batch charges of all orders are multiples of each other, so only the tightest order is counted.
         orders = self._alpha.size if self._sample_rate < 1 else 1
@@ -77,6 +80,7 @@ class RenyiFilter(NoisyStepFilter):
             max_grad_norm=max_grad_norm,
             individual=individual,
             orders=orders,
+            shares=shares,
         )
         self._tables: dict[tuple[float, float], np.ndarray] = {}
         self._table(self._noise_multiplier, self._sample_rate)
@@ -84,7 +88,7 @@ class RenyiFilter(NoisyStepFilter):
     @classmethod
     def for_epsilon(
         cls,
-        epsilon: float,
+        epsilon: Any,
         delta: float,
         *,
         noise_multiplier: float,
@@ -97,8 +101,9 @@ class RenyiFilter(NoisyStepFilter):
 
         Parameters
         ----------
-        epsilon, delta : float
-            The target.
+        epsilon : float or array_like, (num_examples,)
+            The target for everybody, or one for each person; the order is the best one for the largest.
+        delta : float
         orders : array_like, optional
             Orders to choose from; None: all real numbers above 1.
         conversion : {"best", "simple"}
@@ -110,11 +115,17 @@ class RenyiFilter(NoisyStepFilter):
         >>> f"{f.epsilon(1e-5):.6f}"
         '1.000000'
         """
-        target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
+        delta = validate.delta(delta)
         noise, rate = validate.noise_multiplier(noise_multiplier), validate.sample_rate(sample_rate)
-        alpha = best_order(*target, noise, rate, orders=orders, conversion=conversion)
-        budget = rdp.rdp_budget(target[0], alpha, target[1], conversion=conversion)
-        return cls(budget, alpha, noise_multiplier=noise, sample_rate=rate, target=target, **arguments)
+        largest, _ = own_shares(epsilon, lambda one: one)
+        alpha = best_order(largest, delta, noise, rate, orders=orders, conversion=conversion)
+
+        def budget(one: float) -> float:
+            return float(rdp.rdp_budget(one, alpha, delta, conversion=conversion))
+
+        _, shares = own_shares(epsilon, budget)
+        step: dict[str, Any] = {"noise_multiplier": noise, "sample_rate": rate}
+        return cls(budget(largest), alpha, target=(largest, delta), **step, **shares, **arguments)
 
     @classmethod
     def for_mu(cls, mu: float, orders: Any, **arguments: Any) -> RenyiFilter:
@@ -168,6 +179,7 @@ class RenyiFilter(NoisyStepFilter):
         self,
         norms: Any,
         *,
+        steps: int | None = None,
         noise_multiplier: float | None = None,
         max_grad_norm: float | None = None,
         sample_rate: float | None = None,
@@ -178,12 +190,15 @@ class RenyiFilter(NoisyStepFilter):
         ----------
         norms : array_like, (num_examples,)
             Norms of everybody.  Draw the sample afterwards, among the admitted people.
+        steps : int, optional
+            A stretch of so many steps, for all of which the norms hold.
         noise_multiplier, max_grad_norm, sample_rate : float, optional
-            For this step only, if they differ from the filter's.  A new pair of noise and rate costs a new table.
+            For this step or stretch only, if they differ from the filter's.  A new pair of noise and rate costs a new
+            table.
 
         Returns
         -------
-        ndarray, (num_examples,) bool
+        ndarray, (num_examples,) bool, or int64 if `steps` is given
 
         **Cost**: about 6 nanoseconds a person at one order.
         """
@@ -192,7 +207,7 @@ class RenyiFilter(NoisyStepFilter):
             "max_grad_norm": max_grad_norm,
             "sample_rate": sample_rate,
         }
-        return self._admit(norms, **step)
+        return self._admit(norms, steps, **step)
 
     def _rate(self, sample_rate: float | None) -> float:
         rate = self._sample_rate if sample_rate is None else validate.sample_rate(sample_rate)
@@ -200,13 +215,13 @@ class RenyiFilter(NoisyStepFilter):
             raise ValueError("a filter made with sample_rate=1 takes full-batch steps only")
         return rate
 
-    def _book(self, norms: np.ndarray, *, sample_rate: float | None = None, **step: Any) -> np.ndarray:
+    def _book(self, norms: np.ndarray, count: int, *, sample_rate: float | None = None, **step: Any) -> np.ndarray:
         noise, clip = self._step(**step)
         table = self._table(noise, self._rate(sample_rate))
-        mask = np.empty(norms.size, dtype=np.bool_)
-        if admit_table(norms, *self._clipping(clip), table, self._left, mask) >= 0:
+        admitted = np.empty(norms.size, dtype=np.int64)
+        if admit_table(norms, *self._clipping(clip), table, count, self._left, admitted) >= 0:
             raise validate.norm_error(norms)
-        return mask
+        return admitted
 
     def headroom(
         self,
@@ -245,10 +260,15 @@ class RenyiFilter(NoisyStepFilter):
         """Each person's remaining divergence at each order, rounded down.  Sensitive."""
         return self._by_order(self._share_left(), 1 - 2.0**-50)
 
-    def epsilon(self, delta: float, *, conversion: str = "best") -> float:
-        """The epsilon at `delta` that the budget implies, at the best of its orders."""
-        delta = validate.delta(delta)
-        return float(np.min(rdp.rdp_epsilon(self._budget, self._alpha, delta, conversion=conversion)))
+    def _epsilon(self, delta: float, share: float = 1.0, conversion: str = "best") -> float:
+        budget = self._budget * share
+        return float(np.min(rdp.rdp_epsilon(budget, self._alpha, validate.delta(delta), conversion=conversion)))
+
+    def epsilon(self, delta: float, *, conversion: str = "best") -> Any:
+        """The epsilon at `delta` that the budget implies, at the best of its orders; (num_examples,) if people have
+        shares of it.
+        """
+        return self._by_share(lambda share: self._epsilon(delta, share, conversion))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -267,7 +287,8 @@ class RenyiFilter(NoisyStepFilter):
         return Guarantee(
             "adaptive, Renyi DP",
             True,
-            self._promise(promise) + ", for the adding or removing of one person." + sampled + self._condition(),
+            f"{self._promise(promise)}, for the adding or removing of one person.{self._parts()}{sampled}"
+            f"{self._condition()}",
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'} and Remark 4.4",
         )
 

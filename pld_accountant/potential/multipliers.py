@@ -57,7 +57,12 @@ class Law(NamedTuple):
 
     def steps(self, norms: NDArray) -> SampledGaussianSteps:
         """One row for each relative norm."""
-        return SampledGaussianSteps(self.noise_multiplier / norms, np.full(norms.size, self.sample_rate), self.direction)
+        rates = np.full(norms.size, self.sample_rate)
+        return SampledGaussianSteps(self.noise_multiplier / norms, rates, self.direction)
+
+    def cost(self, norms: NDArray) -> NDArray:
+        """K(theta) of the removal at each relative norm, rounded up: what a step is charged, in either direction."""
+        return log_moments(self._replace(direction="remove"), norms)
 
 
 def log_moments(law: Law, norms: NDArray) -> NDArray:
@@ -70,6 +75,7 @@ class Multipliers:
 
     Attributes
     ----------
+    law : Law
     omega : ndarray, shape (m + 1,)
         The frequencies.
     error : ndarray, shape (OCTAVES, m + 1)
@@ -78,7 +84,7 @@ class Multipliers:
 
     def __init__(self, law: Law, spacing: float, m: int) -> None:
         self.omega = spacing * np.arange(m + 1)
-        self._sigma = law.noise_multiplier
+        self.law, self._sigma = law, law.noise_multiplier
         self._angles = np.pi * (np.arange(_POINTS) + 0.5) / _POINTS
         self._values = np.empty((OCTAVES, _POINTS, m + 1), dtype=np.complex128)
         self.error = np.empty((OCTAVES, m + 1))
@@ -91,7 +97,8 @@ class Multipliers:
             largest = 2.0 * np.exp(4.62 * first / 8.0 + log_moments(law, np.sqrt([4.62 * first]) * self._sigma)[0])
             missed = 4.0 * (largest + 1.0) / (0.38 * first) * _RHO ** (1.0 - _POINTS) / (_RHO - 1.0)
             size = np.abs(self._values[octave]).max(axis=0)
-            self.error[octave] = lebesgue * ((error / times[:, None]).max(axis=0) + 2.0 * _POINTS * _UNIT * size) + missed
+            rounded = (error / times[:, None]).max(axis=0) + 2.0 * _POINTS * _UNIT * size
+            self.error[octave] = lebesgue * rounded + missed
 
     def at(self, norms: NDArray) -> tuple[NDArray, NDArray]:
         """B - 1 at some relative norms, and a bound of its error, both (norms, m + 1)."""

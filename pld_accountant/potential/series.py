@@ -11,16 +11,18 @@ each of `norms.NORMS` the difference between the series and the value enters `er
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 
-from .multipliers import Law, Multipliers, log_moments
+from .multipliers import Law, Multipliers
 from .norms import NORMS, PARTS
 
-__all__ = ["Series", "charges", "fit_series"]
+__all__ = ["ChargeTable", "Series", "fit_series"]
 
 _DEGREES = (48, 96)  # numbers of Chebyshev points that are tried
 _UNIT = 2.0**-53
@@ -53,31 +55,52 @@ class Series:
         return _sum(self.generator, x), _sum(self.jump, x)
 
 
-def charges(law: Law, kappa: float) -> NDArray:
-    """The charge of each of `NORMS`, rounded up: K_s(theta) / kappa of the removal."""
-    moments = log_moments(law._replace(direction="remove"), NORMS)
-    return np.maximum.accumulate(moments) / kappa * (1.0 + 4.0 * _UNIT)
+class ChargeTable(NamedTuple):
+    """The charges of a run, in units of a full-norm step at the first of its sample rates.
+
+    Attributes
+    ----------
+    unit : float
+        The Renyi cost K(theta) of that step.
+    rates : tuple of float
+        Sample rates, descending.
+    table : ndarray, shape (rates, norms)
+        Charge at each of `norms.NORMS`, rounded up.  A charge of a full norm may exceed 1 in the last digits.
+    """
+
+    unit: float
+    rates: tuple[float, ...]
+    table: NDArray
+
+    @classmethod
+    def make(cls, laws: Sequence[Law]) -> ChargeTable:
+        """The charges of laws with descending sample rates."""
+        unit = float(laws[0].cost(np.ones(1))[0])
+        table = [np.maximum.accumulate(law.cost(NORMS)) / unit * (1.0 + 4.0 * _UNIT) for law in laws]
+        return cls(unit, tuple(law.sample_rate for law in laws), np.array(table))
+
+    def of(self, law: Law) -> NDArray:
+        """The charges at the sample rate of a law."""
+        return self.table[self.rates.index(law.sample_rate)]
 
 
-def fit_series(
-    law: Law, multipliers: Multipliers, drift: NDArray, table: NDArray, kappas: tuple[float, float], weight: NDArray
-) -> Series:
+def fit_series(multipliers: Multipliers, drift: NDArray, charges: NDArray, kappa: float, weight: NDArray) -> Series:
     """The series of one law.
 
     Parameters
     ----------
     drift : ndarray, shape (m + 1,)
         R at each frequency.
-    table : ndarray, shape (norms,)
-        The charges of `NORMS`.
-    kappas : (float, float)
-        The growth of the charges, that is K_1(theta) of the removal at the largest rate, and of this potential.
+    charges : ndarray, shape (norms,)
+        Of `NORMS`.
+    kappa : float
+        The growth of the potential for each unit of charge.
     weight : ndarray, shape (m + 1,)
         Moduli of the potential's first coefficients over the error that matters; terms below 1 are left out.
     """
     best: Series | None = None
     for degree in _DEGREES:
-        found = _fit(law, multipliers, drift, table, kappas, weight, degree)
+        found = _fit(multipliers, drift, charges, kappa, weight, degree)
         if best is None or weight @ found.generator_error < weight @ best.generator_error:
             best = found
         if weight @ best.generator_error <= 10.0:
@@ -87,19 +110,13 @@ def fit_series(
 
 
 def _fit(
-    law: Law,
-    multipliers: Multipliers,
-    drift: NDArray,
-    table: NDArray,
-    kappas: tuple[float, float],
-    weight: NDArray,
-    degree: int,
+    multipliers: Multipliers, drift: NDArray, charges: NDArray, kappa: float, weight: NDArray, degree: int
 ) -> Series:
     angles = np.pi * (np.arange(degree) + 0.5) / degree
     norms = np.sqrt(_LEAST + (1.0 - _LEAST) * 0.5 * (np.cos(angles) + 1.0))
     norms = np.clip(norms, NORMS[0], 1.0)
-    charge = log_moments(law._replace(direction="remove"), norms) / kappas[0]
-    jump, _ = _jump(multipliers, drift, norms, charge, kappas[1])
+    charge = multipliers.law.cost(norms) / multipliers.law.cost(np.ones(1)) * charges[-1]
+    jump, _ = _jump(multipliers, drift, norms, charge, kappa)
     cosines = np.cos(np.outer(np.arange(degree), angles)) * 2.0 / degree
     cosines[0] *= 0.5
     of_jump, of_generator = _cut(cosines @ jump, weight), _cut(cosines @ (jump / charge[:, None]), weight)
@@ -108,14 +125,16 @@ def _fit(
     smallest = np.inf
     for start in range(0, NORMS.size, PARTS):  # an octave at a time, for memory
         some = slice(start, start + PARTS)
-        w = table[some, None]
-        exact, error = _jump(multipliers, drift, NORMS[some], table[some], kappas[1])
+        w = charges[some, None]
+        exact, error = _jump(multipliers, drift, NORMS[some], charges[some], kappa)
         x = _place(NORMS[some])
         np.maximum(jump_error, (np.abs(_sum(of_jump, x) - exact) + error).max(axis=0), out=jump_error)
         missed = (np.abs(_sum(of_generator, x) - exact / w) + error / w).max(axis=0)
         np.maximum(generator_error, missed, out=generator_error)
         np.maximum(largest, (np.abs(1.0 + exact) + error).max(axis=0), out=largest)
         smallest = min(smallest, float((1.0 + exact[:, 0].real - error[:, 0]).min()))
+    if not smallest > 0.0:
+        raise ValueError(f"the multipliers of {multipliers.law} are known too badly")
     amplitude = np.maximum(largest / smallest, 1.0)
     return Series(of_generator, of_jump, generator_error * 1.001, jump_error * 1.001, amplitude)
 

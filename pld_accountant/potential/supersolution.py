@@ -12,7 +12,7 @@ are steps of norm 1 and 1/2, tilted by theta.  exp(u R) with u >= 0 therefore ma
 0.  V bounds the hockey-stick divergence of every adaptive run (`docs/how/potential.rst` has the proof) if
 
 1. W_0 exp(theta y) >= max(1 - exp(-y), 0) and E_n >= 0;
-2. W_(n+1) is at least the end of the cell before it, and D_n >= 1 >= every charge;
+2. no charge exceeds a D_n, and W_(n+1) less the end of the cell before it is at least 0, also after any step;
 3. for each norm s, with rho = `Series.generator` and a - 1 = `Series.jump`,
 
        (a)  D rho_s W_n <= E_n,        (b)  D rho_s (W_n + E_n) - (a_s - 1) E_n <= E_n.
@@ -22,7 +22,7 @@ The certificate
 The left sides of (a) and (b) are polynomials in the squared norm and trigonometric polynomials in y.  Their largest
 value is found on a grid; between two grid points of distance h a function exceeds the larger value by at most
 h^2 / 8 times its largest second derivative.  All errors together are a number r >= 0.  Adding r to E_n repairs (a), (b)
-and E_n >= 0, because rho_s and a_s - 1 are at most 0 at omega = 0.
+and E_n >= 0, because a_s <= 1 at omega = 0 and no charge exceeds D_n.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 
-from ..mechanisms.base import Direction
 from .multipliers import Law, Multipliers, log_moments
 from .norms import NORMS
-from .series import Series, charges, fit_series
+from .series import ChargeTable, Series, fit_series
 
 __all__ = ["Cell", "Grid", "Potential", "build_potential"]
 
 _UNIT = 2.0**-53
-_BAND = 8.5  # standard deviations of a Gaussian spectrum that are kept
-_TRIED = np.array([1.0, 0.98, 0.95, 0.91, 0.86, 0.8, 0.7, 0.6, 0.5, 0.35, 0.2, 0.03])
+_BAND = 8.0  # standard deviations of the payoff's Gaussian spectrum that are kept
+_DROPPED = 1e-8  # share of the potential that the modes dropped in one cell may cost
+_TRIED = np.maximum(np.sqrt(0.5 + 0.5 * np.cos(np.pi * np.arange(24) / 23)), NORMS[0])
 """Norms for which E is made; the certificate looks at all norms."""
 
-_ITERATIONS = 40  # of the implicit equation for E, at most
-_SOLVED = 1e-4  # of its largest value: where the iteration ends
-_RAISES = 6  # of E where its band is too narrow
-_OVER = 6  # points of the certificate's grid for each half-period of the highest frequency
-_MOST_CELLS = 4_000
+_BOTH_WAYS, _UPWARDS = 4, 16  # iterations of the implicit equation for E
+_RAISE = 2.0  # share of what is missing that an upward iteration adds
+_SOLVED = 1e-6  # of its largest value: where the iteration ends
+_MOST_CELLS = 1_000
+_OVERFLOW = "the numbers leave the range of doubles"
 
 
 class Grid(NamedTuple):
@@ -65,11 +65,23 @@ class Grid(NamedTuple):
         Variance of the Gaussian that smooths the payoff, over that of the expected number of steps.
     least : float
         That variance over the variance of one step, at least.
+    share : float
+        That variance times theta^2, at least: twice the share of delta that it costs.
+    frequencies : int
+        At most.  Where they do not suffice, the payoff is smoothed more.
+    points : int
+        Of the certificate, for each half-period of the highest frequency.
+    norms : int
+        Of the certificate, for each term of the series in the norm.
     """
 
     step: float = 0.1
     smoothing: float = 3e-4
     least: float = 1.0
+    share: float = 0.001
+    frequencies: int = 4096
+    points: int = 16
+    norms: int = 14
 
 
 class Cell(NamedTuple):
@@ -105,7 +117,9 @@ class Potential:
         return last.tau + last.width
 
     def coefficients(self, tau: float) -> NDArray:
-        """The Fourier coefficients of W(tau, .)."""
+        """The Fourier coefficients of W(tau, .), 0 <= tau <= `end`."""
+        if not 0.0 <= tau <= self.end:
+            raise ValueError(f"the budget must be between 0 and {self.end!r}, got {tau!r}")
         starts = [cell.tau for cell in self.cells]
         cell = self.cells[max(int(np.searchsorted(starts, tau, side="right")) - 1, 0)]
         part = (tau - cell.tau) / cell.width
@@ -117,9 +131,12 @@ class Potential:
         c = self.coefficients(tau)
         omega = 2.0 * np.pi / self.period * np.arange(c.size)
         value = c[0].real + 2.0 * float((c[1:] * np.exp(-1j * omega[1:] * epsilon)).real.sum())
-        value += 64.0 * _UNIT * float(np.abs(c).sum()) * (1.0 + omega[-1] * epsilon)
+        growth = 1.0 + omega[-1] * epsilon + tau * float(np.abs(self.drift[c.size - 1]))
+        value += 64.0 * _UNIT * float(np.abs(c).sum()) * growth
+        if not 0.0 < value < math.inf:
+            raise ArithmeticError(f"the potential is {value!r}")
         exponent = self.kappa * tau - self.theta * epsilon
-        return exponent + math.log(max(value, 1e-300)) + 1e-12 * (1.0 + abs(exponent))
+        return exponent + math.log(value) + 1e-12 * (1.0 + abs(exponent))
 
     def budget(self, epsilon: float, delta: float) -> float:
         """The largest budget, rounded down, for which `log_delta` is at most log delta; 0 if there is none."""
@@ -136,21 +153,21 @@ class Potential:
 
 
 def build_potential(
-    noise_multiplier: float,
-    sample_rates: Sequence[float],
-    theta: float,
-    direction: Direction,
+    laws: Sequence[Law],
+    charges: ChargeTable,
     targets: Sequence[tuple[float, float]],
     steps: float,
-    grid: Grid = Grid(),
+    grid: Grid | None = None,
     report: Callable[[float], None] | None = None,
 ) -> Potential:
     """Build and certify a potential that reaches the budgets of all targets.
 
     Parameters
     ----------
-    sample_rates : sequence of float
-        Descending; the charges are in units of a full-norm step at the first.
+    laws : sequence of Law
+        One for each sample rate, with one direction and one theta.
+    charges : ChargeTable
+        Of these laws.
     targets : sequence of (epsilon, delta)
     steps : float
         About how many full-norm steps the largest target allows.  It sets the grid, not the validity.
@@ -160,39 +177,49 @@ def build_potential(
     Raises
     ------
     ValueError
-        If the budget is below one full-norm step for some target.
+        If a potential takes too many cells, or its numbers leave the range of doubles.
     """
-    laws = [Law(noise_multiplier, rate, direction, theta) for rate in sample_rates]
-    full = np.ones(1)
-    unit = float(log_moments(laws[0]._replace(direction="remove"), full)[0])
-    tables = [charges(law, unit) for law in laws]
-    kappa = max(float((log_moments(law, NORMS) / w).max()) for law, w in zip(laws, tables, strict=True))
-    kappa *= 1.0 + 4.0 * _UNIT
+    with np.errstate(over="ignore", invalid="ignore"):  # such values end in an error below
+        return _build(laws, charges, targets, steps, grid or Grid(), report)
 
-    mean, variance = _rates(laws[0], unit)
-    blur = max(grid.smoothing * steps, grid.least) * variance
+
+def _build(
+    laws: Sequence[Law],
+    charges: ChargeTable,
+    targets: Sequence[tuple[float, float]],
+    steps: float,
+    grid: Grid,
+    report: Callable[[float], None] | None,
+) -> Potential:
+    theta = laws[0].theta
+    growths = [log_moments(law, NORMS) / w for law, w in zip(laws, charges.table, strict=True)]
+    kappa = float(np.max(growths)) * (1.0 + 4.0 * _UNIT)
+    largest = float(charges.table.max())
+
+    mean, variance = _rates(laws[0], charges.unit)
+    blur = max(grid.smoothing * steps * variance, grid.least * variance, grid.share / theta**2)
     deviation = math.sqrt(variance * steps)
     far = max(-math.log(delta) for _, delta in targets)
     period = max(13.0 * deviation, 6.0 * deviation + 1.5 * far / theta, 2.0 * mean)
+    if not math.isfinite(period * math.exp(min(kappa, 800.0))):
+        raise ValueError(_OVERFLOW)
     spacing = 2.0 * math.pi / period
+    blur = max(blur, (_BAND / (grid.frequencies * spacing)) ** 2)
     most = int(_BAND / math.sqrt(blur) / spacing) + 3
     multipliers = [Multipliers(law, spacing, most) for law in laws]
-    drift, drift_error = _drift(multipliers[0], laws[0], unit)
+    drift, drift_error = _drift(multipliers[0], laws[0], charges.unit)
     start, beyond = _payoff(theta, blur, period, most)
     weight = np.abs(start) / np.abs(start).sum() * steps * 1e6
-    series = [
-        fit_series(law, m, drift, w, (unit, kappa), weight) for law, m, w in zip(laws, multipliers, tables, strict=True)
-    ]
-    builder = _Builder(period, series, drift, drift_error)
+    series = [fit_series(m, drift, charges.of(law), kappa, weight) for law, m in zip(laws, multipliers, strict=True)]
+    builder = _Builder(period, series, drift, drift_error, grid)
     potential = Potential(theta, kappa, period, drift, [])
     tau = 0.0
     while True:
-        band = int(_BAND / math.sqrt(blur + variance * tau) / spacing) + 3
-        width = max(1.0, grid.step * (tau + blur / variance))
-        cell, start = builder.cell(tau, width, start, beyond, band)
+        width = max(largest, grid.step * (tau + blur / variance))
+        cell, start = builder.cell(tau, width, start, beyond)
         beyond = 0.0
         potential.cells.append(cell)
-        tau += width
+        tau = potential.end
         if report is not None:
             report(tau)
         if all(potential.log_delta(epsilon, tau) > math.log(delta) for epsilon, delta in targets):
@@ -204,7 +231,7 @@ def build_potential(
 def _rates(law: Law, unit: float) -> tuple[float, float]:
     """Tilted mean and variance of the loss for each unit of charge: means over the norms 1 and 1/20."""
     norms = np.array([1.0, 0.05])
-    charge = log_moments(law._replace(direction="remove"), norms) / unit
+    charge = law.cost(norms) / unit
     tiny = 1e-3
     found = law.steps(norms).spectrum(law.theta, tiny, 1, np.arange(2), 1, 1e13)
     assert found is not None
@@ -214,11 +241,11 @@ def _rates(law: Law, unit: float) -> tuple[float, float]:
 def _drift(multipliers: Multipliers, law: Law, unit: float) -> tuple[NDArray, NDArray]:
     """R, and a bound of the error of the computed R."""
     norms = np.array([1.0, 0.5])
-    charge = log_moments(law._replace(direction="remove"), norms) / unit
+    charge = law.cost(norms) / unit
     values, error = multipliers.at(norms)
     mass = 1.0 + values[:, :1].real
     drift = 0.5 * ((values - values[:, :1].real) / mass / charge[:, None]).sum(axis=0)
-    missed = 0.5 * ((error + error[:, :1]) / mass * 2.0 / charge[:, None]).sum(axis=0)
+    missed = 0.5 * ((error + 3.0 * error[:, :1]) / mass / charge[:, None]).sum(axis=0) * 1.001
     drift[0] = 0.0
     return drift, missed + 16.0 * _UNIT * np.abs(drift)
 
@@ -242,52 +269,57 @@ def _payoff(theta: float, blur: float, period: float, most: int) -> tuple[NDArra
 class _Builder:
     """Makes one cell after another."""
 
-    def __init__(self, period: float, series: list[Series], drift: NDArray, drift_error: NDArray) -> None:
-        self._period, self._series = period, series
+    def __init__(self, period: float, series: list[Series], drift: NDArray, drift_error: NDArray, grid: Grid) -> None:
+        self._period, self._series, self._grid = period, series, grid
         self._drift, self._drift_error = drift, drift_error
         self._omega = 2.0 * np.pi / period * np.arange(drift.size)
-        tried = [s.at(np.maximum(_TRIED, NORMS[0])) for s in series]
+        tried = [s.at(_TRIED) for s in series]
         self._generators = np.concatenate([g for g, _ in tried])
         self._jumps = np.concatenate([j for _, j in tried])
         self._amplitude = np.max([s.amplitude for s in series], axis=0)
 
-    def cell(self, tau: float, width: float, start: NDArray, beyond: float, band: int) -> tuple[Cell, NDArray]:
+    def cell(self, tau: float, width: float, start: NDArray, beyond: float) -> tuple[Cell, NDArray]:
         """The cell that begins with W = `start` plus `beyond`, and the coefficients of W at its end."""
-        keep = min(start.size - 1, band)
+        sizes = 2.0 * np.abs(start) * self._amplitude[: start.size]
+        beyond_each = np.cumsum(sizes[::-1])[::-1]
+        keep = max(int(np.searchsorted(-beyond_each, -_DROPPED * start[0].real)) - 1, 1)
         c = start[: keep + 1].copy()
-        c[0] += beyond + 2.0 * float((np.abs(start[keep + 1 :]) * self._amplitude[keep + 1 : start.size]).sum())
+        c[0] += beyond + float(sizes[keep + 1 :].sum())
         e = self._extra(c, width)
         e[0] += self._missing(c, e, width)
-        end = (c + e) * np.exp(width * self._drift[: keep + 1])
-        end[0] += 16.0 * _UNIT * float((np.abs(end) * self._amplitude[: keep + 1]).sum())
+        flow = width * self._drift[: keep + 1]
+        end = (c + e) * np.exp(flow)
+        end[0] += 16.0 * _UNIT * float((np.abs(end) * (1.0 + np.abs(flow)) * self._amplitude[: keep + 1]).sum())
         return Cell(tau, width, c, e), end
 
     def _extra(self, c: NDArray, width: float) -> NDArray:
-        """E of a cell: the smallest that holds for the tried norms, in the band of c; nothing is proven here."""
+        """About the smallest E for the tried norms; nothing is proven here.
+
+        The smallest E has kinks where the worst norm changes, and (b) amplifies high frequencies by D rho.  Each
+        iteration is therefore smoothed by exp(-D max |rho|).  The first iterations go both ways, the others upwards.
+        """
         keep = c.size - 1
         n = _fast(4 * keep + 16)
-        generator, jump = self._generators[:, : keep + 1], self._jumps[:, : keep + 1]
-        first = np.maximum(_samples(width * generator * c, n).max(axis=0), 0.0)
-        stiffest = width * generator.real.min(axis=0)
-        e, best, least = _spectrum(first, keep), first, np.inf
-        for _ in range(_ITERATIONS):
-            second = _samples(width * generator * (c + e) - jump * e, n).max(axis=0)
-            needed = np.maximum(first, second)
-            missing = float((needed - _samples(e, n)).max())
-            if missing < least:
-                least, best = missing, needed
-            if missing <= _SOLVED * float(needed.max()):
+        generator, jump = width * self._generators[:, : keep + 1], self._jumps[:, : keep + 1]
+        smoothing = np.exp(-np.maximum.accumulate(np.abs(generator).max(axis=0)))
+        on_c, on_e = generator * c, generator - jump
+        first = np.maximum(_samples(on_c, n).max(axis=0), 0.0)
+        e = smoothing * _spectrum(first, keep)
+        for iteration in range(1, _BOTH_WAYS + _UPWARDS):
+            needed = np.maximum(first, _samples(on_c + on_e * e, n).max(axis=0))
+            if iteration < _BOTH_WAYS:
+                e = smoothing * _spectrum(needed, keep)
+                continue
+            missing = np.maximum(needed - _samples(e, n), 0.0)
+            if missing.max() <= _SOLVED * needed.max():
                 break
-            e = (_spectrum(needed, keep) - stiffest * e) / (1.0 - stiffest)
-        raised = best
-        for _ in range(_RAISES):
-            raised = raised + np.maximum(best - _samples(_spectrum(raised, keep), n), 0.0)
-        return _spectrum(raised, keep)
+            e = e + _RAISE * smoothing * _spectrum(missing, keep)
+        return e
 
     def _missing(self, c: NDArray, e: NDArray, width: float) -> float:
-        """What must be added to E so that (a), (b) and E >= 0 hold everywhere, for all norms."""
+        """The constant that must be added to E so that (a), (b) and E >= 0 hold everywhere, for all norms."""
         keep = c.size - 1
-        n, coarse = _fast(2 * keep * _OVER + 16), _fast(4 * keep + 16)
+        n, coarse = _fast(2 * keep * self._grid.points + 16), _fast(4 * keep + 16)
         second = -(self._omega[: keep + 1] ** 2)
         gap = (self._period / n) ** 2 / 8.0 / math.cos(math.pi * keep / coarse)
         of_e = _samples(e, n), _samples(e * second, coarse)
@@ -298,7 +330,7 @@ class _Builder:
             generator, jump = series.generator[:, : keep + 1], series.jump[:, : keep + 1]
             on_c, on_both, on_e = width * generator * c, width * generator * (c + e), jump * e
             terms = max(len(generator), len(jump))
-            points = max(32, 3 * terms)
+            points = self._grid.norms * terms
             x = np.cos(np.pi * (np.arange(points) + 0.5) / points)
             of_generator, of_jump = chebvander(x, len(generator) - 1), chebvander(x, len(jump) - 1)
             fine = [_samples(f, n) for f in (on_c, on_both, on_e)]
@@ -317,8 +349,11 @@ class _Builder:
             missing = max(missing, worst)
             left_out = width * series.generator_error[: keep + 1] * (a + b) + series.jump_error[: keep + 1] * b
             size = width * np.abs(generator).sum(axis=0) * (a + b) + np.abs(jump).sum(axis=0) * b + b
-            size_error = width * self._drift_error[: keep + 1] * size
-            noise = max(noise, 2.0 * float((left_out + size_error).sum()) + terms * _fft_error(size, n))
+            # a step across a knot is a flow of up to twice the width
+            flow_error = 2.0 * width * self._drift_error[: keep + 1] * (size + a)
+            noise = max(noise, 2.0 * float((left_out + flow_error).sum()) + terms * _fft_error(size, n))
+            if not math.isfinite(worst + noise):  # max() would pass over a NaN
+                raise ValueError(_OVERFLOW)
         return max(missing, 0.0) + noise
 
 

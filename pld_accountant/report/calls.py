@@ -13,7 +13,7 @@ from . import figures, outputs, summary
 from .comparison import Comparison, comparison_writer
 from .content import gather
 from .html.page import page_writer
-from .individuals import MIN_GROUP, assess
+from .individuals import MIN_GROUP, QUANTILES, Request, assess
 from .outputs import Writer
 from .summary import Summary
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
     from ..ledger import Ledger
 
-__all__ = ["draw_histogram", "planned", "result_writers", "summarise", "write_report", "write_results"]
-
-_QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+__all__ = ["draw_histogram", "planned", "result_writers", "summarise", "summary_of", "write_report", "write_results"]
 
 File = str | os.PathLike[str]
 
@@ -34,7 +32,7 @@ def summarise(
     delta: float,
     *,
     labels: Any = None,
-    probabilities: Sequence[float] = _QUANTILES,
+    probabilities: Sequence[float] = QUANTILES,
     direction: str = "both",
     parameters: Mapping[str, Any] | None = None,
     source: Source | File | None = None,
@@ -84,17 +82,22 @@ def summarise(
     >>> found.as_dict()["worst_case"]["upper"] < 1.0042, found.under_half
     (True, Share(count=2, total=3))
     """
-    people = assess(
+    request = Request(
         ledger,
         delta,
-        direction=direction,
+        direction,
         labels=labels,
         parameters=parameters,
         source=source,
+        probabilities=probabilities,
         min_group=min_group,
-        progress=progress,
     )
-    return summary.summarise(people, probabilities)
+    return summary_of(request, progress)
+
+
+def summary_of(request: Request, progress: Callable[[int, int], None] | None = None) -> Summary:
+    """As `summarise`."""
+    return summary.summarise(assess(request, progress), request.probabilities)
 
 
 def draw_histogram(found: Summary | Comparison, *, bins: int = 50) -> Figure:
@@ -227,8 +230,6 @@ def write_report(
     """
     file = Path(path)
     outputs.check([(file, outputs.PAGE_ENDINGS)])
-    people = assess(
-        ledger, delta, direction=direction, labels=labels, source=source, min_group=min_group, progress=progress
-    )
+    people = assess(Request(ledger, delta, direction, labels, source=source, min_group=min_group), progress)
     outputs.write_all({file: page_writer(gather(ledger, people, deltas, progress=progress), title)})
     return file

@@ -14,7 +14,7 @@ from ..notions import gdp
 from ..results import Bounds
 from ..rounding import finite_or_none, quantile_name, rounded_up
 from .histogram import quantiles
-from .individuals import MIN_GROUP, Individuals, assess
+from .individuals import MIN_GROUP, QUANTILES, Individuals, Request, assess
 from .outputs import Writer, table_writer
 from .provenance import provenance_line
 from .summary import columns, summarise, wrapped
@@ -22,9 +22,7 @@ from .summary import columns, summarise, wrapped
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["Comparison", "check_min_delta", "compare", "comparison_writer"]
-
-_PROBABILITIES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+__all__ = ["Comparison", "check_min_delta", "compare", "comparison_of", "comparison_writer"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Comparison:
     worst_case_gaussian: float
     min_delta: float
     full_batch: bool
-    probabilities: Sequence[float] = _PROBABILITIES
+    probabilities: Sequence[float] = QUANTILES
 
     @property
     def gaussian_sentence(self) -> str:
@@ -167,7 +165,7 @@ def compare(
     labels: np.ndarray | None = None,
     index: np.ndarray | None = None,
     parameters: Mapping[str, Any] | None = None,
-    probabilities: Sequence[float] = _PROBABILITIES,
+    probabilities: Sequence[float] = QUANTILES,
     source: Source | str | os.PathLike[str] | None = None,
     min_group: int = MIN_GROUP,
     progress: Callable[[int, int], None] | None = None,
@@ -179,7 +177,7 @@ def compare(
     min_delta : float, optional
         As in `Ledger.mu`, at most `delta`; by default the smaller of 1e-10 and `delta`.
     direction, labels, parameters, source, min_group, progress
-        As in `individuals.assess`.
+        As in `individuals.Request` and `assess`.
     index : ndarray of int, optional
         Each person's number, by default from 0.
     probabilities : sequence of float in [0, 1]
@@ -194,29 +192,29 @@ def compare(
 
     **Cost**: the cost of `Ledger.mu`.
     """
+    request = Request(ledger, delta, direction, labels, index, parameters, source, probabilities, min_group)
+    return comparison_of(request, min_delta, progress)
+
+
+def comparison_of(
+    request: Request, min_delta: float | None = None, progress: Callable[[int, int], None] | None = None
+) -> Comparison:
+    """As `compare`."""
+    ledger, delta, direction = request.ledger, request.delta, request.direction
     least = check_min_delta(min_delta, delta)
-    people = assess(
-        ledger,
-        delta,
-        direction=direction,
-        labels=labels,
-        parameters=parameters,
-        source=source,
-        min_group=min_group,
-        progress=progress,
-    )
+    people = assess(request, progress)
     mu = ledger.mu(least, direction)
     worst = float(ledger.worst_case().mu(least, direction).upper)
     return Comparison(
         people,
-        np.arange(ledger.num_examples) if index is None else index,
+        np.arange(ledger.num_examples) if request.index is None else request.index,
         mu,
         _gaussian_epsilon(delta, np.asarray(mu.upper)),
         worst,
         float(_gaussian_epsilon(delta, np.array([worst]))[0]),
         least,
         all(rate == 1.0 for _, rate, _ in ledger.schedule),
-        tuple(probabilities),
+        tuple(request.probabilities),
     )
 
 

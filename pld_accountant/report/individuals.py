@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,17 @@ import numpy as np
 
 from .. import validate
 from ..files.fingerprint import Source
+from ..mechanisms.base import directions
 from ..results import Bounds, Guarantee, Status
 from .provenance import provenance
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["MIN_GROUP", "Individuals", "assess"]
+__all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
 
 MIN_GROUP = 10  # people
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
@@ -92,45 +94,63 @@ class Individuals:
         return [int(count) for count in np.bincount(status, minlength=len(Status))]
 
 
-def assess(
-    ledger: Ledger,
-    delta: float,
-    *,
-    direction: str = "both",
-    labels: np.ndarray | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    source: Source | str | os.PathLike[str] | None = None,
-    min_group: int = MIN_GROUP,
-    progress: Callable[[int, int], None] | None = None,
-) -> Individuals:
-    """Compute every person's epsilon from a ledger, by privacy loss distributions and by Renyi accounting.
+@dataclass(frozen=True)
+class Request:
+    """The people, the delta and the options of an output.
 
-    No bound is changed here: the numbers are those of `Ledger.epsilon` and `Ledger.rdp_epsilon`.
-
-    Parameters
+    Attributes
     ----------
+    ledger : Ledger
+    delta : float
+        In (0, 1).
+    direction : {"both", "remove", "add"}
     labels : array_like of shape (num_examples,), optional
         The group of every person: integers or strings.
+    index : ndarray of int, optional
+        Each person's number in the log; by default from 0.
     parameters : mapping, optional
-        By default the ledger's.
+        Further parameters for the outputs; by default the ledger's.
     source : Source or path, optional
         The file that the norms came from, for the provenance of the outputs.
+    probabilities : sequence of float in [0, 1]
+        Quantiles to report.
     min_group : int
         See `Individuals`; 1 shows everything.
-    progress : callable, optional
-        Called with (people done, people in all).
 
     Raises
     ------
     ValueError
         For a bad delta, direction or minimum, or labels of a wrong shape.
     """
-    least = validate.count(min_group, "min_group", least=1)
-    if labels is not None:
-        validate.in_order(labels, "labels")
-        labels = np.asarray(labels)
-        validate.array_shape(labels, (ledger.num_examples,), "labels")
+
+    ledger: Ledger
+    delta: float
+    direction: str = "both"
+    labels: Any = None
+    index: np.ndarray | None = None
+    parameters: Mapping[str, Any] | None = None
+    source: Source | str | os.PathLike[str] | None = None
+    probabilities: Sequence[float] = QUANTILES
+    min_group: int = MIN_GROUP
+
+    def __post_init__(self) -> None:
+        validate.delta(self.delta)
+        directions(self.direction)
+        validate.count(self.min_group, "min_group", least=1)
+        if self.labels is not None:
+            validate.in_order(self.labels, "labels")
+            validate.array_shape(np.asarray(self.labels), (self.ledger.num_examples,), "labels")
+
+
+def assess(request: Request, progress: Callable[[int, int], None] | None = None) -> Individuals:
+    """Compute every person's epsilon from a ledger, by privacy loss distributions and by Renyi accounting.
+
+    No bound is changed here: the numbers are those of `Ledger.epsilon` and `Ledger.rdp_epsilon`.  `progress` is called
+    with (people done, people in all).
+    """
+    ledger, delta, direction = request.ledger, request.delta, request.direction
     worst = ledger.worst_case()
+    given = _parameters(ledger) if request.parameters is None else request.parameters
     return Individuals(
         delta=delta,
         epsilon=ledger.epsilon(delta, direction=direction, progress=progress),
@@ -139,11 +159,11 @@ def assess(
         worst_case_rdp=worst.rdp_epsilon(delta),
         guarantee=ledger.guarantee,
         steps=ledger.steps,
-        labels=labels,
-        parameters={**(_parameters(ledger) if parameters is None else parameters), "direction": direction},
+        labels=None if request.labels is None else np.asarray(request.labels),
+        parameters={**given, "direction": direction},
         schedule=ledger.schedule,
-        min_group=least,
-        provenance=provenance(source),
+        min_group=int(request.min_group),
+        provenance=provenance(request.source),
     )
 
 

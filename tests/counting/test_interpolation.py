@@ -129,20 +129,20 @@ def test_lower_weights_are_counted(norm_type):
         np.add.at(steps, (who, bucket[who]), 3.0)
     np.testing.assert_array_equal(ledger.counts, steps)
     # a norm is raised by round-off before it is counted, which may cost a unit
-    assert np.all((expected - 3.0 * steps <= ledger._lower_weights) & (ledger._lower_weights <= expected))
-    assert np.mean(ledger._lower_weights == expected) > 0.99
+    assert np.all((expected - 3.0 * steps <= ledger._tally.lower_weights) & (ledger._tally.lower_weights <= expected))
+    assert np.mean(ledger._tally.lower_weights == expected) > 0.99
 
 
 def test_units_fit_any_number_of_steps():
     ledger = pa.Ledger(2, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0)
     norms = np.array([0.4321, 1.0])
     ledger.record(norms)
-    one = int(ledger._lower_weights[0].sum())
+    one = int(ledger._tally.lower_weights[0].sum())
     assert one > 0
     ledger.record(norms, repeat=2**31)
-    assert ledger._lower_weights.dtype == np.int64
-    assert int(ledger._lower_weights[0].sum()) == one * (2**31 + 1)
-    assert not ledger._lower_weights[1].any()  # a clipped norm lies on an edge
+    assert ledger._tally.lower_weights.dtype == np.int64
+    assert int(ledger._tally.lower_weights[0].sum()) == one * (2**31 + 1)
+    assert not ledger._tally.lower_weights[1].any()  # a clipped norm lies on an edge
 
 
 CASES = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant.counting.counts import InterpolatedCounts, WholeCounts
+from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import schedule
 from pld_accountant.engine.question import EpsilonAt
 from pld_accountant.engine.solver import solve
@@ -48,7 +48,7 @@ def widths(methods, sigma, q, steps, delta):
     ledger = pa.Ledger(20, noise_multiplier=sigma, sample_rate=q, max_grad_norm=1.0, buckets=32)
     for row in np.random.default_rng(1).uniform(0.3, 1.0, (8, 20)):
         ledger.record(row, repeat=steps // 8)
-    counts = InterpolatedCounts(ledger._counts, ledger._lower_weights, ledger._groups)
+    counts = ledger._tally.interpolated()
     found = solve(counts, ledger._of("remove"), EpsilonAt(delta), methods=methods)
     return (found.upper - found.lower) / found.upper
 

@@ -110,7 +110,7 @@ def test_counts_stand_for_steps_and_the_schedule_is_that_of_the_busiest():
     assert ledger.counts.sum(axis=1).tolist() == [15, 4]
     stated = Ledger.from_events(events, schedule=[(2, 0.01, 100)], **STEP)
     assert stated.steps == 100
-    with pytest.raises(ValueError, match="took 15 steps .* schedule has 14"):
+    with pytest.raises(ValueError, match=r"took 15 steps .* schedule has 14"):
         Ledger.from_events(events, schedule=[(2, 0.01, 14)], **STEP)
 
 
@@ -232,7 +232,7 @@ def test_people_are_added_and_selected():
     ledger.record([0.0, 0.0, 1.0])
     assert ledger.select(["c", "a"]).counts.sum(axis=1).tolist() == [1, 1]
     for bad in (["a"], ["d", "d"]):
-        with pytest.raises(ValueError, match="already|twice"):
+        with pytest.raises(ValueError, match=r"already|twice"):
             ledger.add_people(bad)
     with pytest.raises(ValueError, match="'x' is not in"):
         ledger.select(["x"])

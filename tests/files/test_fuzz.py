@@ -34,7 +34,7 @@ from pld_accountant.files import store
 from pld_accountant.files.formats import ReadError
 from pld_accountant.files.groups import read_labels
 from pld_accountant.files.norm_log import open_norms
-from pld_accountant.ledger import _KIND, _VERSION
+from pld_accountant.ledger_file import KIND, VERSION
 
 PEOPLE, FILES, CRAFTED = 3, 120, 40
 MANY = int(os.environ.get("PLD_FUZZ_FILES", "100000"))
@@ -93,7 +93,7 @@ def state_of(thing):
 
 
 def kind_of(thing):
-    return (_KIND, _VERSION) if isinstance(thing, Ledger) else ("accounting state", 1)
+    return (KIND, VERSION) if isinstance(thing, Ledger) else ("accounting state", 1)
 
 
 def thing_header(thing):
@@ -275,7 +275,7 @@ def changed(array, value, dtype=None):
 def test_a_ledger_whose_header_disagrees_with_its_counts_is_refused(part, change, message, tmp_path):
     header, arrays = state_of(original("ledger"))
     arrays["edges1"] = arrays["edges0"]
-    store.save(tmp_path / "state", _KIND, _VERSION, {**header, part: change(header)}, arrays)
+    store.save(tmp_path / "state", KIND, VERSION, {**header, part: change(header)}, arrays)
     with pytest.raises(store.StoreError, match=message):
         Ledger.load(tmp_path / "state")
 
@@ -316,7 +316,7 @@ def test_counters_of_another_shape_do_not_reach_the_kernels(name, tmp_path):
         np.repeat(arrays[name], 2, axis=-1),
         arrays[name].ravel()[:0],
     ):
-        store.save(tmp_path / "state", _KIND, _VERSION, header, {**arrays, name: other})
+        store.save(tmp_path / "state", KIND, VERSION, header, {**arrays, name: other})
         with pytest.raises(store.StoreError):
             Ledger.load(tmp_path / "state")
 

@@ -3,6 +3,7 @@
 import pytest
 
 from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
+from pld_accountant.filters.potential import PotentialFilter
 from pld_accountant.filters.pure_dp import ApproximateDPFilter
 from pld_accountant.filters.renyi import RenyiFilter
 
@@ -30,6 +31,18 @@ MAKERS = {
             "noise_multiplier": 1.0,
             "max_grad_norm": 2.0,
             "sample_rate": 0.02,
+            **k,
+        },
+    ),
+    "potential": lambda **k: PotentialFilter(
+        1.0,
+        1e-5,
+        **{
+            "num_examples": PEOPLE,
+            "noise_multiplier": 2.0,
+            "max_grad_norm": 2.0,
+            "sample_rate": 0.03,
+            "alpha": 8.0,
             **k,
         },
     ),

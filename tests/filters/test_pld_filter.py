@@ -291,7 +291,7 @@ def test_what_it_promises():
     f = make()
     promise = f.guarantee
     assert not promise.proven_adaptive
-    for words in ("Nothing is proven", "fixed beforehand", "1e-05", "every epsilon >= 0", "RenyiFilter is proven"):
+    for words in ("Nothing is proven", "fixed beforehand", "1e-05", "every epsilon >= 0", "PotentialFilter is proven"):
         assert words in promise.sentence
     assert f.epsilon(1e-6) == zcdp.zcdp_epsilon(0.1**2 / 2, 1e-6)
 

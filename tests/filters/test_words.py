@@ -11,6 +11,7 @@ TARGETED = {
     "zCDP": lambda: pa.ZCDPFilter.for_epsilon(1.0, 1e-5, **STEP),
     "zCDP simple": lambda: pa.ZCDPFilter.for_epsilon(1.0, 1e-5, conversion="simple", **STEP),
     "Renyi": lambda: pa.RenyiFilter.for_epsilon(1.0, 1e-5, sample_rate=0.1, **STEP),
+    "potential": lambda: pa.PotentialFilter(1.0, 1e-5, sample_rate=0.1, alpha=6.0, **STEP),
     "pure DP": lambda: pa.ApproximateDPFilter(1.0, 1e-5, num_examples=2),
 }
 

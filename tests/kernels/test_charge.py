@@ -11,10 +11,10 @@ from pld_accountant.kernels.charge import BUDGET, admit_square, admit_table
 
 def booked(kernel, norms, clip, scale, orders=0):
     left = np.full((norms.size, orders) if orders else norms.size, BUDGET)
-    mask = np.zeros(norms.size, np.bool_)
+    counts = np.zeros(norms.size, np.int64)
     inverse = round_up(1 / Fraction(clip)) if clip < np.inf else 1.0
-    assert kernel(norms, clip, inverse, scale, left, mask) == -1
-    assert mask.all()
+    assert kernel(norms, clip, inverse, scale, 1, left, counts) == -1
+    assert np.all(counts == 1)
     return [int(x) for x in BUDGET - left.reshape(-1)]
 
 
@@ -62,7 +62,7 @@ def test_what_no_budget_can_hold_is_refused(norm):
         (admit_square, 1e250, np.full(1, BUDGET)),
         (admit_table, np.array([[0.0], [1e280]]), np.full((1, 1), BUDGET)),
     ):
-        mask = np.ones(1, np.bool_)
+        counts = np.ones(1, np.int64)
         with np.errstate(over="ignore", invalid="ignore"):  # for the kernels run without compilation
-            kernel(np.array([norm]), np.inf, 1.0, scale, left, mask)
-        assert not mask[0] and left.max() == BUDGET
+            kernel(np.array([norm]), np.inf, 1.0, scale, 1, left, counts)
+        assert not counts[0] and left.max() == BUDGET

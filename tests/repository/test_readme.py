@@ -36,9 +36,8 @@ def test_nothing_is_overlooked():
 class Refuses:
     """A filter that has spent everybody's budget, and the names that the loop of the README uses."""
 
-    @classmethod
-    def for_epsilon(cls, *_, **__):
-        return cls()
+    def __init__(self, *_, **__):
+        pass
 
     def admit(self, norms):
         return np.zeros(len(norms), dtype=bool)
@@ -52,7 +51,7 @@ def test_the_loop_with_a_filter_neither_ends_early_nor_lets_refused_people_in():
         calls.append(model)
         return np.full((4, 2), 9.0), np.full(4, 9.0 * 2**0.5)
 
-    names = {"pa": SimpleNamespace(RenyiFilter=Refuses), "np": np, "n": 4, "steps": 7, "rate": 0.1}
+    names = {"pa": SimpleNamespace(PotentialFilter=Refuses), "np": np, "n": 4, "steps": 7, "rate": 0.1}
     silent = SimpleNamespace(random=np.zeros, normal=lambda mean, deviation, shape: np.zeros(shape))
     exec(loop, names := {**names, "everybody": everybody, "rng": silent, "model": np.zeros(2)})
     assert len(calls) == 7 and not names["model"].any()

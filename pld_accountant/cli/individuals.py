@@ -1,0 +1,171 @@
+"""The commands on many people: `epsilon` and `compare` of a log of norms, `report` of a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import options
+from .options import FILE, STDOUT, example, user_errors
+from .running import check_files, echo_written, progress_bars, read_log, tell
+
+__all__ = ["compare", "epsilon", "report"]
+
+
+@options.command(
+    short_help="The epsilon of every example in a log of gradient norms.",
+    epilog=example(
+        "epsilon norms.npy --noise-multiplier 2 --sample-rate 0.005 --max-grad-norm 5 --delta 1e-5",
+        "--orientation steps --out eps.csv --figure hist.png",
+    ),
+)
+@options.of_a_log
+@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=FILE, help="The histogram, as .png or .pdf.")
+@click.option("--json", "json_file", type=FILE, help="The summary as JSON; - writes it to standard output, alone.")
+@click.option("--ledger", "ledger_file", type=FILE, help="The ledger of counted norms, for `report`.")
+def epsilon(
+    norms: Path,
+    out: Path | None,
+    figure: Path | None,
+    json_file: Path | None,
+    ledger_file: Path | None,
+    delta: float,
+    direction: str,
+    min_group: int,
+    quiet: bool,
+    quantiles: Sequence[float],
+    **log: Any,
+) -> None:
+    """The epsilon of every example in a log of gradient norms.
+
+    NORMS holds the norm of every example's gradient at every step, before clipping, also for examples that were not
+    sampled: .npy, .npz, .parquet, .zarr or .h5, a row per step and a column per example.
+    """
+    from ..report import calls, outputs
+
+    files = (out, figure, None if json_file == STDOUT else json_file)
+    wanted = calls.planned(*files)
+    if ledger_file is not None:
+        wanted.append((ledger_file, ()))
+    check_files(wanted, (norms, log["groups"]))
+    bars = progress_bars(quiet)
+    read = read_log(norms, bars, **log)
+    request = read.request(delta, direction, quantiles, min_group)
+    with bars("Accounting", "examples") as show:
+        found = calls.summary_of(request, show)
+    writers = calls.result_writers(found, *files)
+    if ledger_file is not None:
+        writers[ledger_file] = read.ledger.save
+    with user_errors():
+        outputs.write_all(writers)
+    tell(found, read.note, writers, json_file, quiet)
+
+
+@options.command(
+    short_help="PLD, Gaussian and Renyi accounting of every example side by side.",
+    epilog=example(
+        "compare norms.npy --noise-multiplier 2 --sample-rate 0.005 --max-grad-norm 5 --delta 1e-5",
+        "--orientation steps --people 100 --figure three.png",
+    ),
+)
+@options.of_a_log
+@click.option("--people", type=click.IntRange(min=1), help="Number of people, drawn at random.  [default: all]")
+@click.option(
+    "--min-delta",
+    type=float,
+    callback=options.checked(lambda validate, value: None if value is None else validate.delta(value, "min_delta")),
+    help="Least delta at which the Gaussian curve must lie above a person's.  [default: min(1e-10, --delta)]",
+)
+@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=FILE, help="The three accountings, as .png or .pdf.")
+@click.option("--json", "json_file", type=FILE, help="The comparison as JSON; - writes it to standard output, alone.")
+def compare(
+    norms: Path,
+    delta: float,
+    direction: str,
+    min_delta: float | None,
+    min_group: int,
+    quiet: bool,
+    quantiles: Sequence[float],
+    out: Path | None,
+    figure: Path | None,
+    json_file: Path | None,
+    **log: Any,
+) -> None:
+    """PLD, Gaussian and Renyi accounting of every example side by side; NORMS as in `epsilon`."""
+    from ..report import calls, comparison, outputs
+
+    files = (out, figure, None if json_file == STDOUT else json_file)
+    check_files(calls.planned(*files), (norms, log["groups"]))
+    with user_errors():
+        comparison.check_min_delta(min_delta, delta)
+    bars = progress_bars(quiet)
+    read = read_log(norms, bars, **log)
+    request = read.request(delta, direction, quantiles, min_group)
+    with bars("Comparing", "examples") as show:
+        found = comparison.comparison_of(request, min_delta, show)
+    writers = calls.result_writers(found, *files)
+    with user_errors():
+        outputs.write_all(writers)
+    tell(found, read.note, writers, json_file, quiet)
+
+
+@options.command(
+    short_help="One HTML page on everybody's epsilon from a ledger, with charts and tables.",
+    epilog=example("report ledger.npz --delta 1e-5 --groups labels.npy --out report.html"),
+)
+@click.argument("ledger_file", metavar="LEDGER", type=FILE)
+@options.delta
+@options.direction
+@options.groups
+@options.min_group
+@options.quiet
+@click.option(
+    "--deltas",
+    callback=options.numbers(lambda validate, value: validate.delta(value)),
+    help="Further deltas for the table, separated by commas.  [default: --delta times 1e2, 1e-1, 1e-3 and 1e-5]",
+)
+@click.option("--title", default="Individual privacy loss", show_default=True, help="The heading.")
+@click.option("--out", type=FILE, required=True, help="The page, as .html.")
+def report(
+    ledger_file: Path,
+    delta: float,
+    direction: str,
+    groups: Path | None,
+    min_group: int,
+    quiet: bool,
+    deltas: Sequence[float] | None,
+    title: str,
+    out: Path,
+) -> None:
+    """One HTML page on everybody's epsilon, with charts and tables.
+
+    LEDGER is a file written by `pld-accountant epsilon ... --ledger LEDGER` or by `Ledger.save`.
+    """
+    from ..files.fingerprint import fingerprint
+    from ..files.groups import read_labels
+    from ..ledger import Ledger
+    from ..report import outputs
+    from ..report.content import gather
+    from ..report.html.page import page_writer
+    from ..report.individuals import Request, assess
+
+    bars = progress_bars(quiet)
+    check_files([(out, outputs.PAGE_ENDINGS)], (ledger_file, groups))
+    with user_errors():
+        ledger = Ledger.load(ledger_file)
+        labels = None if groups is None else read_labels(groups, ledger.num_examples)
+        source = fingerprint(ledger_file)
+    request = Request(ledger, delta, direction, labels, source=source, min_group=min_group)
+    with bars("Accounting", "examples") as show:
+        found = assess(request, show)
+    with bars("Further deltas", "examples") as show:
+        gathered = gather(ledger, found, deltas, progress=show)
+    with user_errors():
+        outputs.write_all({out: page_writer(gathered, title)})
+    if not quiet:
+        echo_written([out])

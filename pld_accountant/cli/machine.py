@@ -1,0 +1,64 @@
+"""The commands that need no data: `demo` and `warm-up`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from . import options
+from .options import FILE, example, user_errors
+from .running import progress_bars
+
+__all__ = ["demo", "warm_up"]
+
+
+@options.command(
+    short_help="Train on handwritten digits with DP-SGD and account for every example.",
+    epilog=example("demo --steps 100 --out trial"),
+)
+@click.option("--out", type=FILE, default=Path("demo-output"), show_default=True, help="Folder for the output files.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training.")
+@options.quiet
+def demo(out: Path, seed: int, steps: int, quiet: bool) -> None:
+    """Train a small network on handwritten digits with DP-SGD and account for every example."""
+    from ..demo import digits
+    from ..report.outputs import check_folder, write_all
+
+    with user_errors():
+        digits.check_libraries()
+        check_folder(next(p for p in (out, *out.absolute().parents) if p.exists()))
+    say = (lambda text: None) if quiet else click.echo
+    say(digits.announcement(steps))
+    done = digits.run(seed, steps, progress_bars(quiet))
+    say(digits.report(done))
+    with user_errors():
+        files = digits.outputs(done, out)
+        out.mkdir(parents=True, exist_ok=True)
+        write_all(files)
+    say(f"\nWritten to {out}: {', '.join(path.name for path in files)}")
+
+
+@options.command(
+    "warm-up",
+    short_help="Compile all kernels for this machine, once.",
+    epilog=example("warm-up"),
+)
+@options.quiet
+def warm_up(quiet: bool) -> None:
+    """Compile all kernels for this machine, once, so that no later command or program waits for it.
+
+    The machine code is kept on disk.  Kernels that are there already are not compiled again.
+    """
+    import time
+
+    from ..warm_up import warm_up as compile_all
+
+    begun = time.monotonic()
+    with user_errors(), progress_bars(quiet)("Compiling", "modules") as show:
+        folder = compile_all(show)
+    if not quiet:
+        click.echo(
+            f"All kernels are compiled, in {time.monotonic() - begun:.1f} seconds; the machine code is in {folder}"
+        )

@@ -1,0 +1,87 @@
+"""The commands on the worst case: `epsilon-of` and `calibrate`."""
+
+from __future__ import annotations
+
+import click
+
+from . import options
+from .options import example, user_errors
+
+__all__ = ["calibrate", "epsilon_of"]
+
+
+@options.command(
+    "epsilon-of",
+    short_help="The epsilon of the worst case, in one line.",
+    epilog=example("epsilon-of --noise-multiplier 2 --sample-rate 0.005 --steps 10000 --delta 1e-5"),
+)
+@options.noise_multiplier
+@options.sample_rate
+@options.steps
+@options.delta
+@options.direction
+def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float, direction: str) -> None:
+    """The epsilon of the worst case, a person clipped at every step, in one line.
+
+    A second line follows if the bounds are not certified on both sides.
+    """
+    from ..composition import compose
+    from ..mechanisms.sampled_gaussian import SampledGaussian
+    from ..results import Status
+    from ..rounding import rounded_down, rounded_up
+
+    with user_errors():
+        composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
+    bounds, renyi = composition.epsilon(delta, direction=direction), composition.rdp_epsilon(delta)
+    if bounds.certified:
+        answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"
+        lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
+    else:
+        answer, lower = f"epsilon at delta = {delta:g} has no upper bound", "not certified"
+    click.echo(f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})")
+    if bounds.status != Status.CERTIFIED:
+        click.echo(bounds.status.sentence)
+
+
+@options.command(
+    short_help="The noise, the steps or the sample rate that meet a target epsilon.",
+    epilog=example("calibrate --target-epsilon 1 --delta 1e-5 --sample-rate 0.005 --steps 10000"),
+)
+@options.number("--target-epsilon")
+@options.delta
+@options.number("--noise-multiplier", required=False)
+@options.number("--sample-rate", required=False)
+@options.number("--steps", required=False)
+@options.direction
+def calibrate(
+    target_epsilon: float,
+    delta: float,
+    noise_multiplier: float | None,
+    sample_rate: float | None,
+    steps: float | None,
+    direction: str,
+) -> None:
+    """The smallest noise multiplier, the most steps or the largest sample rate for a target epsilon, in one line.
+
+    Give two of --noise-multiplier, --sample-rate and --steps; the third is the answer.  It holds for the worst case and
+    is rounded to the safe side.
+    """
+    from .. import calibration
+    from ..composition import compose
+    from ..mechanisms.sampled_gaussian import SampledGaussian
+    from ..rounding import rounded_down, rounded_up
+
+    given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        raise click.UsageError("give two of --noise-multiplier, --sample-rate and --steps; the third is the answer")
+    (wanted,) = missing
+    known = {name: value for name, value in given.items() if value is not None}
+    function = getattr(calibration, f"calibrate_{wanted}")
+    with user_errors():
+        found = function(target_epsilon, delta, **known, direction=direction)
+    text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(wanted, lambda n, _: str(n))(found, 7)
+    sigma, rate, number = ({**known, wanted: float(text)}[name] for name in given)
+    upper = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction).upper
+    words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[wanted]
+    click.echo(f"{words} {text}: epsilon <= {rounded_up(upper, 7)} at delta = {delta:g} (certified)")

@@ -1,0 +1,183 @@
+"""`Tally`: everybody's counts of steps in buckets, kept as the steps are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from ..threads import for_blocks
+from . import counters
+from .buckets import Buckets, choose_group
+from .counts import InterpolatedCounts, WholeCounts, lower_edges
+from .interpolation import UNITS, lower_weight_line
+
+__all__ = ["Tally"]
+
+_FEW_NORMS = 16_384  # that take about 0.2 milliseconds to count
+
+
+class Tally:
+    """Counts of many people's relative norms in groups of buckets.
+
+    Attributes
+    ----------
+    buckets : int
+        Buckets of each new group.
+    groups : list of Buckets
+        One after another along the columns of the counts.
+    counts : ndarray of uint16 or uint32, shape (people, buckets of all groups)
+        Steps in each bucket.
+    lower_weights : ndarray of int32 or int64, of the same shape
+        Sums of their lower weights, in units of `interpolation`.
+    schedule : dict
+        Steps by (noise multiplier, sample rate), in the order in which these were first recorded.
+    """
+
+    def __init__(self, people: int, buckets: int) -> None:
+        self.buckets = buckets
+        self.groups: list[Buckets] = []
+        self.counts: NDArray = np.zeros((people, 0), dtype=np.uint16)
+        self.lower_weights: NDArray = np.zeros((people, 0), dtype=np.int32)
+        self.schedule: dict[tuple[float, float], int] = {}
+
+    @property
+    def steps(self) -> int:
+        """Number of steps counted."""
+        return sum(self.schedule.values())
+
+    def count(
+        self, norms: NDArray, repeat: int, sigma: float, rate: float, max_grad_norm: float, *, first_row: int
+    ) -> None:
+        """Count norms of shape (steps, people), each step `repeat` times, or raise `ValueError` and count nothing.
+
+        `first_row` is the number of the first step in messages.  See `Ledger.record`.
+        """
+        from ..kernels import count
+
+        if not count.all_norms(norms):
+            raise validate.norm_error(norms, first_row=first_row)
+        steps = len(norms) * repeat
+        self._make_room(steps)
+        group, offset = self._group(sigma, rate)
+        scale = group.scale(sigma, max_grad_norm)
+        buckets = max_grad_norm, scale, group.edges, lower_weight_line(group), group.first
+        added = np.uint32(repeat), self.counts, self.lower_weights, offset
+
+        def count_some(people: slice) -> None:
+            count.count_down(norms, people.start, people.stop, *buckets, *added)
+
+        for_blocks(count_some, len(self.counts), -(-_FEW_NORMS // len(norms)))
+        self.schedule[sigma, rate] = self.schedule.get((sigma, rate), 0) + steps
+
+    def count_events(
+        self,
+        person: NDArray[np.int64],
+        kind: NDArray,
+        norm: NDArray,
+        times: NDArray[np.int64],
+        schedule: Sequence[tuple[float, float, int]],
+        max_grad_norm: float,
+    ) -> None:
+        """Count events: the person took `times` steps of the kind with this norm; the tally is empty before.
+
+        Parameters
+        ----------
+        person, kind, norm, times : ndarray, shape (events,)
+            kind is the place in the schedule.
+        schedule : sequence of (noise multiplier, sample rate, steps)
+            Nobody takes more steps of a kind than it says.
+        """
+        from ..kernels import count
+
+        self._make_room(sum(steps for _, _, steps in schedule))
+        # buckets in the order of the schedule: tallies with one schedule have the same buckets
+        places = [self._group(sigma, rate) for sigma, rate, _ in schedule]
+        for k, (sigma, rate, steps) in enumerate(schedule):
+            group, offset = places[k]
+            of = np.flatnonzero(kind == k)
+            norms = np.ascontiguousarray(norm[of], dtype=np.float64)
+            bucket, won = np.empty(of.size, dtype=np.int16), np.empty(of.size, dtype=np.int32)
+            line = group.edges, lower_weight_line(group), group.first
+            count.place_events(norms, max_grad_norm, group.scale(sigma, max_grad_norm), *line, bucket, won)
+            count.add_events(person[of], bucket, won, times[of], offset, self.counts, self.lower_weights)
+            self.schedule[sigma, rate] = steps
+
+    def of_rows(self, rows: NDArray) -> Tally:
+        """The tally of the people of these rows; -1 stands for somebody without steps."""
+        new = Tally(rows.size, self.buckets)
+        new.groups, new.schedule = list(self.groups), dict(self.schedule)
+        known = np.flatnonzero(rows >= 0)
+        for name in ("counts", "lower_weights"):
+            old = getattr(self, name)
+            moved = counters.zeros((rows.size, old.shape[1]), old.dtype)
+            moved[known] = old[rows[known]]
+            setattr(new, name, moved)
+        return new
+
+    def merge(self, other: Tally, *, same_steps: bool = False) -> None:
+        """Add the counts of another tally of the same people.
+
+        With `same_steps` nobody has steps in both, and the steps of the schedules are the same ones.
+        """
+        self._make_room(other.steps)
+        start = 0
+        for group in other.groups:
+            columns = slice(start, start + group.size)
+            counts = other.counts[:, columns].astype(self.counts.dtype)
+            lower_weights = other.lower_weights[:, columns].astype(self.lower_weights.dtype)
+            start += group.size
+            offset = 0
+            for own in self.groups:
+                if own.sample_rate == group.sample_rate and np.array_equal(own.sigma, group.sigma):
+                    self.counts[:, offset : offset + own.size] += counts
+                    self.lower_weights[:, offset : offset + own.size] += lower_weights
+                    break
+                offset += own.size
+            else:
+                self._append(group, counts, lower_weights)
+        for key, steps in other.schedule.items():
+            own_steps = self.schedule.get(key, 0)
+            self.schedule[key] = max(own_steps, steps) if same_steps else own_steps + steps
+
+    def _make_room(self, steps: int) -> None:
+        """Widen the counters if the new steps could make one overflow."""
+        most = self.steps + steps
+        if most > np.iinfo(np.uint32).max:
+            raise ValueError(f"a ledger holds at most {np.iinfo(np.uint32).max} steps, got {most}")
+        if most > np.iinfo(np.uint16).max and self.counts.dtype == np.uint16:
+            self.counts = self.counts.astype(np.uint32)
+        if most * UNITS > np.iinfo(self.lower_weights.dtype).max:
+            self.lower_weights = self.lower_weights.astype(np.int64)
+
+    def _group(self, sigma: float, rate: float) -> tuple[Buckets, int]:
+        """Buckets for this noise multiplier and rate, made if there are none, and their first column."""
+        number, lowest = choose_group(self.groups, sigma, rate)
+        if number >= 0:
+            return self.groups[number], sum(group.size for group in self.groups[:number])
+        new, offset = Buckets.make(lowest, rate, self.buckets), self.counts.shape[1]
+        shape = (len(self.counts), new.size)
+        self._append(new, counters.zeros(shape, self.counts.dtype), counters.zeros(shape, self.lower_weights.dtype))
+        return new, offset
+
+    def _append(self, group: Buckets, counts: NDArray, lower_weights: NDArray) -> None:
+        if self.groups:
+            counts = np.concatenate([self.counts, counts], axis=1)
+            lower_weights = np.concatenate([self.lower_weights, lower_weights], axis=1)
+        self.counts, self.lower_weights = counts, lower_weights
+        self.groups.append(group)
+
+    def interpolated(self, log_delta: float | None = None) -> InterpolatedCounts:
+        """The counts in fractions, for the upper bound, or for the lower bound down to this log delta."""
+        return InterpolatedCounts(self.counts, self.lower_weights, self.groups, log_delta)
+
+    def whole(self, *, lower: bool = False) -> WholeCounts:
+        """Whole counts of the steps, at the upper or at the lower edges of their buckets."""
+        return WholeCounts(self.counts, lower_edges(self.groups) if lower else None)
+
+    def rows(self) -> tuple[NDArray, NDArray]:
+        """Noise multiplier and sample rate of a step at each upper edge: (buckets of all groups,) each."""
+        rates = [np.full(group.size, group.sample_rate) for group in self.groups]
+        return np.concatenate([group.sigma for group in self.groups]), np.concatenate(rates)

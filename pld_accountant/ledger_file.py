@@ -1,0 +1,111 @@
+"""Files of ledgers: parameters and a tally, written whole, and checked before they are used.
+
+A file is not trusted, even if its checksum is right: `Saved.tally` takes over what `Ledger.record` and `Ledger.merge`
+could have made, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from . import validate
+from .counting.buckets import Buckets
+from .counting.interpolation import UNITS
+from .counting.tally import Tally
+from .files import store
+from .files.saved_state import SavedArrays
+
+__all__ = ["KIND", "PARAMETERS", "VERSION", "Saved", "opened", "save"]
+
+KIND, VERSION = "pld-accountant ledger", 2
+PARAMETERS = ("num_examples", "noise_multiplier", "sample_rate", "max_grad_norm", "buckets")
+_ROWS = 4096  # people whose counts are checked at once
+
+
+def save(
+    path: str | os.PathLike[str] | BinaryIO,
+    parameters: Mapping[str, Any],
+    tally: Tally,
+    more: Mapping[str, np.ndarray],
+) -> None:
+    """Write a ledger's parameters, counts and some more arrays to a path, or to a file open for writing bytes."""
+    arrays = {f"edges{i}": g.edges for i, g in enumerate(tally.groups)}
+    arrays |= {"counts": tally.counts, "short": tally.lower_weights, **more}
+    store.save(path, KIND, VERSION, _header(parameters, tally), arrays)
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[Saved]:
+    """The contents of a file; every error of the block becomes a `StoreError` that names the file."""
+    header, arrays = store.load(path, KIND, VERSION)
+    with store.refuse_invalid(path, KIND):
+        yield Saved(header, arrays)
+
+
+def _header(parameters: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
+    """The parts of a saved ledger that are not arrays."""
+    return {
+        **parameters,
+        "groups": [[g.noise_multiplier, g.sample_rate] for g in tally.groups],
+        "schedule": [[sigma, rate, steps] for (sigma, rate), steps in tally.schedule.items()],
+    }
+
+
+class Saved:
+    """The header and the arrays of a file, not yet checked."""
+
+    def __init__(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self._header, self._arrays = header, dict(arrays)
+
+    def parameters(self) -> dict[str, Any]:
+        """The arguments of the ledger's constructor, which checks them."""
+        return {name: self._header[name] for name in PARAMETERS}
+
+    def take(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Remove and return the arrays with these names that there are."""
+        return {name: self._arrays.pop(name) for name in names if name in self._arrays}
+
+    def tally(self, parameters: Mapping[str, Any]) -> Tally:
+        """The groups, the schedule and the counts, for a ledger with these checked parameters, or `ValueError`.
+
+        The conditions are those that `Tally.count` and `Tally.merge` keep, so the counters neither overflow nor
+        disagree.
+        """
+        header, saved = self._header, SavedArrays(self._arrays)
+        tally = Tally(parameters["num_examples"], parameters["buckets"])
+        for i, (sigma, rate) in enumerate(header["groups"]):
+            tally.groups.append(Buckets(rate, sigma, saved.take(f"edges{i}", np.float64, (None,))))
+        for sigma, rate, steps in header["schedule"]:
+            key = validate.noise_multiplier(sigma), validate.sample_rate(rate)
+            tally.schedule[key] = validate.count(steps, "steps")
+        if _header(parameters, tally) != header:
+            raise ValueError("its header has unknown parts, or a value of another type")
+        fits = [[group.can_count(*step) for group in tally.groups] for step in tally.schedule]
+        if not all(map(any, fits)) or not all(map(any, zip(*fits, strict=True))) or bool(fits) != bool(tally.groups):
+            raise ValueError("its schedule and its groups of buckets do not match")
+        shape = parameters["num_examples"], sum(group.size for group in tally.groups)
+        tally.counts = saved.take("counts", (np.uint16, np.uint32), shape)
+        tally.lower_weights = saved.take("short", (np.int32, np.int64), shape, least=0)
+        saved.finish()
+        _check_counts(tally)
+        return tally
+
+
+def _check_counts(tally: Tally) -> None:
+    """Raise `ValueError` if the counts could not have been counted."""
+    counts, lower_weights, steps = tally.counts, tally.lower_weights, tally.steps
+    if steps > np.iinfo(counts.dtype).max or steps * UNITS > np.iinfo(lower_weights.dtype).max:
+        raise ValueError("it has more steps than its counters hold")
+    if (counts.dtype, lower_weights.dtype) == (np.uint16, np.int64):
+        raise ValueError("counts and short have types that do not occur together")
+    for start in range(0, len(counts), _ROWS):
+        some = counts[start : start + _ROWS].astype(np.int64)
+        if some.sum(axis=1).max() > steps:
+            raise ValueError("counts hold more steps for a person than the schedule")
+        if np.any(lower_weights[start : start + _ROWS] > UNITS * some):
+            raise ValueError("short exceeds the weight of the counted steps")

@@ -1,0 +1,442 @@
+"""`IndividualSteps`: the caps, the steps and the ledger of one training run, for any training library.
+
+Between two refreshes every person is clipped at a cap of their own.  ``docs/how/caps.rst`` proves that a step then
+costs a person no more than a Poisson-sampled Gaussian step with their cap as sensitivity, and lists the conditions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import validate
+from ..files import store
+from ..files.saved_state import SavedArrays
+from ..filters.base import Filter
+from ..ledger import Ledger
+from ..results import Bounds, Guarantee
+from .journal import Journal, JournalRow, relative
+
+__all__ = ["MODES", "IndividualSteps", "refresh_schedule"]
+
+MODES = ("caps", "exact", "watched", "observed")
+
+# Gradients change fastest at the beginning of a run, so the first refreshes lie close together.
+_EARLY = frozenset((0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300))
+_LATE = 250
+
+_KIND, _VERSION = "pld-accountant training run", 1
+
+_SAMPLED = (
+    "Batches must be drawn by Poisson sampling, the noise must be noise_multiplier * max_grad_norm whatever the caps "
+    "are, and the sum must be divided by a public constant. The numbers depend on the data and are themselves "
+    "sensitive."
+)
+_REFERENCE = "Zhu, Dong and Wang (2022), Theorem 10; docs/how/caps.rst"
+_CAPS = (
+    "Each number bounds the privacy loss of that person for this sequence of caps, and every step was clipped at its "
+    "cap. "
+)
+_ADAPTIVE = (
+    "The caps of later stretches depended on earlier releases: for the run as a whole the number is a diagnostic, not "
+    "a guarantee, unless a proven filter was charged with the caps. "
+)
+_FIXED = (
+    "All caps came from the model at the start: if that model did not depend on the data, the upper bound may be "
+    "promised to the person, although the steps are adaptive. "
+)
+_ESTIMATE = (
+    "Estimates, not bounds: a person's norm is known only at the steps for which they were sampled, and the last known "
+    "norm stands for the steps in between. The true number may be larger. "
+)
+
+
+def refresh_schedule(refresh: Any = None) -> Callable[[int], bool]:
+    """Whether a step, counted from 0, begins with a refresh.
+
+    Parameters
+    ----------
+    refresh : None, int, iterable of int, or callable
+        None: at steps 0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300, and then at every 250th.  A number: every so many
+        steps.  Some step numbers, which must hold 0.  A function of the step number.  The schedule must be public: it
+        must not depend on the data.
+
+    Examples
+    --------
+    >>> [step for step in range(1600) if refresh_schedule()(step)][-4:]
+    [750, 1000, 1250, 1500]
+    """
+    if refresh is None:
+        return lambda step: step in _EARLY or (step > 0 and step % _LATE == 0)
+    if callable(refresh):
+        return lambda step: bool(refresh(step))
+    if np.ndim(refresh) == 0:
+        every = validate.count(refresh, "refresh", least=1)
+        return lambda step: step % every == 0
+    steps = frozenset(validate.count(step, "refresh") for step in refresh)
+    if 0 not in steps:
+        raise ValueError("refresh must hold step 0: before the first refresh nobody has a cap")
+    return lambda step: step in steps
+
+
+class IndividualSteps:
+    """The caps of all people, and the ledger that counts them.
+
+    Parameters
+    ----------
+    num_examples : int
+        Number of people.
+    noise_multiplier, sample_rate, max_grad_norm : float
+        As for `Ledger`.  A step may have another noise multiplier or clipping norm.
+    mode : {"caps", "exact", "watched", "observed"}
+        ``caps``: between two refreshes everybody is clipped at min(max_grad_norm, slack * norm at the refresh).
+        ``exact``: a refresh before every step, without slack.  ``watched``: the same for some people; the others are
+        clipped at max_grad_norm, and nothing is said about them.  ``observed``: norms of sampled people only, which
+        gives *estimates*, no bounds.
+    refresh : optional
+        For ``caps``: see `refresh_schedule`.
+    slack : float
+        For ``caps``: at least 1.  More slack clips less and costs more.
+    watched : int or array_like of int
+        For ``watched``: the numbers of these people, or how many to choose at random.  The choice must be public and
+        must not depend on the data.
+    seed : int, optional
+        Of the random choice.
+    keep : Filter, optional
+        A person whose budget does not hold the coming step has a cap of 0 at this step.
+    journal : Journal, optional
+        Receives every step before it is taken, with the caps that it is charged with.  If the journal already holds
+        more steps than this run, for example after a crash, they are counted first: they may have been released.
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        *,
+        noise_multiplier: float,
+        sample_rate: float,
+        max_grad_norm: float,
+        mode: str = "caps",
+        refresh: Any = None,
+        slack: float = 1.1,
+        watched: Any = 1000,
+        seed: int | None = None,
+        keep: Filter | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+        self.mode = mode
+        self.num_examples = validate.count(num_examples, "num_examples", least=1)
+        self.sample_rate = validate.sample_rate(sample_rate)
+        self.max_grad_norm = validate.clipping_norm(max_grad_norm)
+        self.slack = validate.positive(slack, "slack")
+        if self.slack < 1:
+            raise ValueError(f"slack must be at least 1, got {slack!r}")
+        if mode == "caps":
+            self._due = refresh_schedule(refresh)
+            if not self._due(0):
+                raise ValueError("refresh must hold step 0: before the first refresh nobody has a cap")
+        elif refresh is not None:
+            raise ValueError(f"refresh is for mode 'caps'; mode {mode!r} has its own times")
+        everybody = np.arange(self.num_examples)
+        self.people = self._chosen(watched, seed) if mode == "watched" else everybody
+        if keep is not None and (mode not in ("caps", "exact") or keep.num_examples != self.num_examples):
+            raise ValueError(
+                f"keep needs mode 'caps' or 'exact' and a filter of the same {self.num_examples} people, "
+                f"got mode {mode!r} and {keep!r}"
+            )
+        if keep is not None and "sample_rate" not in inspect.signature(keep.admit).parameters:
+            raise ValueError(f"keep must be a filter of sampled steps, such as RenyiFilter, got {type(keep).__name__}")
+        if journal is not None and mode == "observed":
+            raise ValueError("a journal holds norms of bounds; mode 'observed' has only estimates")
+        if journal is not None and journal.num_examples != len(self.people):
+            raise ValueError(f"the journal must be of {len(self.people)} people, got {journal.num_examples}")
+        self.keep = keep
+        self.journal = journal
+        self._ledger = Ledger(
+            len(self.people), noise_multiplier=noise_multiplier, sample_rate=sample_rate, max_grad_norm=max_grad_norm
+        )
+        self.steps = 0
+        self.refreshes = 0
+        start = self.max_grad_norm if mode == "observed" else np.nan
+        self._norms = np.full(len(self.people), start)
+        self._row: np.ndarray | None = None
+        self._row_steps = 0
+        self._row_key: tuple[float, float] = (0.0, 0.0)
+        self._written = False
+        self._caught_up = journal is None
+
+    def _chosen(self, watched: Any, seed: int | None) -> np.ndarray:
+        if np.ndim(watched) == 0:
+            number = min(validate.count(watched, "watched", least=1), self.num_examples)
+            return np.sort(np.random.default_rng(seed).choice(self.num_examples, number, replace=False))
+        people = np.unique(np.asarray(watched))
+        if people.dtype.kind not in "iu" or len(people) != np.size(watched) or not len(people):
+            raise ValueError(f"watched must name people by different whole numbers, got {watched!r}")
+        if people[0] < 0 or people[-1] >= self.num_examples:
+            raise ValueError(f"watched must lie in 0 to {self.num_examples - 1}, got {people[0]} to {people[-1]}")
+        return people
+
+    # ------------------------------------------------------------------ the run
+
+    @property
+    def due(self) -> bool:
+        """Whether the coming step begins with a refresh."""
+        if self.mode == "observed":
+            return False
+        self._catch_up()
+        return self.mode != "caps" or self._due(self.steps) or bool(np.isnan(self._norms).any())
+
+    def _catch_up(self) -> None:
+        """Count the steps that the journal holds and this run does not."""
+        if self._caught_up:
+            return
+        assert self.journal is not None
+        if self.journal.steps < self.steps:
+            raise ValueError(
+                f"{self.journal.path} holds {self.journal.steps} steps, but this run has taken {self.steps}: "
+                "the journal is not that of this run"
+            )
+        self._flush_row()
+        for row in self.journal.rows(self.steps):
+            self._replay(row)
+        self._caught_up, self._written = True, False
+
+    def _replay(self, row: JournalRow) -> None:
+        """Count the steps of a row of the journal, and charge the filter with them."""
+        if row.sample_rate != self.sample_rate:
+            raise ValueError(
+                f"the journal has a step with sample_rate={row.sample_rate!r}, this run has {self.sample_rate!r}"
+            )
+        noise, clip = row.noise_multiplier, row.max_grad_norm
+        if self.keep is not None:
+            admitted = self._admitted(row.norms, noise, clip, steps=row.steps)
+            if np.any(admitted[row.norms > 0] < row.steps):
+                raise ValueError("the journal holds a step that the filter refuses: it is of a run with another filter")
+        self._count(row.norms, noise, clip, row.steps)
+        self.steps += row.steps
+
+    def refresh(self, norms: Any) -> None:
+        """Take the norms of `people` at the present model, which must have been released.
+
+        Parameters
+        ----------
+        norms : array_like, shape (len(people),)
+            Gradient norms before clipping.  A wrong norm makes the caps looser or tighter than intended, but never
+            wrong, because every gradient is clipped at the cap.
+
+        Raises
+        ------
+        ValueError
+            For a norm that is NaN, infinite or negative; the caps are unchanged then.
+        """
+        array = validate.norms(norms, len(self.people))
+        validate.array_shape(array, (len(self.people),), "norms")
+        if not np.all((array >= 0) & (array < np.inf)):
+            raise validate.norm_error(array, first_row=self.steps)
+        self._norms = array * self.slack if self.mode == "caps" else array.copy()
+        self._written = False
+        self.refreshes += 1
+
+    def begin(self, noise_multiplier: float | None = None, max_grad_norm: float | None = None) -> np.ndarray:
+        """Book the coming step, before anything is released, and return the clipping norm of every person for it.
+
+        Returns
+        -------
+        ndarray, shape (num_examples,)
+            At most max_grad_norm.  0 for a person whom the filter refuses: this person must contribute nothing.
+
+        Raises
+        ------
+        RuntimeError
+            If a refresh is due and was not made.
+        """
+        self._catch_up()
+        noise = validate.noise_multiplier(
+            self._ledger.noise_multiplier if noise_multiplier is None else noise_multiplier
+        )
+        clip = validate.clipping_norm(self.max_grad_norm if max_grad_norm is None else max_grad_norm)
+        if np.isnan(self._norms).any():
+            raise RuntimeError("the first step needs a refresh before it")
+        row = np.minimum(self._norms, clip)
+        if self.keep is not None:
+            row = np.where(self._admitted(row, noise, clip), row, 0.0)
+        if self.journal is not None:
+            self._write(row, noise, clip)
+        self._count(row, noise, clip)
+        self.steps += 1
+        if self.mode == "observed":
+            return np.full(self.num_examples, clip)
+        caps = np.full(self.num_examples, clip)
+        caps[self.people] = row
+        return caps
+
+    def _admitted(self, row: np.ndarray, noise: float, clip: float, **steps: int) -> np.ndarray:
+        assert self.keep is not None
+        step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": clip, "sample_rate": self.sample_rate}
+        return self.keep.admit(row, **step, **steps)
+
+    def _write(self, row: np.ndarray, noise: float, clip: float) -> None:
+        assert self.journal is not None
+        if not self._written or self._row is None or not np.array_equal(row, self._row):
+            self.journal.row(row)
+            self._written = True
+        self.journal.step(noise, self.sample_rate, clip)
+
+    def _count(self, row: np.ndarray, noise: float, clip: float, steps: int = 1) -> None:
+        same = self._row is not None and self._row_key == (noise, clip) and np.array_equal(row, self._row)
+        if not same:
+            self._flush_row()
+            self._row, self._row_key = row, (noise, clip)
+        self._row_steps += steps
+
+    def _flush(self) -> None:
+        """Bring the ledger up to the present step."""
+        self._catch_up()
+        self._flush_row()
+
+    def _flush_row(self) -> None:
+        """Count the steps of the present row in the ledger."""
+        if self._row is None or not self._row_steps:
+            return
+        noise, clip = self._row_key
+        row = relative(self._row, clip, self.max_grad_norm)
+        self._ledger.record(row, repeat=self._row_steps, noise_multiplier=noise, sample_rate=self.sample_rate)
+        self._row_steps = 0
+
+    def observe(self, people: Any, norms: Any) -> None:
+        """Take the norms of the sampled people, for mode ``observed``."""
+        if self.mode != "observed":
+            raise RuntimeError("caps must not depend on who was sampled: only mode 'observed' takes norms of batches")
+        self._norms = self._norms.copy()
+        self._norms[np.asarray(people)] = np.minimum(np.asarray(norms, dtype=np.float64), self.max_grad_norm)
+
+    # ------------------------------------------------------------------ the answers
+
+    @property
+    def caps(self) -> np.ndarray:
+        """The cap of each of `people` before the filter, at most max_grad_norm; NaN before the first refresh."""
+        return np.minimum(self._norms, self.max_grad_norm)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of all steps so far, with a row for each of `people`.
+
+        Raises
+        ------
+        RuntimeError
+            In mode ``observed``, which has no bounds: `estimate` has its numbers.
+        """
+        if self.mode == "observed":
+            raise RuntimeError("mode 'observed' has estimates only, no bounds: call estimate(delta)")
+        self._flush()
+        return self._ledger
+
+    def epsilon(self, delta: Any, **options: Any) -> Bounds:
+        """Bounds of the epsilon of each of `people`, as `Ledger.epsilon`; `guarantee` says what they promise."""
+        return self.ledger.epsilon(delta, **options)
+
+    def estimate(self, delta: float) -> np.ndarray:
+        """Everybody's *estimated* epsilon in mode ``observed``, shape (num_examples,); no bound in either direction"""
+        if self.mode != "observed":
+            raise RuntimeError(f"mode {self.mode!r} has bounds: call epsilon(delta)")
+        self._flush()
+        return self._ledger.epsilon(delta, bounds="upper").upper.copy()
+
+    def worst_case(self) -> Any:
+        """The composition of the steps for a person who is clipped at max_grad_norm at every step."""
+        self._flush()
+        return self._ledger.worst_case()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of `epsilon`, or of `estimate`."""
+        if self.mode == "observed":
+            return Guarantee("estimate", False, _ESTIMATE + _SAMPLED, "Yu et al. (2022), arXiv 2206.02617")
+        if self.keep is not None:
+            return self.keep.guarantee
+        if self.mode == "caps" and self.refreshes <= 1:
+            return Guarantee("fixed caps", True, _CAPS + _FIXED + _SAMPLED, _REFERENCE)
+        return Guarantee("caps", False, _CAPS + _ADAPTIVE + _SAMPLED, _REFERENCE)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the ledger, the caps and the filter's state to one file, completely or not at all.
+
+        Save it with every checkpoint of the model.  Steps after the last checkpoint are released, too: if a run is
+        resumed at an older checkpoint, count them as well (`journal` keeps them).
+        """
+        self._flush()
+        with tempfile.TemporaryDirectory() as folder:
+            parts = {"ledger": _file(folder, self._ledger.save)}
+            if self.keep is not None:
+                parts["keep"] = _file(folder, self.keep.save)
+        header = {**self._identity(), "steps": self.steps, "refreshes": self.refreshes}
+        header["before_first_refresh"] = bool(np.isnan(self._norms).any())
+        norms = np.where(np.isnan(self._norms), 0.0, self._norms)
+        store.save(path, _KIND, _VERSION, header, {**parts, "norms": norms, "people": self.people})
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take over the state of a run with the same parameters.
+
+        Raises
+        ------
+        FileNotFoundError
+        StoreError
+            If the file was cut or altered, or is of a run with other parameters.  This run is unchanged then.
+        """
+        header, arrays = store.load(path, _KIND, _VERSION)
+        with store.refuse_invalid(path, _KIND):
+            steps = validate.count(header.pop("steps"), "steps")
+            refreshes = validate.count(header.pop("refreshes"), "refreshes")
+            before = bool(header.pop("before_first_refresh"))
+            if header != self._identity():
+                own = self._identity()
+                other = next((name for name in own if own[name] != header.get(name)), "header")
+                raise ValueError(f"it is of a run with {other}={header.get(other)!r}, not {own.get(other)!r}")
+            saved = SavedArrays(arrays)
+            people = saved.take("people", np.int64, (len(self.people),), least=0, most=self.num_examples - 1)
+            norms = saved.take("norms", np.float64, (len(self.people),), least=0)
+            with tempfile.TemporaryDirectory() as folder:
+                ledger = Ledger.load(_unpacked(folder, saved, "ledger"))
+                kept = None if self.keep is None else _unpacked(folder, saved, "keep")
+                saved.finish()
+                if ledger.steps != steps or ledger.num_examples != len(people):
+                    raise ValueError("its ledger and its header disagree")
+                if self.keep is not None and kept is not None:  # last, because nothing may fail after it
+                    self.keep.load(kept)
+        self._ledger, self.people, self.steps, self.refreshes = ledger, people, steps, refreshes
+        self._norms = np.full(len(people), np.nan) if before else norms
+        self._row, self._row_steps, self._written = None, 0, False
+        self._caught_up = self.journal is None
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "mode": self.mode,
+            "num_examples": self.num_examples,
+            "sample_rate": self.sample_rate,
+            "max_grad_norm": self.max_grad_norm,
+            "slack": self.slack,
+            "filter": None if self.keep is None else type(self.keep).__name__,
+        }
+
+
+def _file(folder: str, write: Callable[[Any], None]) -> np.ndarray:
+    """The bytes that a `save` writes."""
+    path = Path(folder) / "part"
+    write(path)
+    return np.frombuffer(path.read_bytes(), dtype=np.uint8)
+
+
+def _unpacked(folder: str, saved: SavedArrays, name: str) -> Path:
+    path = Path(folder) / name
+    path.write_bytes(saved.take(name, np.uint8, (None,)).tobytes())
+    return path

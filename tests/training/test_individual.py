@@ -1,0 +1,194 @@
+"""Caps, steps and the ledger of a run, without a training library."""
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.files.store import StoreError
+from pld_accountant.training.individual import IndividualSteps, refresh_schedule
+
+RUN = {"noise_multiplier": 1.5, "sample_rate": 0.02, "max_grad_norm": 2.0}
+NORMS = np.array([0.0, 0.3, 1.0, 5.0])
+
+
+def steps_of(**options):
+    return IndividualSteps(4, **{**RUN, **options})
+
+
+def test_the_ledger_counts_exactly_the_caps_that_were_returned():
+    run, by_hand, rng = steps_of(refresh=3, slack=1.25), pa.Ledger(4, **RUN), np.random.default_rng(0)
+    for _ in range(20):
+        if run.due:
+            run.refresh(NORMS * rng.uniform(0.5, 2, 4))
+        by_hand.record(run.begin())
+    assert run.refreshes == 7 and run.steps == run.ledger.steps == 20
+    np.testing.assert_array_equal(run.ledger.counts, by_hand.counts)
+    assert run.epsilon(1e-5) == by_hand.epsilon(1e-5)
+
+
+def test_caps_are_slack_times_the_norm_and_at_most_the_clipping_norm():
+    run = steps_of(slack=1.5)
+    run.refresh(NORMS)
+    np.testing.assert_array_equal(run.begin(), [0.0, 0.3 * 1.5, 1.5, 2.0])
+
+
+@pytest.mark.parametrize("clip", [0.5, 2.0, 8.0, 1 / 3])
+def test_a_changed_clipping_norm_counts_as_the_same_relative_cap(clip):
+    """Noise is sigma times the new clipping norm, so the relative cap decides; it is never rounded down."""
+    run, reference = steps_of(), pa.Ledger(4, **{**RUN, "max_grad_norm": clip})
+    run.refresh(NORMS)
+    for _ in range(50):
+        caps = run.begin(1.2, clip)
+        reference.record(caps, noise_multiplier=1.2)
+    assert caps.max() <= clip
+    found, true = run.epsilon(1e-5), reference.epsilon(1e-5)
+    assert np.all(found.upper >= true.lower) and np.all(found.lower <= true.upper)
+    assert np.all(found.upper <= true.upper * (1 + 1e-9) + 1e-12)
+
+
+def test_a_step_before_the_first_refresh_is_refused():
+    with pytest.raises(RuntimeError, match="needs a refresh"):
+        steps_of().begin()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+def test_a_bad_norm_changes_nothing(bad):
+    run = steps_of()
+    run.refresh(NORMS)
+    before = run.caps
+    with pytest.raises(ValueError, match="example 2"):
+        run.refresh([0.1, 0.1, bad, 0.1])
+    np.testing.assert_array_equal(run.caps, before)
+
+
+def test_modes_and_their_guarantees():
+    exact = steps_of(mode="exact")
+    for _ in range(3):
+        assert exact.due
+        exact.refresh(NORMS)
+        np.testing.assert_array_equal(exact.begin(), np.minimum(NORMS, 2.0))
+    assert not exact.guarantee.proven_adaptive and "diagnostic" in exact.guarantee.sentence
+    fixed = steps_of(refresh=[0])
+    fixed.refresh(NORMS)
+    for _ in range(3):
+        fixed.begin()
+        assert not fixed.due
+    assert fixed.guarantee.proven_adaptive and "did not depend on the data" in fixed.guarantee.sentence
+
+
+def test_watched_people_are_exact_and_the_others_are_clipped_at_the_clipping_norm():
+    run = steps_of(mode="watched", watched=[2, 1])
+    np.testing.assert_array_equal(run.people, [1, 2])
+    run.refresh(NORMS[run.people])
+    np.testing.assert_array_equal(run.begin(), [2.0, 0.3, 1.0, 2.0])
+    assert len(run.epsilon(1e-5)) == 2
+    chosen = IndividualSteps(100, **RUN, mode="watched", watched=10, seed=3).people
+    assert len(np.unique(chosen)) == 10
+    for bad in ([0, 0], [4], [-1], [0.5], 0, []):
+        with pytest.raises(ValueError, match="watched"):
+            steps_of(mode="watched", watched=bad)
+
+
+def test_observed_norms_give_an_estimate_and_no_bounds():
+    run = steps_of(mode="observed")
+    assert not run.due
+    np.testing.assert_array_equal(run.begin(), np.full(4, 2.0))  # nobody is clipped differently
+    run.observe([1, 3], [0.25, 9.0])
+    for _ in range(9):
+        run.begin()
+    by_hand = pa.Ledger(4, **RUN)
+    by_hand.record(np.full(4, 2.0))
+    by_hand.record([2.0, 0.25, 2.0, 2.0], repeat=9)
+    np.testing.assert_array_equal(run.estimate(1e-5), by_hand.epsilon(1e-5, bounds="upper").upper)
+    with pytest.raises(RuntimeError, match="estimates only"):
+        run.epsilon(1e-5)
+    assert run.guarantee.kind == "estimate" and "not bounds" in run.guarantee.sentence
+    with pytest.raises(RuntimeError, match="who was sampled"):
+        steps_of().observe([1], [0.1])
+    with pytest.raises(RuntimeError, match="call epsilon"):
+        steps_of().estimate(1e-5)
+
+
+def test_the_filter_is_charged_with_the_caps_and_its_refusals_are_caps_of_zero():
+    keep = pa.RenyiFilter.for_epsilon(0.5, 1e-5, num_examples=4, **RUN)
+    twin = pa.RenyiFilter.for_epsilon(0.5, 1e-5, num_examples=4, **RUN)
+    run = steps_of(keep=keep, refresh=10)
+    for _ in range(200):
+        if run.due:
+            run.refresh(NORMS)
+        caps = run.begin()
+        full = np.minimum(NORMS * 1.1, 2.0)
+        np.testing.assert_array_equal(caps, np.where(twin.admit(full), full, 0.0))
+    assert caps[3] == 0 < caps[1]
+    assert np.all(run.epsilon(1e-5).upper <= 0.5)
+    assert run.guarantee.proven_adaptive
+
+
+def test_arguments_are_checked():
+    keep = pa.RenyiFilter.for_epsilon(1.0, 1e-5, num_examples=4, **RUN)
+    full_batch = pa.GaussianFilter(1.0, num_examples=4, noise_multiplier=1.0, max_grad_norm=2.0)
+    for options, words in [
+        ({"mode": "cap"}, "mode must be"),
+        ({"slack": 0.9}, "slack"),
+        ({"slack": np.nan}, "slack"),
+        ({"refresh": 0}, "refresh"),
+        ({"refresh": [1, 2]}, "step 0"),
+        ({"refresh": lambda step: False}, "step 0"),
+        ({"mode": "exact", "refresh": 5}, "refresh"),
+        ({"keep": keep, "mode": "observed"}, "keep"),
+        ({"keep": full_batch}, "sampled steps"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            steps_of(**options)
+    with pytest.raises(ValueError, match="same 5 people"):
+        IndividualSteps(5, **RUN, keep=keep)
+
+
+def test_schedules():
+    early = [step for step in range(1200) if refresh_schedule()(step)]
+    assert early == [0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 250, 300, 500, 750, 1000]
+    assert [s for s in range(9) if refresh_schedule(4)(s)] == [0, 4, 8]
+    assert [s for s in range(9) if refresh_schedule([0, 7])(s)] == [0, 7]
+
+
+@pytest.mark.parametrize("mode", ["caps", "exact", "watched", "observed"])
+def test_a_resumed_run_goes_on_like_one_that_was_never_stopped(tmp_path, mode):
+    def make():
+        keep = pa.RenyiFilter.for_epsilon(0.5, 1e-5, num_examples=4, **RUN) if mode in ("caps", "exact") else None
+        return steps_of(mode=mode, keep=keep, **({"watched": [0, 3]} if mode == "watched" else {}))
+
+    def go(run, first, last):
+        for step in range(first, last):
+            if run.due:
+                run.refresh((NORMS * (1 + step / 50))[run.people])
+            caps = run.begin()
+            if mode == "observed":
+                run.observe([step % 4], [1.0 + step / 100])
+        return caps
+
+    whole, stopped, resumed = make(), make(), make()
+    expected = go(whole, 0, 60)
+    go(stopped, 0, 37)
+    stopped.save(tmp_path / "run")
+    resumed.load(tmp_path / "run")
+    np.testing.assert_array_equal(go(resumed, 37, 60), expected)
+    assert (resumed.steps, resumed.refreshes) == (whole.steps, whole.refreshes)
+    for run in (whole, resumed):
+        run.numbers = run.estimate(1e-5) if mode == "observed" else run.epsilon(1e-5).upper
+    np.testing.assert_array_equal(resumed.numbers, whole.numbers)
+
+
+def test_a_file_of_another_run_is_refused_and_changes_nothing(tmp_path):
+    run = steps_of()
+    run.refresh(NORMS)
+    run.begin()
+    run.save(tmp_path / "run")
+    other = steps_of(slack=2.0)
+    with pytest.raises(StoreError, match="slack"):
+        other.load(tmp_path / "run")
+    assert other.steps == 0
+    content = bytearray((tmp_path / "run").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "run").write_bytes(content)
+    with pytest.raises(StoreError):
+        steps_of().load(tmp_path / "run")

@@ -1,0 +1,86 @@
+"""Per-example gradients in JAX, and the transformation in the style of optax."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+optax = pytest.importorskip("optax")
+
+import jax.numpy as jnp  # noqa: E402
+
+from pld_accountant.training.jax import (  # noqa: E402
+    clip_each_and_add_noise,
+    clipped_sum,
+    gradient_norms,
+    norms_of,
+)
+
+
+def loss(parameters, x, y):
+    return jnp.sum((jnp.tanh(x @ parameters["a"]) @ parameters["b"] - y) ** 2)
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(0)
+    parameters = {"a": jnp.asarray(rng.normal(size=(4, 3))), "b": jnp.asarray(rng.normal(size=(3, 2)))}
+    return parameters, jnp.asarray(rng.normal(size=(40, 4))), jnp.asarray(rng.normal(size=(40, 2)))
+
+
+def rows(parameters, x, y):
+    found = [jax.grad(loss)(parameters, one, target) for one, target in zip(x, y, strict=True)]
+    return np.array([np.concatenate([np.asarray(g[name]).ravel() for name in "ab"]) for g in found], dtype=np.float64)
+
+
+def flat(tree):
+    return np.concatenate([np.asarray(tree[name], dtype=np.float64).ravel() for name in "ab"])
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 40, 1000])
+def test_norms_equal_those_of_single_gradients(problem, chunk):
+    expected = np.linalg.norm(rows(*problem), axis=1)
+    np.testing.assert_allclose(gradient_norms(loss, *problem, chunk=chunk), expected, rtol=1e-5)
+
+
+def test_the_clipped_sum_and_every_contribution(problem):
+    parameters, x, y = problem
+    gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(parameters, x, y)
+    each = rows(*problem)
+    lengths = np.linalg.norm(each, axis=1)
+    caps = np.random.default_rng(1).uniform(0, 1.5, 40) * lengths
+    caps[5] = 0
+    expected = (each * np.minimum(1, caps / lengths)[:, None]).sum(axis=0)
+    np.testing.assert_allclose(flat(clipped_sum(gradients, jnp.asarray(caps))), expected, rtol=1e-3, atol=1e-3)
+    for person in range(40):
+        alone = jax.tree.map(lambda leaf, person=person: leaf[person : person + 1], gradients)
+        for cap in (0.0, lengths[person] / 3, lengths[person], 5 * lengths[person]):
+            assert np.linalg.norm(flat(clipped_sum(alone, jnp.asarray([cap])))) <= cap
+    assert norms_of(gradients).shape == (40,)
+
+
+def test_the_transformation_adds_noise_of_the_clipping_norm_and_divides_by_a_constant(problem):
+    parameters, x, y = problem
+    gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(parameters, x, y)
+    for caps in (jnp.zeros(40), jnp.full(40, 2.0), jnp.full(40, 1e9)):
+        transform = clip_each_and_add_noise(3.0, 2.0, 50.0, jax.random.key(0))
+        state, found = transform.init(parameters), []
+        update = jax.jit(transform.update)
+        for _ in range(2000):
+            noisy, state = update(gradients, state, caps=caps)
+            found.append(flat(noisy))
+        centre = flat(clipped_sum(gradients, jnp.minimum(caps, 2.0))) / 50
+        # 2000 draws of 18 coordinates: the deviation is known to 0.4 %, each mean to 0.003
+        assert np.std(np.array(found) - centre) == pytest.approx(3.0 * 2.0 / 50, rel=0.02)
+        np.testing.assert_allclose(np.mean(found, axis=0), centre, atol=0.015)
+
+
+def test_it_chains_with_an_optimizer(problem):
+    parameters, x, y = problem
+    optimizer = optax.chain(clip_each_and_add_noise(1e-6, 1.0, 40.0, jax.random.key(1)), optax.sgd(0.1))
+    state = optimizer.init(parameters)
+    gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(parameters, x, y)
+    updates, state = optimizer.update(gradients, state, parameters, caps=jnp.ones(40))
+    moved = optax.apply_updates(parameters, updates)
+    assert sum(loss(moved, *one) for one in zip(x, y, strict=True)) < sum(
+        loss(parameters, *one) for one in zip(x, y, strict=True)
+    )

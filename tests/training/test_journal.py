@@ -1,0 +1,232 @@
+"""The log of a run: whole up to its last whole step, whatever stops the writer."""
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.files.store import StoreError
+from pld_accountant.training.individual import IndividualSteps
+from pld_accountant.training.journal import Journal, ledger_of, relative
+
+RUN = {"noise_multiplier": 1.5, "sample_rate": 0.02, "max_grad_norm": 2.0}
+NORMS = np.array([0.0, 0.3, 1.0, 5.0])
+
+
+def written(path, steps=25, keep=None):
+    with Journal(path, 4, max_grad_norm=2.0) as journal:
+        run = IndividualSteps(4, **RUN, refresh=10, journal=journal, keep=keep)
+        for step in range(steps):
+            if run.due:
+                run.refresh(NORMS * (1 + step / 40))
+            run.begin(1.5 if step < 18 else 1.2, 2.0 if step < 22 else 1.7)
+        return run
+
+
+def test_a_journal_gives_the_ledger_of_its_run(tmp_path):
+    run = written(tmp_path / "log")
+    ledger, message = ledger_of(tmp_path / "log")
+    assert message == "" and ledger.steps == 25 and ledger.schedule == run.ledger.schedule
+    np.testing.assert_array_equal(ledger.counts, run.ledger.counts)
+    # three refreshes, and a row when the clipping norm changes the caps
+    assert (tmp_path / "log").stat().st_size < 4 * 60 + 25 * 40 + 150
+    assert (tmp_path / "log").stat().st_mode & 0o77 == 0
+
+
+def test_every_cut_loads_up_to_its_last_whole_step(tmp_path):
+    written(tmp_path / "log", 12)
+    content = (tmp_path / "log").read_bytes()
+    seen = set()
+    for length in range(len(content)):
+        (tmp_path / "cut").write_bytes(content[:length])
+        try:
+            ledger, message = ledger_of(tmp_path / "cut")
+        except StoreError as error:
+            assert "holds no step" in str(error)
+            continue
+        seen.add(ledger.steps)
+        assert bool(message) == ("half-written" in message)
+        with Journal(tmp_path / "cut", 4, max_grad_norm=2.0) as journal:
+            assert journal.steps == ledger.steps and bool(journal.message) == bool(message)
+            journal.step(1.5, 0.02, 2.0)
+        again, message = ledger_of(tmp_path / "cut")
+        assert (again.steps, message) == (ledger.steps + 1, "")
+    assert seen == set(range(1, 12))
+
+
+def test_a_changed_byte_is_found(tmp_path):
+    written(tmp_path / "log", 12)
+    content = (tmp_path / "log").read_bytes()
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 0x10
+        (tmp_path / "changed").write_bytes(changed)
+        try:
+            ledger, message = ledger_of(tmp_path / "changed")
+        except StoreError:
+            continue
+        # a length that points behind the end looks like a record that was cut; the steps before it are whole
+        assert message and ledger.steps < 12
+
+
+def test_the_second_writer_is_refused(tmp_path):
+    pytest.importorskip("fcntl")
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+        with pytest.raises(BlockingIOError, match="another process"):
+            Journal(tmp_path / "log", 4, max_grad_norm=2.0)
+        journal.row(NORMS)
+        journal.step(1.5, 0.02, 2.0)
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+        assert journal.steps == 1
+
+
+def test_what_does_not_belong_is_refused(tmp_path):
+    written(tmp_path / "log")
+    with pytest.raises(StoreError, match="is of a run with"):
+        Journal(tmp_path / "log", 5, max_grad_norm=2.0)
+    (tmp_path / "text").write_text("step,norm\n1,2\n")
+    for read in (ledger_of, lambda path: Journal(path, 4, max_grad_norm=2.0)):
+        with pytest.raises(StoreError, match="not a journal"):
+            read(tmp_path / "text")
+    assert (tmp_path / "text").read_text() == "step,norm\n1,2\n"
+    with Journal(tmp_path / "new", 4, max_grad_norm=2.0) as journal:
+        with pytest.raises(RuntimeError, match="row before"):
+            journal.step(1.5, 0.02, 2.0)
+        with pytest.raises(ValueError, match="example 1"):
+            journal.row([0.0, np.nan, 0.0, 0.0])
+        with pytest.raises(ValueError, match="shape"):
+            journal.row([[0.0] * 4] * 2)
+        with pytest.raises(ValueError, match="of 3 people"):
+            IndividualSteps(3, **RUN, journal=journal)
+    with pytest.raises(StoreError, match="no step"):
+        ledger_of(tmp_path / "new")
+
+
+def test_a_full_disk_keeps_the_whole_records(tmp_path, monkeypatch):
+    """A write that fails half-way is cut off, the step is not taken, and the run can go on later."""
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+        run = IndividualSteps(4, **RUN, journal=journal)
+        run.refresh(NORMS)
+        run.begin()
+        write, room = os.write, 10
+
+        def until_full(file, content):
+            nonlocal room
+            if not room:
+                raise OSError(28, "No space left on device")
+            written = write(file, bytes(content)[:room])
+            room -= written
+            return written
+
+        monkeypatch.setattr(os, "write", until_full)
+        with pytest.raises(OSError, match="No space"):
+            run.begin()
+        monkeypatch.undo()
+        assert ledger_of(tmp_path / "log")[0].steps == run.steps == 1
+        run.begin()
+    ledger, message = ledger_of(tmp_path / "log")
+    assert (ledger.steps, message) == (2, "")
+
+
+def test_a_file_that_may_not_grow_keeps_the_whole_records(tmp_path):
+    """The same with a limit of the system's own, which cuts a write in the middle."""
+    resource = pytest.importorskip("resource")
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+        run = IndividualSteps(4, **RUN, journal=journal)
+        run.refresh(NORMS)
+        run.begin()
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "log").stat().st_size + 20, before[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                run.begin()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert ledger_of(tmp_path / "log")[0].steps == run.steps == 1
+        run.begin()
+    assert ledger_of(tmp_path / "log")[0].steps == 2
+
+
+def test_a_path_that_cannot_be_written(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Journal(tmp_path / "missing" / "log", 4, max_grad_norm=2.0)
+
+
+def test_a_run_counts_the_steps_that_only_its_journal_holds(tmp_path):
+    """Checkpoint at step 12, crash at step 25: what was released in between counts, in the ledger and in the filter."""
+
+    def filter_of_the_run():
+        return pa.RenyiFilter.for_epsilon(0.6, 1e-5, num_examples=4, **RUN)
+
+    keep = filter_of_the_run()
+    whole = written(tmp_path / "log", 25, keep)
+    early = written(tmp_path / "early", 12, filter_of_the_run())
+    early.save(tmp_path / "checkpoint")
+    for checkpoint in (False, True):
+        own = filter_of_the_run()
+        with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+            run = IndividualSteps(4, **RUN, refresh=10, journal=journal, keep=own)
+            if checkpoint:
+                run.load(tmp_path / "checkpoint")
+            np.testing.assert_array_equal(run.ledger.counts, whole.ledger.counts)
+            assert run.steps == 25
+            np.testing.assert_array_equal(own.spent(), keep.spent())
+    other = pa.RenyiFilter.for_epsilon(0.01, 1e-5, num_examples=4, **RUN)
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal, pytest.raises(ValueError, match="another filter"):
+        IndividualSteps(4, **RUN, journal=journal, keep=other).due  # noqa: B018
+    with Journal(tmp_path / "new", 4, max_grad_norm=2.0) as journal:
+        run = IndividualSteps(4, **RUN, journal=journal, keep=filter_of_the_run())
+        run.load(tmp_path / "checkpoint")
+        with pytest.raises(ValueError, match="not that of this run"):
+            run.begin()
+
+
+def test_a_relative_norm_is_never_rounded_down():
+    from fractions import Fraction
+
+    rng = np.random.default_rng(0)
+    norms, clip, base = rng.uniform(0, 1, 2000), 0.7, 1.3
+    scaled = relative(norms, clip, base)
+    for norm, found in zip(norms, scaled, strict=True):
+        exact = min(Fraction(float(norm)) * Fraction(base) / Fraction(clip), Fraction(base))
+        assert Fraction(float(found)) >= exact and found <= float(exact) * (1 + 2**-50)
+
+
+def killed(folder, kills):
+    script = Path(__file__).with_name("killed_runs.py")
+    done = subprocess.run(
+        [sys.executable, script, folder, str(kills)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=script.parents[2],
+        env={**os.environ, "PYTHONPATH": str(script.parents[2]), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(zip(("kills", "released", "lost", "over", "torn"), map(int, done.stdout.split()), strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_a_killed_run_loses_no_released_step(tmp_path):
+    found = killed(tmp_path, 30)
+    assert found["lost"] == 0 and found["released"] > 30
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_many_killed_runs_lose_no_released_step(tmp_path):
+    found = killed(tmp_path, 500)
+    assert found["lost"] == 0 and found["over"] <= found["kills"]
+
+
+def test_the_layout_of_a_record_is_that_of_the_text(tmp_path):
+    """Other programs may read the format: kind, CRC-32 and length, little-endian."""
+    written(tmp_path / "log", 1)
+    content = (tmp_path / "log").read_bytes()
+    assert content.startswith(b"pld-accountant journal 1\n")
+    assert struct.unpack("<ddd", content[-24:]) == (1.5, 0.02, 2.0)

@@ -1,0 +1,60 @@
+"""Per-example gradients with torch.func."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from pld_accountant.training.pytorch import PerExample  # noqa: E402
+
+
+@pytest.fixture
+def problem():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(2 * 16, 3))
+    model[0].bias.requires_grad_(False)
+    return model, torch.randn(50, 1, 6, 6) * torch.linspace(0, 3, 50)[:, None, None, None], torch.arange(50) % 3
+
+
+def by_autograd(model, x, y):
+    rows = []
+    for one, target in zip(x, y, strict=True):
+        loss = nn.functional.cross_entropy(model(one[None]), target[None])
+        found = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad])
+        rows.append(torch.cat([g.flatten() for g in found]))
+    return torch.stack(rows).double().numpy()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50, 1000])
+def test_norms_and_clipped_sums_equal_those_of_autograd(problem, chunk):
+    model, x, y = problem
+    each = PerExample(model, nn.functional.cross_entropy, chunk=chunk)
+    rows = by_autograd(model, x, y)
+    lengths = np.linalg.norm(rows, axis=1)
+    np.testing.assert_allclose(each.norms(x, y), lengths, rtol=1e-5)
+    caps = np.random.default_rng(0).uniform(0, 1.5, 50) * lengths
+    caps[3] = 0
+    total = torch.cat([part.flatten() for part in each.clipped_sum(x, y, caps)]).double().numpy()
+    expected = (rows * np.minimum(1, caps / lengths)[:, None]).sum(axis=0)
+    np.testing.assert_allclose(total, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_no_contribution_is_longer_than_its_cap(problem):
+    model, x, y = problem
+    each = PerExample(model, nn.functional.cross_entropy)
+    for person, norm in enumerate(each.norms(x, y)):
+        for cap in (0.0, norm / 3, norm, 2 * norm):
+            parts = each.clipped_sum(x[person : person + 1], y[person : person + 1], [cap])
+            assert np.linalg.norm(torch.cat([p.flatten() for p in parts]).double()) <= min(cap, norm * (1 + 1e-6))
+
+
+def test_an_empty_batch_and_bad_input(problem):
+    model, x, y = problem
+    each = PerExample(model, nn.functional.cross_entropy)
+    assert all(not part.any() for part in each.clipped_sum(x[:0], y[:0], []))
+    with pytest.raises(ValueError, match="caps must have shape"):
+        each.clipped_sum(x, y, np.ones(49))
+    with pytest.raises(ValueError, match="not finite"):
+        each.clipped_sum(x * np.nan, y, np.ones(50))
