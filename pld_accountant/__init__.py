@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .filters.renyi import RenyiFilter
     from .report.calls import draw_histogram, summarise, write_report, write_results
     from .report.comparison import compare
+    from .report.reading import read_results
 
 __all__ = [
     "ApproximateDPFilter",
@@ -58,6 +59,7 @@ __all__ = [
     "compose",
     "descend",
     "draw_histogram",
+    "read_results",
     "summarise",
     "write_report",
     "write_results",
@@ -81,6 +83,7 @@ _LATER = {
     "descend": "adaptive.descent",
     "compare": "report.comparison",
     "draw_histogram": "report.calls",
+    "read_results": "report.reading",
     "summarise": "report.calls",
     "write_report": "report.calls",
     "write_results": "report.calls",
