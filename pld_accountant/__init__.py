@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .filters.renyi import RenyiFilter
     from .report.calls import draw_histogram, summarise, write_report, write_results
     from .report.comparison import compare
+    from .report.reading import read_results
 
 __all__ = [
     "ApproximateDP",
@@ -85,6 +86,7 @@ __all__ = [
     "compose",
     "descend",
     "draw_histogram",
+    "read_results",
     "summarise",
     "write_report",
     "write_results",
@@ -108,6 +110,7 @@ _LATER = {
     "descend": "adaptive.descent",
     "compare": "report.comparison",
     "draw_histogram": "report.calls",
+    "read_results": "report.reading",
     "summarise": "report.calls",
     "write_report": "report.calls",
     "write_results": "report.calls",

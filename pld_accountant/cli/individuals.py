@@ -44,6 +44,9 @@ def epsilon(
 
     NORMS holds the norm of every example's gradient at every step, before clipping, also for examples that were not
     sampled: .npy, .npz, .parquet, .zarr or .h5, a row per step and a column per example.
+
+    NORMS may be an event table instead: a Parquet file or folder with the columns person and norm (or sensitivity), and
+    perhaps count or step, noise_multiplier, sample_rate and group; the rows are in any order.
     """
     from ..report import calls, outputs
 

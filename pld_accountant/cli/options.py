@@ -16,6 +16,7 @@ __all__ = [
     "PROGRAM",
     "STDOUT",
     "Command",
+    "OfSteps",
     "Program",
     "checked",
     "command",
@@ -29,6 +30,7 @@ __all__ = [
     "number",
     "numbers",
     "of_a_log",
+    "pairs",
     "probabilities",
     "quiet",
     "sample_rate",
@@ -46,6 +48,10 @@ def example(*lines: str) -> str:
     return "\b\nExample:\n  " + " \\\n    ".join([f"{PROGRAM} {lines[0]}", *lines[1:]])
 
 
+class OfSteps(click.Option):
+    """An option that a log of norms needs, and that an event table may hold as a column instead."""
+
+
 class Command(click.Command):
     """A command that names all missing options at once."""
 
@@ -57,7 +63,9 @@ class Command(click.Command):
         except click.MissingParameter:
             found, _, _ = self.make_parser(ctx).parse_args(given)
             # an option that was not given has no entry, an argument one that is no text
-            missing = [p for p in self.params if p.required and not isinstance(found.get(p.name or ""), str)]
+            needed = [p for p in self.params if p.required or isinstance(p, OfSteps)]
+            missing = [p for p in needed if not isinstance(found.get(p.name or ""), str)]
+            missing = [p for p in missing if p.name not in (ctx.default_map or {})]
             words = [f"{p.param_type_name} {p.get_error_hint(ctx)}" for p in missing]
             raise click.UsageError(f"Missing {', '.join(words)}.", ctx) from None
 
@@ -145,6 +153,16 @@ def numbers(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.
     return callback
 
 
+def pairs(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, str] | None:
+    """A callback of an option for pairs ``name=value`` separated by commas; None stays None."""
+    if value is None:
+        return None
+    parts = [part.partition("=") for part in value.split(",")]
+    if not all(name and middle and other for name, middle, other in parts):
+        raise click.BadParameter(f"must be pairs NAME=COLUMN and commas, got {value!r}", context, parameter)
+    return {name.strip(): other.strip() for name, _, other in parts}
+
+
 _NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "--noise-multiplier": (
         lambda validate, value: validate.noise_multiplier(value),
@@ -164,11 +182,12 @@ _NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 }
 
 
-def number(name: str, *, required: bool = True) -> Callable[[Any], Any]:
+def number(name: str, *, required: bool = True, cls: type[click.Option] = click.Option) -> Callable[[Any], Any]:
     """An option that holds a checked number; None if it is optional and absent."""
     check, text = _NUMBERS[name]
     return click.option(
         name,
+        cls=cls,
         type=float,
         required=required,
         callback=checked(lambda validate, value: None if value is None else check(validate, value)),
@@ -197,8 +216,8 @@ groups = click.option("--groups", type=FILE, help="A label per example: .npy, .c
 
 _OF_A_LOG = (
     click.argument("norms", type=FILE),
-    noise_multiplier,
-    sample_rate,
+    number("--noise-multiplier", required=False, cls=OfSteps),
+    number("--sample-rate", required=False, cls=OfSteps),
     max_grad_norm,
     delta,
     direction,
@@ -216,6 +235,12 @@ _OF_A_LOG = (
         default=256,
         show_default=True,
         help="Buckets of relative norms; more give tighter bounds.",
+    ),
+    click.option(
+        "--columns",
+        callback=pairs,
+        metavar="NAME=COLUMN",
+        help="Columns of an event table under other names, for example person=user_id,norm=size.",
     ),
     groups,
     min_group,

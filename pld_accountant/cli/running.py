@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -49,7 +49,10 @@ def echo_written(files: Iterable[Path]) -> None:
 
 
 class Log(NamedTuple):
-    """A log as it was read: `index` holds the people's numbers in the log, `facts` the parameters for the outputs."""
+    """A log as it was read, with the parameters for the outputs in `facts`.
+
+    `index` holds the people's numbers in the log, or None if the ledger has ids.
+    """
 
     ledger: Any
     labels: Any
@@ -73,12 +76,26 @@ def read_log(
     orientation: str | None,
     dataset: str | None,
     examples: int | None,
+    columns: Mapping[str, str] | None,
     groups: Path | None,
     people: int | None = None,
     **parameters: Any,
 ) -> Log:
+    """Read a log of norms, or an event table: Parquet with a column of people."""
     import numpy as np
 
+    from ..events.source import is_events_file
+
+    with user_errors():
+        events = is_events_file(norms, columns)
+    if events:
+        of_a_log = {"orientation": orientation, "dataset": dataset, "examples": examples, "groups": groups}
+        return _read_events(norms, bars, of_a_log, columns, people, parameters)
+    if columns:
+        raise click.UsageError(f"{norms.name} is no event table with a column of people, so it has no --columns")
+    missing = [name for name in ("noise_multiplier", "sample_rate") if parameters[name] is None]
+    if missing:
+        raise click.UsageError(f"Missing {', '.join(f'option {_flag(name)!r}' for name in missing)}.")
     from ..files.fingerprint import fingerprint
     from ..files.groups import read_labels
     from ..files.norm_log import PeopleSubset, open_norms
@@ -97,6 +114,42 @@ def read_log(
             ledger = Ledger.from_norms(source, **parameters, progress=show)
         with bars("Fingerprint", "bytes") as show:
             return Log(ledger, labels, index, facts, fingerprint(norms, progress=show), _assumption(log))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _read_events(
+    path: Path,
+    bars: Callable[[str, str], Any],
+    of_a_log: Mapping[str, Any],
+    columns: Mapping[str, str] | None,
+    people: int | None,
+    parameters: Mapping[str, Any],
+) -> Log:
+    import numpy as np
+
+    from ..events.table import read_events
+    from ..files.fingerprint import fingerprint
+    from ..ledger import Ledger
+
+    useless = [name for name, value in of_a_log.items() if value is not None]
+    if useless:
+        where = "; the column 'group' holds the groups" if "groups" in useless else ""
+        raise click.UsageError(f"{path.name} is an event table, which takes no {_flag(useless[0])}{where}")
+    with user_errors():
+        of_steps = {name: value for name, value in parameters.items() if name != "buckets"}
+        events = read_events(path, columns=columns, **of_steps)
+        ledger = Ledger.from_events(events, **parameters)
+    labels = events.labels
+    facts = {name: value for name, value in parameters.items() if value is not None} | {"events": path.name}
+    if people is not None and people < ledger.num_examples:
+        chosen = np.sort(np.random.default_rng(0).choice(ledger.num_examples, people, replace=False))
+        facts["sample"] = f"{people} of {ledger.num_examples} people"
+        ledger, labels = ledger.select(ledger.people[chosen]), None if labels is None else labels[chosen]
+    with user_errors(), bars("Fingerprint", "bytes") as show:
+        return Log(ledger, labels, None, facts, fingerprint(path, progress=show), "")
 
 
 def _assumption(log: Any) -> str:

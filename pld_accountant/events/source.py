@@ -88,16 +88,17 @@ def _from_pandas(frame: Any, names: Mapping[str, str]) -> Any:
     return pa.table(found)
 
 
-def is_events_file(path: Path) -> bool:
-    """Whether a Parquet file, or the first Parquet file of a folder, has a column ``person``."""
+def is_events_file(path: Path, columns: Mapping[str, str] | None = None) -> bool:
+    """Whether a Parquet file, or the first Parquet file of a folder, has the column of people."""
+    person = _names(columns)["person"]
     if path.is_dir():
         files = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
-        return bool(files) and is_events_file(files[0])
+        return bool(files) and is_events_file(files[0], columns)
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return False
     parquet = require("pyarrow.parquet", "parquet", f"reading {path}")
     try:
-        return "person" in parquet.read_schema(path).names
+        return person in parquet.read_schema(path).names
     except (OSError, ValueError):
         return False
 

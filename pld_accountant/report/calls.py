@@ -139,7 +139,7 @@ def result_writers(
         else:
             writers[out] = outputs.table_writer(found.individuals, ending, facts)
         if (beside := outputs.companion(out)) is not None:
-            writers[beside] = outputs.json_writer(facts)
+            writers[beside] = outputs.json_writer(outputs.table_facts(facts))
     if figure is not None:
         drawn, ending = draw_histogram(found), figure.suffix.lower()
         about = json.dumps({name: facts[name] for name in ("provenance", "delta", "parameters", "guarantee")})

@@ -22,7 +22,7 @@ from .summary import columns, summarise, wrapped
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["Comparison", "check_min_delta", "compare", "comparison_of", "comparison_writer"]
+__all__ = ["Comparison", "check_min_delta", "compare", "comparison_of", "comparison_writer", "with_mu"]
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,6 @@ class Comparison:
     ----------
     individuals : Individuals
         By privacy loss distributions and by Renyi accounting.
-    index : ndarray of int of shape (num_examples,)
-        Each person's number in the log.
     mu : Bounds of ndarray of shape (num_examples,)
         The smallest mu whose Gaussian curve lies above the person's curve wherever the latter is at least `min_delta`.
     gaussian_epsilon : ndarray of shape (num_examples,)
@@ -49,7 +47,6 @@ class Comparison:
     """
 
     individuals: Individuals
-    index: np.ndarray
     mu: Bounds
     gaussian_epsilon: np.ndarray
     worst_case_mu: float
@@ -179,7 +176,7 @@ def compare(
     direction, labels, parameters, source, min_group, progress
         As in `individuals.Request` and `assess`.
     index : ndarray of int, optional
-        Each person's number, by default from 0.
+        Each person's number, by default the ids of the ledger.
     probabilities : sequence of float in [0, 1]
         Quantiles to report.
 
@@ -205,16 +202,22 @@ def comparison_of(
     people = assess(request, progress)
     mu = ledger.mu(least, direction)
     worst = float(ledger.worst_case().mu(least, direction).upper)
+    return with_mu(people, mu, worst, least, tuple(request.probabilities))
+
+
+def with_mu(
+    people: Individuals, mu: Bounds, worst_case_mu: float, min_delta: float, probabilities: Sequence[float]
+) -> Comparison:
+    """The comparison of individuals whose mu is known."""
     return Comparison(
         people,
-        np.arange(ledger.num_examples) if request.index is None else request.index,
         mu,
-        _gaussian_epsilon(delta, np.asarray(mu.upper)),
-        worst,
-        float(_gaussian_epsilon(delta, np.array([worst]))[0]),
-        least,
-        all(rate == 1.0 for _, rate, _ in ledger.schedule),
-        tuple(request.probabilities),
+        _gaussian_epsilon(people.delta, np.asarray(mu.upper)),
+        worst_case_mu,
+        float(_gaussian_epsilon(people.delta, np.array([worst_case_mu]))[0]),
+        min_delta,
+        all(rate == 1.0 for _, rate, _ in people.schedule),
+        probabilities,
     )
 
 
@@ -228,4 +231,4 @@ def _gaussian_epsilon(delta: float, mu: np.ndarray) -> np.ndarray:
 def comparison_writer(found: Comparison, ending: str, facts: Mapping[str, Any]) -> Writer:
     """A writer of one row per person: the columns of `outputs.table_writer`, and mu and gaussian_epsilon."""
     more = {"mu": np.asarray(found.mu.upper), "gaussian_epsilon": found.gaussian_epsilon}
-    return table_writer(found.individuals, ending, facts, index=found.index, more=more)
+    return table_writer(found.individuals, ending, facts, more=more)

@@ -41,6 +41,8 @@ class Individuals:
     steps : int
     labels : ndarray of shape (num_examples,) or None
         The group of every person.
+    people : ndarray of shape (num_examples,) or None
+        Everybody's id, an integer or a text; None for the numbers from 0.
     parameters : mapping
         Further parameters of the run, under the names of the command line.
     schedule : tuple of (noise multiplier, sample rate, steps)
@@ -59,6 +61,7 @@ class Individuals:
     guarantee: Guarantee
     steps: int
     labels: np.ndarray | None = None
+    people: np.ndarray | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     schedule: tuple[tuple[float, float, int], ...] = ()
     min_group: int = MIN_GROUP
@@ -107,7 +110,7 @@ class Request:
     labels : array_like of shape (num_examples,), optional
         The group of every person: integers or strings.
     index : ndarray of int, optional
-        Each person's number in the log; by default from 0.
+        Each person's number in the log; by default the ids of the ledger.
     parameters : mapping, optional
         Further parameters for the outputs; by default the ledger's.
     source : Source or path, optional
@@ -160,6 +163,7 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
         guarantee=ledger.guarantee,
         steps=ledger.steps,
         labels=None if request.labels is None else np.asarray(request.labels),
+        people=ledger.people if request.index is None else request.index,
         parameters={**given, "direction": direction},
         schedule=ledger.schedule,
         min_group=int(request.min_group),

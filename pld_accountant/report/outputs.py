@@ -25,8 +25,10 @@ from ..results import Method, Status
 from .individuals import Individuals
 
 __all__ = [
+    "COLUMNS",
     "FIGURE_ENDINGS",
     "PAGE_ENDINGS",
+    "SCHEMA_VERSION",
     "TABLE_ENDINGS",
     "OutputError",
     "check",
@@ -34,6 +36,7 @@ __all__ = [
     "companion",
     "json_text",
     "json_writer",
+    "table_facts",
     "table_writer",
     "write_all",
 ]
@@ -46,6 +49,29 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 
 Writer = Callable[[BinaryIO], None]
+
+SCHEMA_VERSION = 1
+"""Version of the columns and the facts of a table with a row per person."""
+SENSITIVE = (
+    "Sensitive personal data: each row is computed from one person's data, and nothing here was made private by noise."
+)
+COLUMNS: dict[str, dict[str, str]] = {
+    "id": {"meaning": "the person: the id in the events, else the number of the column in the log, from 0"},
+    "group": {"meaning": "the label that was given for the person"},
+    "epsilon_lower": {"unit": "nats", "meaning": "certified lower bound of epsilon"},
+    "epsilon_estimate": {"unit": "nats", "meaning": "estimate between the bounds; NaN without a finite upper bound"},
+    "epsilon_upper": {"unit": "nats", "meaning": "certified upper bound of epsilon; infinite if there is none"},
+    "status": {"meaning": "what is proven of the bounds"},
+    "method": {"meaning": "what proved the upper bound"},
+    "rdp_epsilon": {"unit": "nats", "meaning": "upper bound of epsilon by Renyi accounting"},
+    "mu": {
+        "unit": "1",
+        "meaning": "upper bound of mu; its Gaussian curve lies above the person's if delta >= min_delta",
+    },
+    "gaussian_epsilon": {"unit": "nats", "meaning": "epsilon of the Gaussian curve of mu at delta"},
+}
+"""The columns of a table with a row per person, in order, with units."""
+_WORDS = ("group", "status", "method")
 
 
 class OutputError(ValueError):
@@ -118,19 +144,27 @@ def companion(table: Path) -> Path | None:
     return table.with_name(f"{table.name}.meta.json") if table.suffix.lower() == ".csv" else None
 
 
-def _columns(individuals: Individuals, index: np.ndarray | None, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def table_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts about a table with a row per person: those given, the version and meaning of the columns, a warning."""
+    return {"schema_version": SCHEMA_VERSION, "sensitive": SENSITIVE, "columns": COLUMNS, **facts}
+
+
+def _columns(individuals: Individuals, more: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     people = individuals.num_examples
-    columns: dict[str, Any] = {
-        "index": np.arange(people) if index is None else index,
-        "lower": individuals.epsilon.lower,
-        "estimate": individuals.epsilon.estimate,
-        "upper": individuals.epsilon.upper,
+    group = {} if individuals.labels is None else {"group": individuals.labels}
+    columns: dict[str, np.ndarray] = {
+        "id": np.arange(people) if individuals.people is None else individuals.people,
+        **group,
+        "epsilon_lower": individuals.epsilon.lower,
+        "epsilon_estimate": individuals.epsilon.estimate,
+        "epsilon_upper": individuals.epsilon.upper,
         "status": _names(individuals.epsilon.status, Status, people),
         "method": _names(individuals.epsilon.method, Method, people),
         "rdp_epsilon": individuals.rdp_epsilon,
+        **more,
     }
-    group = {} if individuals.labels is None else {"group": individuals.labels}
-    return {**columns, **group, **more}
+    # texts of numpy's own kind: no file may need pickled objects
+    return {name: c.astype(np.str_) if c.dtype.kind == "O" else c for name, c in columns.items()}
 
 
 def _names(codes: Any, kind: type[Status] | type[Method], people: int) -> np.ndarray:
@@ -144,10 +178,9 @@ def table_writer(
     ending: str,
     facts: Mapping[str, Any],
     *,
-    index: np.ndarray | None = None,
     more: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Writer:
-    """A writer of one row per person: index, lower, estimate, upper, status, method, rdp_epsilon, and group if any.
+    """A writer of one row per person with the columns `COLUMNS`; group, mu and gaussian_epsilon only if there are any.
 
     Status and method are written by name.
 
@@ -157,20 +190,18 @@ def table_writer(
         One of `TABLE_ENDINGS`.
     facts : mapping
         Facts about the whole table (the summary, with the provenance, the guarantee, and a sentence for each status and
-        method).  Parquet holds them as JSON in its metadata under ``pld_accountant``, ``.npz`` in the member
-        ``summary``.  CSV has no place for them: see `companion`.  A text that a spreadsheet would take for a formula
-        has an apostrophe in front of it in CSV.
-    index : ndarray of int, optional
-        Each person's number, by default from 0.
+        method).  With those of `table_facts`, Parquet holds them as JSON in its metadata under ``pld_accountant``,
+        ``.npz`` in the member ``summary``.  CSV has no place for them: see `companion`.  A text that a spreadsheet
+        would take for a formula has an apostrophe in front of it in CSV.
     more : mapping of str to ndarray
         Further columns.
     """
-    columns = _columns(individuals, index, more)
-    about = json.dumps(dict(facts), allow_nan=False)
+    columns = _columns(individuals, more)
+    about = json.dumps(table_facts(facts), allow_nan=False)
     if ending == ".parquet":
         return lambda file: _write_parquet(file, columns, about)
     if ending == ".npz":
-        return lambda file: np.savez(file, summary=np.array(about), **columns)
+        return lambda file: np.savez(file, summary=np.array(about), **columns)  # type: ignore[arg-type]
     return lambda file: _write_csv(file, columns)
 
 
@@ -178,8 +209,15 @@ def _write_parquet(file: BinaryIO, columns: Mapping[str, np.ndarray], about: str
     import pyarrow
     from pyarrow import parquet
 
-    table = pyarrow.table({name: pyarrow.array(column) for name, column in columns.items()})
-    parquet.write_table(table.replace_schema_metadata({"pld_accountant": about}), file)
+    arrays, fields = [], []
+    for name, column in columns.items():
+        array = pyarrow.array(column)
+        if name in _WORDS and not pyarrow.types.is_integer(array.type):
+            array = array.cast(pyarrow.string()).dictionary_encode()
+        arrays.append(array)
+        fields.append(pyarrow.field(name, array.type, nullable=False, metadata=COLUMNS.get(name)))
+    schema = pyarrow.schema(fields, metadata={"pld_accountant": about, "sensitive": "true"})
+    parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), file, compression="zstd")
 
 
 def _write_csv(file: BinaryIO, columns: Mapping[str, np.ndarray]) -> None:

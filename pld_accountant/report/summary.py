@@ -70,6 +70,8 @@ class Summary:
             "worst_case": {
                 **{name: finite_or_none(getattr(people.worst_case, name)) for name in ("lower", "estimate", "upper")},
                 "rdp_epsilon": finite_or_none(people.worst_case_rdp),
+                "status": Status(people.worst_case.status).name,
+                "method": Method(people.worst_case.method).name,
             },
             "quantiles": [
                 {"probability": p, "epsilon": finite_or_none(a), "rdp_epsilon": finite_or_none(b)}

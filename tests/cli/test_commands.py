@@ -78,9 +78,9 @@ def test_epsilon_writes_what_the_ledger_says(folder):
     bounds = ledger.epsilon(1e-5)
     table = pq.read_table("eps.parquet")
     for name in ("lower", "estimate", "upper"):
-        assert np.array_equal(table[name], getattr(bounds, name))
+        assert np.array_equal(table[f"epsilon_{name}"], getattr(bounds, name))
     assert np.array_equal(table["rdp_epsilon"], ledger.rdp_epsilon(1e-5))
-    assert table["index"].to_pylist() == list(range(PEOPLE))
+    assert table["id"].to_pylist() == list(range(PEOPLE))
     assert table["group"].to_pylist() == [i % 3 for i in range(PEOPLE)]
     told = json.loads((folder / "summary.json").read_text())
     assert told["guarantee"]["sentence"] == ledger.guarantee.sentence

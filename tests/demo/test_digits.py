@@ -60,7 +60,7 @@ def test_the_files_hold_what_was_computed(done, tmp_path):
     write_all(digits.outputs(done, tmp_path))
     table = pq.read_table(tmp_path / "epsilon.parquet")
     assert table.num_rows == 1500
-    assert np.array_equal(table["upper"], done.individuals.epsilon.upper)
+    assert np.array_equal(table["epsilon_upper"], done.individuals.epsilon.upper)
     assert np.array_equal(table["group"], done.labels)
     assert np.array_equal(np.load(tmp_path / "norms.npy"), done.norms)
     told = json.loads((tmp_path / "summary.json").read_text())

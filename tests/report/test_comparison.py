@@ -157,7 +157,7 @@ def test_the_command(folder, found):
     table = pq.read_table("c.parquet")
     assert np.array_equal(table["gaussian_epsilon"], found.gaussian_epsilon)
     assert np.array_equal(table["mu"], found.mu.upper)
-    assert np.array_equal(table["upper"], found.individuals.epsilon.upper)
+    assert np.array_equal(table["epsilon_upper"], found.individuals.epsilon.upper)
     assert table["group"].to_pylist() == [i % 3 for i in range(PEOPLE)]
     told = json.loads((folder / "c.json").read_text())
     assert told["gaussian"] == found.gaussian_sentence
@@ -172,14 +172,14 @@ def test_some_people_are_the_same_people(folder):
     some = run("norms.npy", *OPTIONS, "--groups", "labels.npy", "--people", 4, "--out", "some.npz")
     assert some.exit_code == 0 and "sample 4 of 15 people" in some.stdout
     with np.load("all.npz") as everybody, np.load("some.npz") as few:
-        who = few["index"]
+        who = few["id"]
         assert len(set(who)) == 4 and np.all(np.diff(who) > 0)
         assert np.array_equal(few["group"], who % 3)
-        for name in ("upper", "rdp_epsilon", "gaussian_epsilon"):
+        for name in ("epsilon_upper", "rdp_epsilon", "gaussian_epsilon"):
             assert np.allclose(few[name], everybody[name][who], rtol=1e-4), name  # orders are picked for all together
     assert run("norms.npy", *OPTIONS, "--people", 99, "--out", "more.npz").exit_code == 0
     with np.load("all.npz") as everybody, np.load("more.npz") as more:
-        assert np.array_equal(everybody["upper"], more["upper"])
+        assert np.array_equal(everybody["epsilon_upper"], more["epsilon_upper"])
 
 
 @pytest.mark.parametrize(

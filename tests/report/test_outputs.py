@@ -15,7 +15,7 @@ from pld_accountant.results import Method, Status
 
 UPPER = np.array([0.1, 1 / 3, np.inf, 2.0])
 LABELS = np.array(["b", "a", "b", "a"])
-NAMES = ["index", "lower", "estimate", "upper", "status", "method", "rdp_epsilon", "group"]
+NAMES = ["id", "group", "epsilon_lower", "epsilon_estimate", "epsilon_upper", "status", "method", "rdp_epsilon"]
 
 
 def columns_of(path):
@@ -27,7 +27,7 @@ def columns_of(path):
             return {name: file[name].tolist() for name in file.files if name != "summary"}
     with path.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
-    kinds = {"index": int, "status": str, "method": str, "group": str}
+    kinds = {"id": int, "status": str, "method": str, "group": str}
     return {name: [kinds.get(name, float)(row[name]) for row in rows] for name in rows[0]}
 
 
@@ -39,16 +39,16 @@ def test_a_row_per_person_reads_back_exactly(tmp_path, make_individuals, ending)
     columns = columns_of(path)
     assert list(columns) == NAMES
     status = ["CERTIFIED" if np.isfinite(upper) else "NOT_CERTIFIED" for upper in UPPER]
-    expected = [range(4), *people.epsilon, status, ["CLOSED_FORM"] * 4, people.rdp_epsilon, LABELS]
+    expected = [range(4), LABELS, *people.epsilon, status, ["CLOSED_FORM"] * 4, people.rdp_epsilon]
     for name, values in zip(NAMES, expected, strict=True):
-        assert np.array_equal(columns[name], list(values), equal_nan=name == "estimate"), name
+        assert np.array_equal(columns[name], list(values), equal_nan=name == "epsilon_estimate"), name
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".npz"])
 def test_without_groups_there_is_no_column_for_them(tmp_path, make_individuals, ending):
     path = tmp_path / f"eps{ending}"
     write_all({path: table_writer(make_individuals(UPPER), ending, {})})
-    assert list(columns_of(path)) == NAMES[:-1]
+    assert list(columns_of(path)) == [name for name in NAMES if name != "group"]
 
 
 def test_parquet_and_npz_carry_the_guarantee(tmp_path, make_individuals):

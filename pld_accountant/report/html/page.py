@@ -241,7 +241,7 @@ def _extremes(report: Report) -> Markup:
             "people; min_group sets the minimum, and 1 shows the rows."
         )
     head = [
-        "Index",
+        "Id",
         *(["Group"] if people.labels is not None else []),
         "At least",
         "At most",
@@ -270,7 +270,8 @@ def _people(people: Individuals, who: np.ndarray, name: str, caption: str, head:
         lower, upper = people.epsilon.lower[index], people.epsilon.upper[index]
         share = f"{100 * upper / worst:.0f} %" if worst and math.isfinite(worst) and math.isfinite(upper) else "-"
         group = [] if people.labels is None else [_label(people.labels[index])]
-        rows.append((index, *group, rounded_down(lower), _upper(upper), _upper(people.rdp_epsilon[index]), share))
+        person = index if people.people is None else _label(people.people[index])
+        rows.append((person, *group, rounded_down(lower), _upper(upper), _upper(people.rdp_epsilon[index]), share))
     return table(name, caption, head, rows)
 
 

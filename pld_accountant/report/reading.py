@@ -1,0 +1,131 @@
+"""Results read back from the Parquet files that the package writes: `read_results`."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..files.formats import ReadError, require
+from ..results import Bounds, Guarantee, Method, Status
+from .comparison import Comparison, with_mu
+from .individuals import Individuals
+from .outputs import SCHEMA_VERSION
+from .summary import Summary, summarise
+
+__all__ = ["read_results"]
+
+
+def read_results(path: str | os.PathLike[str]) -> Summary | Comparison:
+    """Read everybody's results from a Parquet file of `write_results` or of the command line.
+
+    Parameters
+    ----------
+    path : path
+        Written with ``out="....parquet"``.
+
+    Returns
+    -------
+    Summary or Comparison
+        Equal to what was written, with the provenance of then.  ``.individuals.people`` has the ids.
+
+    Raises
+    ------
+    FileNotFoundError
+    ReadError
+        A ValueError: the file is cut, is no result file, or is of another version of the columns.
+
+    **Error**: none; each number is the one that was written.  The file of a comparison holds no lower bound of mu.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from pld_accountant import Ledger, summarise, write_results
+    >>> events = {"person": ["ann", "bob"], "norm": [0.3, 1.0], "count": [100, 50]}
+    >>> ledger = Ledger.from_events(events, noise_multiplier=2, sample_rate=0.01, max_grad_norm=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = write_results(summarise(ledger, 1e-5), out=pathlib.Path(folder, "eps.parquet"))
+    ...     read_results(files[0]).individuals.people.tolist()
+    ['ann', 'bob']
+    """
+    name = os.fspath(path)
+    parquet = require("pyarrow.parquet", "parquet", f"reading {name}")
+    try:
+        with open(path, "rb") as file:
+            table = parquet.read_table(file)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # Arrow's errors derive from both
+        raise ReadError(f"{name} cannot be read as Parquet: {error}") from error
+    text = (table.schema.metadata or {}).get(b"pld_accountant")
+    if text is None:
+        raise ReadError(f"{name} holds no results: its metadata has no 'pld_accountant'")
+    try:
+        facts = json.loads(text)
+        version = facts.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"its columns have version {version}; this release reads version {SCHEMA_VERSION}")
+        return _results(table, facts)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise ReadError(f"{name} holds no results that can be read: {what}") from error
+
+
+def _results(table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
+    columns = {name: _values(table.column(name)) for name in table.schema.names}
+    bounds = [columns[f"epsilon_{name}"] for name in ("lower", "estimate", "upper")]
+    codes = [_codes(columns["status"], Status), _codes(columns["method"], Method)]
+    worst = facts["worst_case"]
+    people = Individuals(
+        delta=float(facts["delta"]),
+        epsilon=Bounds(*bounds, *codes),
+        rdp_epsilon=columns["rdp_epsilon"],
+        worst_case=Bounds(
+            float(worst["lower"]),
+            _or(worst["estimate"], math.nan),
+            _or(worst["upper"], math.inf),
+            Status[worst["status"]],
+            Method[worst["method"]],
+        ),
+        worst_case_rdp=_or(worst["rdp_epsilon"], math.inf),
+        guarantee=Guarantee(**facts["guarantee"]),
+        steps=int(facts["steps"]),
+        labels=columns.get("group"),
+        people=columns["id"],
+        parameters=facts["parameters"],
+        schedule=tuple((s["noise_multiplier"], s["sample_rate"], s["steps"]) for s in facts["schedule"]),
+        min_group=int(facts["min_group"]),
+        provenance=facts["provenance"],
+    )
+    if people.num_examples != facts["num_examples"]:
+        raise ValueError(f"it has {people.num_examples} rows for {facts['num_examples']} people")
+    probabilities = tuple(one["probability"] for one in facts["quantiles"])
+    if "mu" not in columns:
+        return summarise(people, probabilities)
+    worst_mu = _or(facts["worst_case_mu"], math.inf)
+    upper = columns["mu"]
+    nothing, known = np.full(upper.shape, np.nan), np.isfinite(upper)
+    status = np.where(known, np.uint8(Status.CERTIFIED), np.uint8(Status.NOT_CERTIFIED))
+    method = np.where(known, np.uint8(Method.TRANSFORM), np.uint8(Method.NONE))
+    mu = Bounds(nothing, nothing, upper, status, method)
+    return with_mu(people, mu, worst_mu, facts["min_delta"], probabilities)
+
+
+def _values(column: Any) -> np.ndarray:
+    if column.null_count:
+        raise ValueError("a value is missing")
+    values = np.asarray(column.to_numpy())
+    return values.astype(np.str_) if values.dtype.kind == "O" else values
+
+
+def _codes(names: np.ndarray, kind: type[Status] | type[Method]) -> np.ndarray:
+    found, place = np.unique(names, return_inverse=True)
+    return np.array([kind[name] for name in found.tolist()], dtype=np.uint8)[place.reshape(-1)]
+
+
+def _or(value: float | None, instead: float) -> float:
+    return instead if value is None else float(value)
