@@ -161,7 +161,7 @@ def RandomizedResponse(noise: float, buckets: int = 2, *, neighbours: str = "rep
 
 
 def DiscreteLaplace(a: float, sensitivity: int = 1) -> DiscretePair:
-    """The discrete Laplace (geometric) mechanism: masses tanh(a / 2) exp(-a |k|) on the integers.
+    """The discrete Laplace (geometric) mechanism: masses tanh(a / 2) exp(-a abs(k)) on the integers.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def DiscreteGaussian(sigma: float, sensitivity: int = 1, *, truncation_bound: in
     sensitivity : int
         Largest change of the integer that is released, at least 1.
     truncation_bound : int, optional
-        The noise is conditioned on |k| at most this bound, at least `sensitivity` / 2; the ends then have infinite
+        The noise is conditioned on abs(k) at most this bound, at least `sensitivity` / 2; the ends then have infinite
         losses.
 
     Returns
