@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .filters.potential import PotentialFilter
     from .filters.pure_dp import ApproximateDPFilter
     from .filters.renyi import RenyiFilter
+    from .publishing import Release, release
     from .report.calls import draw_histogram, summarise, write_report, write_results
     from .report.comparison import compare
     from .report.reading import read_results
@@ -46,6 +47,7 @@ __all__ = [
     "PLDFilter",
     "PotentialFilter",
     "PotentialOdometer",
+    "Release",
     "RenyiFilter",
     "RenyiOdometer",
     "SampledGaussian",
@@ -60,6 +62,7 @@ __all__ = [
     "descend",
     "draw_histogram",
     "read_results",
+    "release",
     "summarise",
     "write_report",
     "write_results",
@@ -83,7 +86,9 @@ _LATER = {
     "descend": "adaptive.descent",
     "compare": "report.comparison",
     "draw_histogram": "report.calls",
+    "Release": "publishing",
     "read_results": "report.reading",
+    "release": "publishing",
     "summarise": "report.calls",
     "write_report": "report.calls",
     "write_results": "report.calls",
