@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .filters.potential import PotentialFilter
     from .filters.pure_dp import ApproximateDPFilter
     from .filters.renyi import RenyiFilter
+    from .publishing import Release, release
     from .report.calls import draw_histogram, summarise, write_report, write_results
     from .report.comparison import compare
     from .report.reading import read_results
@@ -71,6 +72,7 @@ __all__ = [
     "PotentialOdometer",
     "PureDP",
     "RandomizedResponse",
+    "Release",
     "RenyiFilter",
     "RenyiOdometer",
     "ReplaceOneSampledGaussian",
@@ -87,6 +89,7 @@ __all__ = [
     "descend",
     "draw_histogram",
     "read_results",
+    "release",
     "summarise",
     "write_report",
     "write_results",
@@ -110,7 +113,9 @@ _LATER = {
     "descend": "adaptive.descent",
     "compare": "report.comparison",
     "draw_histogram": "report.calls",
+    "Release": "publishing",
     "read_results": "report.reading",
+    "release": "publishing",
     "summarise": "report.calls",
     "write_report": "report.calls",
     "write_results": "report.calls",

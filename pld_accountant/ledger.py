@@ -657,8 +657,17 @@ class Ledger(Locked):
         method = np.where(finite, Proof.TRANSFORM, Proof.NONE).astype(np.uint8)
         return Bounds(lower, middle, upper, status, method)
 
-    def rdp_epsilon(self, delta: float) -> NDArray:
+    def rdp_epsilon(self, delta: float, *, orders: Any = None) -> NDArray:
         """The Renyi bound of each person's epsilon, at the best order: an upper bound, looser than `epsilon`.
+
+        Parameters
+        ----------
+        delta : float
+            In (0, 1).
+        orders : sequence of float, optional
+            The orders to choose from, above 1.  Then a person's number is a function of that person's own counts and
+            of the schedule, bit for bit: no other person changes it.  `release` needs this.  By default the orders are
+            refined where the people's best orders lie, which is tighter.
 
         Returns
         -------
@@ -667,8 +676,13 @@ class Ledger(Locked):
         **Cost**: one matrix product.
         """
         delta = validate.delta(delta)
+        theta = None if orders is None else np.asarray(orders, dtype=np.float64) - 1.0
+        if theta is not None and not (theta.ndim == 1 and theta.size and np.all((theta > 0.0) & np.isfinite(theta))):
+            raise ValueError(f"orders must be a sequence of finite numbers above 1, got {orders!r}")
         if not self._tally.groups:
             return np.zeros(self.num_examples)
+        if theta is not None:
+            return renyi.epsilon_at_orders(self._tally.whole(), self._of("remove").steps, delta, theta, self.steps)
         # Individuals are minimised over a grid of orders, the worst case over all orders; no individual exceeds it.
         worst = self.worst_case().rdp_epsilon(delta)
         return np.minimum(renyi.best_epsilon(self._tally.whole(), self._of("remove").steps, delta), worst)

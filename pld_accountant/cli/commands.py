@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from . import individuals, machine, worst_case
+from . import individuals, machine, publishing, worst_case
 from .options import PROGRAM, Program
 
 __all__ = ["main"]
@@ -26,6 +26,7 @@ for command in (
     individuals.report,
     worst_case.epsilon_of,
     individuals.compare,
+    publishing.release,
     worst_case.calibrate,
     machine.warm_up,
 ):

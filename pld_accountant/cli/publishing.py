@@ -1,0 +1,75 @@
+"""The command `release`: a private summary of a ledger that may be published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from . import options
+from .options import FILE, STDOUT, example, user_errors
+from .running import check_files, tell
+
+__all__ = ["release"]
+
+
+@options.command(
+    short_help="A differentially private histogram of everybody's epsilon, to be published.",
+    epilog=example("release ledger.npz --delta 1e-5 --epsilon 0.5 --edges 0.5,1,1.5,2 --json published.json"),
+)
+@click.argument("ledger_file", metavar="LEDGER", type=FILE)
+@options.delta
+@click.option(
+    "--epsilon",
+    type=float,
+    required=True,
+    callback=options.checked(lambda validate, value: validate.positive(value, "epsilon")),
+    help="The epsilon that the release may cost everybody.",
+)
+@click.option(
+    "--edges",
+    required=True,
+    callback=options.numbers(lambda validate, value: validate.positive(value, "edges")),
+    help="Ends of the cells of the histogram, ascending, separated by commas; chosen without the data.",
+)
+@options.groups
+@click.option("--group-names", help="The public list of groups, separated by commas; needed with --groups.")
+@click.option("--json", "json_file", type=FILE, help="The release as JSON; - writes it to standard output, alone.")
+@click.option("--book", type=FILE, help="Write the ledger with the cost of the release added for everybody.")
+@options.quiet
+def release(
+    ledger_file: Path,
+    delta: float,
+    epsilon: float,
+    edges: Sequence[float],
+    groups: Path | None,
+    group_names: str | None,
+    json_file: Path | None,
+    book: Path | None,
+    quiet: bool,
+) -> None:
+    """Count people by epsilon and group, and add noise, so that the counts may be published.
+
+    LEDGER is a file written by `pld-accountant epsilon ... --ledger LEDGER` or by `Ledger.save`.  Each call is a new
+    release with its own cost.  The page on publishing states the conditions of the guarantee.
+    """
+    from ..files.groups import read_labels
+    from ..ledger import Ledger
+    from ..publishing import release as release_counts
+    from ..report import outputs
+
+    written = [path for path in (None if json_file == STDOUT else json_file, book) if path is not None]
+    check_files([(path, ()) for path in written], (ledger_file, groups))
+    with user_errors():
+        ledger = Ledger.load(ledger_file)
+        labels = None if groups is None else read_labels(groups, ledger.num_examples)
+        names = None if group_names is None else [name.strip() for name in group_names.split(",")]
+        found = release_counts(
+            ledger, delta, epsilon=epsilon, edges=edges, labels=labels, groups=names, book=book is not None
+        )
+        writers = {} if json_file in (None, STDOUT) else {json_file: outputs.json_writer(found.as_dict())}
+        if book is not None:
+            writers[book] = ledger.save
+        outputs.write_all(writers)
+    tell(found, "", writers, json_file, quiet)
