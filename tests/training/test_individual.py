@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant.files import store
 from pld_accountant.files.store import StoreError
 from pld_accountant.training.individual import IndividualSteps, refresh_schedule
 from pld_accountant.training.journal import Journal, relative
@@ -265,3 +266,44 @@ def test_a_file_of_another_run_is_refused_and_changes_nothing(tmp_path):
     (tmp_path / "run").write_bytes(content)
     with pytest.raises(StoreError):
         steps_of().load(tmp_path / "run")
+
+
+def test_files_with_right_checksums_and_wrong_content_are_refused_or_whole(tmp_path):
+    """One class of error, and a run that was refused its file is unchanged."""
+
+    def make():
+        return steps_of(keep=FILTERS["Renyi"](), refresh=5)
+
+    run, rng, path = make(), np.random.default_rng(0), tmp_path / "run"
+    for _ in range(8):
+        if run.due:
+            run.refresh(NORMS)
+        run.begin()
+    run.save(path)
+    header, arrays = store.load(path, "pld-accountant training run", 1)
+    refused = 0
+    for _ in range(300):
+        changed, parts = dict(header), {name: array.copy() for name, array in arrays.items()}
+        name = rng.choice(list(changed) if rng.random() < 0.5 else list(parts))
+        if name in changed:
+            values = [None, -1, 0, 1, 10**30, 0.5, "x", [], {}, True, False]
+            changed[name] = values[rng.integers(len(values))]
+        elif rng.random() < 0.3:
+            parts[name] = parts[name][: rng.integers(len(parts[name]) + 1)].astype(rng.choice(["f4", "f8", "i8", "u1"]))
+        else:
+            place = rng.integers(parts[name].size)
+            values = [0, 1, 255] if parts[name].dtype == np.uint8 else [-1, 0, 5]
+            values += [np.nan, np.inf] if parts[name].dtype.kind == "f" else []
+            parts[name].flat[place] = values[rng.integers(len(values))]
+        store.save(path, "pld-accountant training run", 1, changed, parts)
+        other = make()
+        try:
+            other.load(path)
+        except StoreError:
+            refused += 1
+            assert other.steps == 0 and other.keep.spent().max() == 0
+            other.refresh(NORMS)
+        else:
+            other.due  # noqa: B018
+            other.save(tmp_path / "again")
+    assert 100 < refused < 300
