@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,22 @@ class _Stretch:
         """The caps of the coming step."""
         return np.where(self.most > self.taken, self.caps, 0.0)
 
+    def rows(self) -> Iterator[tuple[np.ndarray, int]]:
+        """A few rows, each with a number of steps, in which everybody has as many steps as they took.
+
+        Parts 1, 2, 4, ... and a last one add up to all steps taken, and some of them to every smaller number.  People
+        drop out at many different steps, and a row for each of these would cost more than the training.
+        """
+        left, part = np.minimum(self.most, self.taken), 1
+        parts: list[int] = []
+        while sum(parts) < self.taken:
+            parts.append(min(part, self.taken - sum(parts)))
+            part *= 2
+        for steps in sorted(parts, reverse=True):
+            takes = left >= steps
+            left = left - steps * takes
+            yield np.where(takes, self.caps, 0.0), steps
+
 
 class IndividualSteps:
     """The caps of all people, and the ledger that counts them.
@@ -197,7 +213,7 @@ class IndividualSteps:
         self._row: np.ndarray | None = None
         self._row_steps = 0
         self._row_key: tuple[float, float] = (0.0, 0.0)
-        self._written = False
+        self._written: np.ndarray | None = None  # the last row of the journal
         self._caught_up = journal is None
         self._stretch: _Stretch | None = None
 
@@ -235,7 +251,7 @@ class IndividualSteps:
         self._flush_row()
         for row in self.journal.rows(self.steps):
             self._replay(row)
-        self._caught_up, self._written = True, False
+        self._caught_up, self._written = True, None
 
     def _replay(self, row: JournalRow) -> None:
         """Count the steps of a row of the journal, and charge the filter with them."""
@@ -271,7 +287,6 @@ class IndividualSteps:
             raise validate.norm_error(array, first_row=self.steps)
         self._settle()
         self._norms = array * self.slack if self.mode == "caps" else array.copy()
-        self._written = False
         self.refreshes += 1
 
     def begin(self, noise_multiplier: float | None = None, max_grad_norm: float | None = None) -> np.ndarray:
@@ -299,9 +314,10 @@ class IndividualSteps:
             row = self._kept(row, noise, clip)
         if self.journal is not None:
             self._write(row, noise, clip)
-        if self._stretch is not None:
+        if self._stretch is None:
+            self._count(row, noise, clip)
+        else:
             self._stretch.taken += 1
-        self._count(row, noise, clip)
         self.steps += 1
         if self.mode == "observed":
             return np.full(self.num_examples, clip)
@@ -328,9 +344,13 @@ class IndividualSteps:
         return next((n for n in range(1, _LONGEST) if self._due(self.steps + n)), _LONGEST)
 
     def _settle(self) -> None:
-        """Charge the filter with the steps of the present stretch that were taken, and not with the others."""
+        """Count the steps of the present stretch that were taken, and give the others back to the filter."""
         now, self._stretch = self._stretch, None
-        if now is None or now.taken == now.length:
+        if now is None:
+            return
+        for row, steps in now.rows():
+            self._count(row, *now.key, steps)
+        if now.taken == now.length:
             return
         assert isinstance(self.keep, IntegerBudgetFilter)
         if not np.array_equal(self.keep.units_left, now.after):
@@ -346,9 +366,9 @@ class IndividualSteps:
 
     def _write(self, row: np.ndarray, noise: float, clip: float) -> None:
         assert self.journal is not None
-        if not self._written or self._row is None or not np.array_equal(row, self._row):
+        if self._written is None or not np.array_equal(row, self._written):
             self.journal.row(row)
-            self._written = True
+            self._written = row
         self.journal.step(noise, self.sample_rate, clip)
 
     def _count(self, row: np.ndarray, noise: float, clip: float, steps: int = 1) -> None:
@@ -477,7 +497,7 @@ class IndividualSteps:
                     self.keep.load(kept)
         self._ledger, self.people, self.steps, self.refreshes = ledger, people, steps, refreshes
         self._norms = np.full(len(people), np.nan) if before else norms
-        self._row, self._row_steps, self._written, self._stretch = None, 0, False, None
+        self._row, self._row_steps, self._written, self._stretch = None, 0, None, None
         self._caught_up = self.journal is None
 
     def _identity(self) -> dict[str, Any]:

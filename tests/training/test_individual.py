@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant.files import store
 from pld_accountant.files.store import StoreError
 from pld_accountant.training.individual import IndividualSteps, refresh_schedule
-from pld_accountant.training.journal import Journal
+from pld_accountant.training.journal import Journal, relative
 
 RUN = {"noise_multiplier": 1.5, "sample_rate": 0.02, "max_grad_norm": 2.0}
 NORMS = np.array([0.0, 0.3, 1.0, 5.0])
@@ -138,7 +139,7 @@ FILTERS = {
 def test_stretches_admit_and_charge_what_single_steps_do(kind, seed, tmp_path):
     """Refreshes, changes of noise and clipping norm, answers and checkpoints at any step."""
     keep, twin, rng = FILTERS[kind](), FILTERS[kind](), np.random.default_rng(seed)
-    run, noise, clip = steps_of(keep=keep, refresh=7), None, None
+    run, noise, clip, by_hand = steps_of(keep=keep, refresh=7), None, None, pa.Ledger(4, **RUN)
     for step in range(150):
         if run.due:
             run.refresh(NORMS * rng.uniform(0.5, 2))
@@ -146,10 +147,13 @@ def test_stretches_admit_and_charge_what_single_steps_do(kind, seed, tmp_path):
             noise, clip = rng.choice([1.5, 1.6]), rng.choice([1.0, 2.0])
         full = np.minimum(run._norms, 2.0 if clip is None else clip)
         mask = twin.admit(full, noise_multiplier=noise, max_grad_norm=clip)
-        np.testing.assert_array_equal(run.begin(noise, clip), np.where(mask, full, 0.0), err_msg=str(step))
+        caps = run.begin(noise, clip)
+        np.testing.assert_array_equal(caps, np.where(mask, full, 0.0), err_msg=str(step))
+        by_hand.record(relative(caps, clip or 2.0, 2.0), noise_multiplier=noise)
         assert np.all(keep.units_left <= twin.units_left)  # charged beforehand, never afterwards
         if rng.random() < 0.1:
             assert run.ledger.steps == step + 1
+            np.testing.assert_array_equal(run.ledger.counts, by_hand.counts)
             np.testing.assert_array_equal(keep.units_left, twin.units_left)
         if rng.random() < 0.05:
             run.save(tmp_path / "run")
@@ -180,7 +184,9 @@ def test_a_full_disk_charges_no_step_that_was_not_taken(tmp_path, monkeypatch):
         patch.setattr(os, "write", full_disk)
         with pytest.raises(OSError, match="No space"):
             run.begin()
+    size = os.path.getsize(tmp_path / "journal")
     run.begin()
+    assert os.path.getsize(tmp_path / "journal") == size + 37  # a step, and no second row
     assert run.ledger.steps == 2
     twin.admit(np.minimum(NORMS * 1.1, 2.0), steps=2)
     np.testing.assert_array_equal(keep.units_left, twin.units_left)
@@ -260,3 +266,44 @@ def test_a_file_of_another_run_is_refused_and_changes_nothing(tmp_path):
     (tmp_path / "run").write_bytes(content)
     with pytest.raises(StoreError):
         steps_of().load(tmp_path / "run")
+
+
+def test_files_with_right_checksums_and_wrong_content_are_refused_or_whole(tmp_path):
+    """One class of error, and a run that was refused its file is unchanged."""
+
+    def make():
+        return steps_of(keep=FILTERS["Renyi"](), refresh=5)
+
+    run, rng, path = make(), np.random.default_rng(0), tmp_path / "run"
+    for _ in range(8):
+        if run.due:
+            run.refresh(NORMS)
+        run.begin()
+    run.save(path)
+    header, arrays = store.load(path, "pld-accountant training run", 1)
+    refused = 0
+    for _ in range(300):
+        changed, parts = dict(header), {name: array.copy() for name, array in arrays.items()}
+        name = rng.choice(list(changed) if rng.random() < 0.5 else list(parts))
+        if name in changed:
+            values = [None, -1, 0, 1, 10**30, 0.5, "x", [], {}, True, False]
+            changed[name] = values[rng.integers(len(values))]
+        elif rng.random() < 0.3:
+            parts[name] = parts[name][: rng.integers(len(parts[name]) + 1)].astype(rng.choice(["f4", "f8", "i8", "u1"]))
+        else:
+            place = rng.integers(parts[name].size)
+            values = [0, 1, 255] if parts[name].dtype == np.uint8 else [-1, 0, 5]
+            values += [np.nan, np.inf] if parts[name].dtype.kind == "f" else []
+            parts[name].flat[place] = values[rng.integers(len(values))]
+        store.save(path, "pld-accountant training run", 1, changed, parts)
+        other = make()
+        try:
+            other.load(path)
+        except StoreError:
+            refused += 1
+            assert other.steps == 0 and other.keep.spent().max() == 0
+            other.refresh(NORMS)
+        else:
+            other.due  # noqa: B018
+            other.save(tmp_path / "again")
+    assert 100 < refused < 300
