@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from . import validate
 from .counting.counts import WholeCounts
 from .engine import dominating_mu, renyi
-from .engine.atoms import AtomSum
-from .engine.lattice import LatticeSum
 from .engine.method import deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds
@@ -30,6 +28,10 @@ from .notions import gdp
 from .results import Bounds, Status
 from .results import Method as Proof
 from .tables.makers import TableMakers
+
+if TYPE_CHECKING:
+    from .engine.atoms import AtomSum
+    from .engine.lattice import LatticeSum
 
 __all__ = ["Composition", "compose"]
 
@@ -275,10 +277,13 @@ class Composition(Locked):
         """The sum of discrete laws if their losses lie on one lattice, or are few."""
         if direction not in self._lattices:
             pairs = [m for m in self._counts if isinstance(m, DiscretePair)]
-            alone = len(pairs) == len(self._counts)
-            laws = [m.law(direction) for m in pairs] if alone else []
-            counts = list(self._counts.values())
-            self._lattices[direction] = (LatticeSum.of(laws, counts) or AtomSum.of(laws, counts)) if alone else None
+            self._lattices[direction] = None
+            if len(pairs) == len(self._counts):
+                from .engine.atoms import AtomSum
+                from .engine.lattice import LatticeSum
+
+                laws, counts = [m.law(direction) for m in pairs], list(self._counts.values())
+                self._lattices[direction] = LatticeSum.of(laws, counts) or AtomSum.of(laws, counts)
         return self._lattices[direction]
 
     def _surely_below(self, found: Bounds, question: Question, direction: Direction) -> bool:

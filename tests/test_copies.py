@@ -69,6 +69,11 @@ BOOKS = {
 VALUES = {
     "Bounds": lambda: pa.compose([(pa.Gaussian(3.0), 2)]).epsilon(1e-5),
     "Gaussian": lambda: pa.Gaussian(2.0),
+    "DiscretePair": lambda: pa.DiscretePair([0.5, 0.5], [0.25, 0.75]),
+    "ExponentialMechanism": lambda: pa.ExponentialMechanism(0.5),
+    "GaussianMixture": lambda: pa.GaussianMixture(1.0, [0.0, 1.0], [0.5, 0.5]),
+    "ReplaceOneSampledGaussian": lambda: pa.ReplaceOneSampledGaussian(2.0, 0.1),
+    "Release": lambda: pa.Release(np.array([0.5]), ("everybody",), np.array([[3, 4]]), 1e-5, 1.0, 1.0),
     "Guarantee": lambda: pa.Ledger(1, **STEP).guarantee,
     "Laplace": lambda: pa.Laplace(3.0),
     "Method": lambda: pa.Method.TRANSFORM,
