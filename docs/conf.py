@@ -39,6 +39,7 @@ autosummary_imported_members = False
 numpydoc_show_class_members = False  # the template of a class lists them
 autodoc_typehints = "none"  # types stand in the docstrings
 autodoc_member_order = "bysource"
+autodoc_mock_imports = ["dp_accounting", "jax", "opacus", "optax", "torch"]  # the training loops' own libraries
 
 doctest_global_setup = f"""
 import os, runpy, tempfile

@@ -1,6 +1,7 @@
 """MNIST under Opacus with everybody's own epsilon: ``python examples/mnist_opacus.py --data FOLDER --out FOLDER``.
 
-FOLDER holds the four ``.gz`` files of MNIST.  Needs the extra ``opacus``.
+FOLDER holds the four ``.gz`` files of MNIST.  With ``--budget 0.5`` a filter keeps everybody within epsilon 0.5:
+whoever has spent theirs contributes nothing more.  Needs the extra ``opacus``.
 """
 
 import argparse
@@ -20,6 +21,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data", type=Path, required=True)
 parser.add_argument("--out", type=Path, default=Path("mnist-opacus"))
 parser.add_argument("--epochs", type=int, default=5)
+parser.add_argument("--budget", type=float)
 options = parser.parse_args()
 options.out.mkdir(exist_ok=True)
 warnings.filterwarnings("ignore", message="Secure RNG|Full backward hook")
@@ -37,7 +39,10 @@ model, optimizer, criterion, loader = engine.make_private(
     grad_sample_mode="ghost",
 )
 
-individual = IndividualAccounting(model, optimizer, loader, criterion)
+keep = options.budget and pa.PotentialFilter(
+    options.budget, 1e-5, num_examples=len(x), noise_multiplier=2.0, sample_rate=loader.sample_rate, max_grad_norm=5.0
+)
+individual = IndividualAccounting(model, optimizer, loader, criterion, keep=keep)
 loader = individual.loader
 
 for epoch in range(options.epochs):
@@ -51,4 +56,6 @@ for epoch in range(options.epochs):
 
 print(individual.epsilon(1e-5))
 print(individual.guarantee)
+if keep:
+    print(f"{keep.active.sum():,} of {len(x):,} people have budget left")  # sensitive, like every number of a person
 print(pa.write_report(individual.ledger, options.out / "report.html", 1e-5, labels=y.numpy()))

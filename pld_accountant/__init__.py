@@ -11,9 +11,22 @@ from typing import TYPE_CHECKING, Any
 from . import checkout as _checkout  # noqa: F401  # first, because it finds the kernels
 from .composition import Composition, compose
 from .ledger import Ledger
+from .mechanisms.bounded_range import ExponentialMechanism
+from .mechanisms.discrete import DiscretePair
 from .mechanisms.gaussian import Gaussian
+from .mechanisms.gaussian_mixture import GaussianMixture, GroupGaussian, ReplaceOneSampledGaussian
 from .mechanisms.laplace import Laplace
+from .mechanisms.matrix import BandedMatrix, TreeAggregation
 from .mechanisms.sampled_gaussian import SampledGaussian
+from .mechanisms.statistics import (
+    ApproximateDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    PermuteAndFlip,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+)
 from .results import Bounds, Guarantee, Method, Status
 from .version import __version__
 
@@ -33,25 +46,39 @@ if TYPE_CHECKING:
     from .report.reading import read_results
 
 __all__ = [
+    "ApproximateDP",
     "ApproximateDPFilter",
+    "BandedMatrix",
     "Bounds",
     "Composition",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "DiscretePair",
+    "ExponentialMechanism",
     "Gaussian",
     "GaussianFilter",
+    "GaussianMixture",
     "GaussianOdometer",
+    "GroupGaussian",
     "Guarantee",
     "Laplace",
     "Ledger",
     "LinearQueries",
     "Method",
     "PLDFilter",
+    "PermuteAndFlip",
+    "PoissonSampled",
     "PotentialFilter",
     "PotentialOdometer",
+    "PureDP",
+    "RandomizedResponse",
     "Release",
     "RenyiFilter",
     "RenyiOdometer",
+    "ReplaceOneSampledGaussian",
     "SampledGaussian",
     "Status",
+    "TreeAggregation",
     "ZCDPFilter",
     "__version__",
     "calibrate_noise_multiplier",

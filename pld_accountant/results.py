@@ -61,6 +61,7 @@ class Method(IntEnum):
     GRID = 4
     RENYI = 5
     NONE = 6
+    LATTICE = 7
 
     @property
     def sentence(self) -> str:
@@ -76,6 +77,7 @@ _METHOD_SENTENCES = {
     Method.GRID: "Inner product with Fourier transforms of losses on a grid.",
     Method.RENYI: "Renyi (Chernoff) bound.",
     Method.NONE: "No method.",
+    Method.LATTICE: "Sum over finitely many losses, on a lattice or one by one.",
 }
 
 

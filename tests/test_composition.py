@@ -108,7 +108,7 @@ def test_few_steps_are_answered():
         assert bounds.width <= 1e-6 * bounds.upper
 
 
-@pytest.mark.parametrize("bad", [0.0, 1.0, -1e-5, float("nan"), float("inf")])
+@pytest.mark.parametrize("bad", [1.0, -1e-5, float("nan"), float("inf")])
 def test_a_delta_outside_of_its_range_is_refused(bad):
     with pytest.raises(ValueError, match="delta"):
         pa.compose([(SAMPLED, 10)]).epsilon(bad)

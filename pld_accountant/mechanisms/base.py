@@ -41,6 +41,7 @@ def directions(direction: str) -> tuple[Direction, ...]:
     raise ValueError(f"direction must be 'remove', 'add' or 'both', got {direction!r}")
 
 
+@runtime_checkable
 class Mechanism(Protocol):
     """One step with fixed parameters; hashable, so that equal steps are counted together.
 

@@ -126,7 +126,9 @@ class LaplaceSteps:
             exponent = 0.5 * (epsilon - cap) - side * _SLACK * (epsilon + cap)
             with np.errstate(divide="ignore"):
                 value = np.log(np.maximum(-np.expm1(np.minimum(exponent, 0.0)), 0.0))
-            ends.append(np.where(value > _LEAST_LOG, value + side * _SLACK * (1.0 - value), value))
+            ends.append(
+                np.where(value > _LEAST_LOG, value + side * _SLACK * (1.0 - np.maximum(value, _LEAST_LOG)), value)
+            )
         return ends[0], np.minimum(ends[1], 0.0)
 
     def largest_loss(self) -> NDArray:
@@ -148,19 +150,24 @@ class LaplaceSteps:
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`; an atom at a knot belongs to the cell on its right, the last knot to the last cell."""
-        c, left, right = self._cap[row], knots[:-1], knots[1:]
-        low, high = np.clip(left, -c, c), np.clip(right, -c, c)
-        d, scale = high - low, 0.5 * np.exp(0.5 * (low - c))
-        p = scale * np.expm1(0.5 * d)
-        # relative to the left end of the continuous part: exp(low / 2) (e^(d / 2) + e^(-d / 2) - 2) / 2
-        shift = -np.expm1(np.minimum(left - low, 0.0))
-        u = p * shift + (1.0 - shift) * scale * 4.0 * np.sinh(0.25 * d) ** 2
+        p, u = self._between_atoms(row, knots)
+        c, left = self._cap[row], knots[:-1]
         for at, mass in ((c, 0.5), (-c, 0.5 * np.exp(-c))):
             if knots[0] <= at <= knots[-1]:
                 cell = min(int(np.searchsorted(knots, at, side="right")) - 1, p.size - 1)
                 p[cell] += mass
                 u[cell] += mass * -np.expm1(left[cell] - at)
         return p, np.clip(u, 0.0, p)
+
+    def _between_atoms(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
+        """p and u of the continuous part."""
+        c, left, right = self._cap[row], knots[:-1], knots[1:]
+        low, high = np.clip(left, -c, c), np.clip(right, -c, c)
+        d, scale = high - low, 0.5 * np.exp(0.5 * (low - c))
+        p = scale * np.expm1(0.5 * d)
+        # relative to the left end of the continuous part: exp(low / 2) (e^(d / 2) + e^(-d / 2) - 2) / 2
+        shift = -np.expm1(np.minimum(left - low, 0.0))
+        return p, p * shift + (1.0 - shift) * scale * 4.0 * np.sinh(0.25 * d) ** 2
 
     def losses(self, row: int, reach: float, number: int) -> NDArray:
         """Losses even on [-c, c]."""

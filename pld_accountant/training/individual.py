@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from .. import validate
 from ..files import store
 from ..files.saved_state import SavedArrays
 from ..filters.base import Filter
+from ..filters.integer_budget import IntegerBudgetFilter
 from ..ledger import Ledger
 from ..results import Bounds, Guarantee
 from .journal import Journal, JournalRow, relative
@@ -30,6 +32,7 @@ MODES = ("caps", "exact", "watched", "observed")
 # Gradients change fastest at the beginning of a run, so the first refreshes lie close together.
 _EARLY = frozenset((0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300))
 _LATE = 250
+_LONGEST = 1000  # steps that a filter is asked for at once
 
 _KIND, _VERSION = "pld-accountant training run", 1
 
@@ -85,6 +88,39 @@ def refresh_schedule(refresh: Any = None) -> Callable[[int], bool]:
     return lambda step: step in steps
 
 
+@dataclass
+class _Stretch:
+    """Steps with the same caps that a filter has admitted: person i takes part in the first ``most[i]`` of them."""
+
+    caps: np.ndarray
+    key: tuple[float, float]  # noise multiplier, clipping norm
+    length: int
+    most: np.ndarray
+    before: np.ndarray  # units left in the filter before and after it was charged
+    after: np.ndarray
+    taken: int = 0
+
+    def row(self) -> np.ndarray:
+        """The caps of the coming step."""
+        return np.where(self.most > self.taken, self.caps, 0.0)
+
+    def rows(self) -> Iterator[tuple[np.ndarray, int]]:
+        """A few rows, each with a number of steps, in which everybody has as many steps as they took.
+
+        Parts 1, 2, 4, ... and a last one add up to all steps taken, and some of them to every smaller number.  People
+        drop out at many different steps, and a row for each of these would cost more than the training.
+        """
+        left, part = np.minimum(self.most, self.taken), 1
+        parts: list[int] = []
+        while sum(parts) < self.taken:
+            parts.append(min(part, self.taken - sum(parts)))
+            part *= 2
+        for steps in sorted(parts, reverse=True):
+            takes = left >= steps
+            left = left - steps * takes
+            yield np.where(takes, self.caps, 0.0), steps
+
+
 class IndividualSteps:
     """The caps of all people, and the ledger that counts them.
 
@@ -109,7 +145,9 @@ class IndividualSteps:
     seed : int, optional
         Of the random choice.
     keep : Filter, optional
-        A person whose budget does not hold the coming step has a cap of 0 at this step.
+        A person whose budget does not hold the coming step has a cap of 0 at this step.  The filter is charged
+        beforehand for the steps until the next refresh.  Those that are not taken, because the noise changes or the
+        run ends, are given back by `ledger`, `epsilon` and `save`: ask for one of them before ``keep.spent()``.
     journal : Journal, optional
         Receives every step before it is taken, with the caps that it is charged with.  If the journal already holds
         more steps than this run, for example after a crash, they are counted first: they may have been released.
@@ -152,6 +190,11 @@ class IndividualSteps:
                 f"keep needs mode 'caps' or 'exact' and a filter of the same {self.num_examples} people, "
                 f"got mode {mode!r} and {keep!r}"
             )
+        if keep is not None and not keep.individual:
+            raise ValueError(
+                "keep must have a budget for each person, individual=True: the largest cap of the people is no bound "
+                "for every possible record"
+            )
         if keep is not None and "sample_rate" not in inspect.signature(keep.admit).parameters:
             raise ValueError(f"keep must be a filter of sampled steps, such as RenyiFilter, got {type(keep).__name__}")
         if journal is not None and mode == "observed":
@@ -170,8 +213,9 @@ class IndividualSteps:
         self._row: np.ndarray | None = None
         self._row_steps = 0
         self._row_key: tuple[float, float] = (0.0, 0.0)
-        self._written = False
+        self._written: np.ndarray | None = None  # the last row of the journal
         self._caught_up = journal is None
+        self._stretch: _Stretch | None = None
 
     def _chosen(self, watched: Any, seed: int | None) -> np.ndarray:
         if np.ndim(watched) == 0:
@@ -207,7 +251,7 @@ class IndividualSteps:
         self._flush_row()
         for row in self.journal.rows(self.steps):
             self._replay(row)
-        self._caught_up, self._written = True, False
+        self._caught_up, self._written = True, None
 
     def _replay(self, row: JournalRow) -> None:
         """Count the steps of a row of the journal, and charge the filter with them."""
@@ -241,8 +285,8 @@ class IndividualSteps:
         validate.array_shape(array, (len(self.people),), "norms")
         if not np.all((array >= 0) & (array < np.inf)):
             raise validate.norm_error(array, first_row=self.steps)
+        self._settle()
         self._norms = array * self.slack if self.mode == "caps" else array.copy()
-        self._written = False
         self.refreshes += 1
 
     def begin(self, noise_multiplier: float | None = None, max_grad_norm: float | None = None) -> np.ndarray:
@@ -267,16 +311,53 @@ class IndividualSteps:
             raise RuntimeError("the first step needs a refresh before it")
         row = np.minimum(self._norms, clip)
         if self.keep is not None:
-            row = np.where(self._admitted(row, noise, clip), row, 0.0)
+            row = self._kept(row, noise, clip)
         if self.journal is not None:
             self._write(row, noise, clip)
-        self._count(row, noise, clip)
+        if self._stretch is None:
+            self._count(row, noise, clip)
+        else:
+            self._stretch.taken += 1
         self.steps += 1
         if self.mode == "observed":
             return np.full(self.num_examples, clip)
         caps = np.full(self.num_examples, clip)
         caps[self.people] = row
         return caps
+
+    def _kept(self, row: np.ndarray, noise: float, clip: float) -> np.ndarray:
+        """The caps of the coming step, 0 for those whom the filter refuses."""
+        if not isinstance(self.keep, IntegerBudgetFilter):
+            return np.where(self._admitted(row, noise, clip), row, 0.0)
+        now = self._stretch
+        if now is None or now.key != (noise, clip) or now.taken == now.length:
+            self._settle()
+            length, before = self._until_due(), self.keep.units_left
+            most = self._admitted(row, noise, clip, steps=length)
+            self._stretch = now = _Stretch(row, (noise, clip), length, most, before, self.keep.units_left)
+        return now.row()
+
+    def _until_due(self) -> int:
+        """Number of steps, at least 1, until the next refresh."""
+        if self.mode != "caps":
+            return 1
+        return next((n for n in range(1, _LONGEST) if self._due(self.steps + n)), _LONGEST)
+
+    def _settle(self) -> None:
+        """Count the steps of the present stretch that were taken, and give the others back to the filter."""
+        now, self._stretch = self._stretch, None
+        if now is None:
+            return
+        for row, steps in now.rows():
+            self._count(row, *now.key, steps)
+        if now.taken == now.length:
+            return
+        assert isinstance(self.keep, IntegerBudgetFilter)
+        if not np.array_equal(self.keep.units_left, now.after):
+            return  # charged elsewhere since: to give back steps would give back those charges, too
+        self.keep.take_units(now.before)
+        if now.taken:
+            self._admitted(now.caps, *now.key, steps=now.taken)
 
     def _admitted(self, row: np.ndarray, noise: float, clip: float, **steps: int) -> np.ndarray:
         assert self.keep is not None
@@ -285,9 +366,9 @@ class IndividualSteps:
 
     def _write(self, row: np.ndarray, noise: float, clip: float) -> None:
         assert self.journal is not None
-        if not self._written or self._row is None or not np.array_equal(row, self._row):
+        if self._written is None or not np.array_equal(row, self._written):
             self.journal.row(row)
-            self._written = True
+            self._written = row
         self.journal.step(noise, self.sample_rate, clip)
 
     def _count(self, row: np.ndarray, noise: float, clip: float, steps: int = 1) -> None:
@@ -298,8 +379,9 @@ class IndividualSteps:
         self._row_steps += steps
 
     def _flush(self) -> None:
-        """Bring the ledger up to the present step."""
+        """Bring the ledger and the filter up to the present step."""
         self._catch_up()
+        self._settle()
         self._flush_row()
 
     def _flush_row(self) -> None:
@@ -415,7 +497,7 @@ class IndividualSteps:
                     self.keep.load(kept)
         self._ledger, self.people, self.steps, self.refreshes = ledger, people, steps, refreshes
         self._norms = np.full(len(people), np.nan) if before else norms
-        self._row, self._row_steps, self._written = None, 0, False
+        self._row, self._row_steps, self._written, self._stretch = None, 0, None, None
         self._caught_up = self.journal is None
 
     def _identity(self) -> dict[str, Any]:

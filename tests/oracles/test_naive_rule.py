@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from pld_accountant.filters.potential import PotentialFilter
+
 N, STEP = 2**17, 2.5e-4
 LOSSES = (np.arange(N) - N // 4) * STEP
 RATE, DELTA, EPSILON = 0.03, 1e-5, 3.3634
@@ -59,3 +61,17 @@ def test_the_naive_rule_is_broken_by_an_adaptive_run():
     assert first @ gentle == pytest.approx(DELTA, rel=0.01)
     adaptive = first @ np.maximum(same, gentle)
     assert adaptive == pytest.approx(1.21e-5, rel=0.01)
+
+
+def test_the_proven_filter_holds_against_the_same_adversary():
+    """The same run under `PotentialFilter`: what is left after 150 steps buys fewer steps of either kind."""
+    keep = PotentialFilter(
+        EPSILON, DELTA, num_examples=2, noise_multiplier=1.0, sample_rate=RATE, max_grad_norm=1.0, alpha=4.0
+    )
+    assert keep.admit([1.0, 1.0], steps=150).tolist() == [150, 150]
+    rough, gentle = keep.admit([1.0, 0.125], steps=10**6).tolist()
+    assert 100 < rough < 150 and 5_000 < gentle < 21803
+    one = transform(1.0)
+    first = distribution(one**150)
+    better = np.maximum(delta_after(LOSSES, one**rough), delta_after(LOSSES, transform(8.0) ** gentle))
+    assert 0.5 * DELTA < first @ better <= DELTA

@@ -1,11 +1,15 @@
 """Caps, steps and the ledger of a run, without a training library."""
 
+import os
+
 import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant.files import store
 from pld_accountant.files.store import StoreError
 from pld_accountant.training.individual import IndividualSteps, refresh_schedule
+from pld_accountant.training.journal import Journal, relative
 
 RUN = {"noise_multiplier": 1.5, "sample_rate": 0.02, "max_grad_norm": 2.0}
 NORMS = np.array([0.0, 0.3, 1.0, 5.0])
@@ -124,8 +128,77 @@ def test_the_filter_is_charged_with_the_caps_and_its_refusals_are_caps_of_zero()
     assert run.guarantee.proven_adaptive
 
 
+FILTERS = {
+    "Renyi": lambda: pa.RenyiFilter.for_epsilon(0.5, 1e-5, num_examples=4, **RUN),
+    "potential": lambda: pa.PotentialFilter([0.5, 0.6, 0.5, 0.7], 1e-5, num_examples=4, alpha=12.0, **RUN),
+}
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_stretches_admit_and_charge_what_single_steps_do(kind, seed, tmp_path):
+    """Refreshes, changes of noise and clipping norm, answers and checkpoints at any step."""
+    keep, twin, rng = FILTERS[kind](), FILTERS[kind](), np.random.default_rng(seed)
+    run, noise, clip, by_hand = steps_of(keep=keep, refresh=7), None, None, pa.Ledger(4, **RUN)
+    for step in range(150):
+        if run.due:
+            run.refresh(NORMS * rng.uniform(0.5, 2))
+        if rng.random() < 0.1:
+            noise, clip = rng.choice([1.5, 1.6]), rng.choice([1.0, 2.0])
+        full = np.minimum(run._norms, 2.0 if clip is None else clip)
+        mask = twin.admit(full, noise_multiplier=noise, max_grad_norm=clip)
+        caps = run.begin(noise, clip)
+        np.testing.assert_array_equal(caps, np.where(mask, full, 0.0), err_msg=str(step))
+        by_hand.record(relative(caps, clip or 2.0, 2.0), noise_multiplier=noise)
+        assert np.all(keep.units_left <= twin.units_left)  # charged beforehand, never afterwards
+        if rng.random() < 0.1:
+            assert run.ledger.steps == step + 1
+            np.testing.assert_array_equal(run.ledger.counts, by_hand.counts)
+            np.testing.assert_array_equal(keep.units_left, twin.units_left)
+        if rng.random() < 0.05:
+            run.save(tmp_path / "run")
+            keep = FILTERS[kind]()
+            run = steps_of(keep=keep, refresh=7)
+            run.load(tmp_path / "run")
+    assert not mask[3] and not twin.admit(np.full(4, 2.0))[3]  # the budget of somebody was spent on the way
+
+
+def test_charges_from_elsewhere_are_not_given_back():
+    keep = FILTERS["Renyi"]()
+    run = steps_of(keep=keep, refresh=100)
+    run.refresh(NORMS)
+    run.begin()
+    keep.admit(NORMS)
+    spent = keep.units_left
+    run.ledger  # noqa: B018
+    np.testing.assert_array_equal(keep.units_left, spent)
+
+
+def test_a_full_disk_charges_no_step_that_was_not_taken(tmp_path, monkeypatch):
+    keep, twin = FILTERS["Renyi"](), FILTERS["Renyi"]()
+    journal = Journal(tmp_path / "journal", 4, max_grad_norm=2.0)
+    run = steps_of(keep=keep, refresh=100, journal=journal)
+    run.refresh(NORMS)
+    run.begin()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            run.begin()
+    size = os.path.getsize(tmp_path / "journal")
+    run.begin()
+    assert os.path.getsize(tmp_path / "journal") == size + 37  # a step, and no second row
+    assert run.ledger.steps == 2
+    twin.admit(np.minimum(NORMS * 1.1, 2.0), steps=2)
+    np.testing.assert_array_equal(keep.units_left, twin.units_left)
+
+
+def full_disk(*_arguments):
+    raise OSError(28, "No space left on device")
+
+
 def test_arguments_are_checked():
     keep = pa.RenyiFilter.for_epsilon(1.0, 1e-5, num_examples=4, **RUN)
+    one_for_all = pa.RenyiFilter.for_epsilon(1.0, 1e-5, num_examples=4, individual=False, **RUN)
     full_batch = pa.GaussianFilter(1.0, num_examples=4, noise_multiplier=1.0, max_grad_norm=2.0)
     for options, words in [
         ({"mode": "cap"}, "mode must be"),
@@ -137,6 +210,7 @@ def test_arguments_are_checked():
         ({"mode": "exact", "refresh": 5}, "refresh"),
         ({"keep": keep, "mode": "observed"}, "keep"),
         ({"keep": full_batch}, "sampled steps"),
+        ({"keep": one_for_all}, "individual=True"),
     ]:
         with pytest.raises(ValueError, match=words):
             steps_of(**options)
@@ -192,3 +266,44 @@ def test_a_file_of_another_run_is_refused_and_changes_nothing(tmp_path):
     (tmp_path / "run").write_bytes(content)
     with pytest.raises(StoreError):
         steps_of().load(tmp_path / "run")
+
+
+def test_files_with_right_checksums_and_wrong_content_are_refused_or_whole(tmp_path):
+    """One class of error, and a run that was refused its file is unchanged."""
+
+    def make():
+        return steps_of(keep=FILTERS["Renyi"](), refresh=5)
+
+    run, rng, path = make(), np.random.default_rng(0), tmp_path / "run"
+    for _ in range(8):
+        if run.due:
+            run.refresh(NORMS)
+        run.begin()
+    run.save(path)
+    header, arrays = store.load(path, "pld-accountant training run", 1)
+    refused = 0
+    for _ in range(300):
+        changed, parts = dict(header), {name: array.copy() for name, array in arrays.items()}
+        name = rng.choice(list(changed) if rng.random() < 0.5 else list(parts))
+        if name in changed:
+            values = [None, -1, 0, 1, 10**30, 0.5, "x", [], {}, True, False]
+            changed[name] = values[rng.integers(len(values))]
+        elif rng.random() < 0.3:
+            parts[name] = parts[name][: rng.integers(len(parts[name]) + 1)].astype(rng.choice(["f4", "f8", "i8", "u1"]))
+        else:
+            place = rng.integers(parts[name].size)
+            values = [0, 1, 255] if parts[name].dtype == np.uint8 else [-1, 0, 5]
+            values += [np.nan, np.inf] if parts[name].dtype.kind == "f" else []
+            parts[name].flat[place] = values[rng.integers(len(values))]
+        store.save(path, "pld-accountant training run", 1, changed, parts)
+        other = make()
+        try:
+            other.load(path)
+        except StoreError:
+            refused += 1
+            assert other.steps == 0 and other.keep.spent().max() == 0
+            other.refresh(NORMS)
+        else:
+            other.due  # noqa: B018
+            other.save(tmp_path / "again")
+    assert 100 < refused < 300

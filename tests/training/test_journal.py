@@ -1,5 +1,6 @@
 """The log of a run: whole up to its last whole step, whatever stops the writer."""
 
+import json
 import os
 import struct
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.files.store import StoreError
+from pld_accountant.training import journal as journal_module
 from pld_accountant.training.individual import IndividualSteps
 from pld_accountant.training.journal import Journal, ledger_of, relative
 
@@ -195,6 +197,36 @@ def test_a_relative_norm_is_never_rounded_down():
     for norm, found in zip(norms, scaled, strict=True):
         exact = min(Fraction(float(norm)) * Fraction(base) / Fraction(clip), Fraction(base))
         assert Fraction(float(found)) >= exact and found <= float(exact) * (1 + 2**-50)
+
+
+def test_records_with_right_checksums_and_wrong_content_are_refused_or_read(tmp_path):
+    """Whatever a file holds: one class of error, or a ledger; and a writer that is refused changes nothing."""
+    rng, refused = np.random.default_rng(0), 0
+    numbers = [0.0, 1.0, -1.0, 0.5, 2.0, np.nan, np.inf, 1e300, 5e-324]
+    headers = [
+        {"num_examples": n, "max_grad_norm": c} for n in (4, 0, -1, 2**70, "4", None) for c in (2.0, 0, "x", 1e999)
+    ]
+    for _ in range(400):
+        header = headers[0] if rng.random() < 0.7 else headers[rng.integers(len(headers))]
+        content = journal_module._MAGIC + journal_module._record(0, json.dumps(header).encode())
+        for _ in range(rng.integers(1, 6)):
+            kind = int(rng.choice([0, 1, 1, 1, 2, 2, 2, 3]))
+            size = {1: 4, 2: 3}.get(kind, 1) + int(rng.random() < 0.1)
+            values = rng.choice(numbers[:2] if rng.random() < 0.6 else numbers, size)
+            content += journal_module._record(kind, np.asarray(values, "<f8").tobytes())
+        (tmp_path / "log").write_bytes(content)
+        for read in (ledger_of, counted):
+            try:
+                read(tmp_path / "log")
+            except StoreError:
+                refused += 1
+                assert (tmp_path / "log").read_bytes() == content
+    assert 100 < refused < 800
+
+
+def counted(path):
+    with Journal(path, 4, max_grad_norm=2.0) as journal:
+        return [row.steps for row in journal.rows()]
 
 
 def killed(folder, kills):

@@ -168,6 +168,44 @@ def test_a_cap_of_zero_contributes_nothing(monkeypatch):
     assert not np.any(sums) and not np.any(run.individual.epsilon(1e-5).upper)
 
 
+EPSILONS = np.where(np.arange(PEOPLE) < PEOPLE // 2, 1.0, 2.5)  # of one's own
+STEPPED = {"noise_multiplier": 2.0, "sample_rate": 0.2, "max_grad_norm": CLIP}
+FILTERS = {
+    "Renyi": lambda: pa.RenyiFilter.for_epsilon(EPSILONS, 1e-5, num_examples=PEOPLE, orders=[14.0], **STEPPED),
+    "potential": lambda: pa.PotentialFilter(EPSILONS, 1e-5, num_examples=PEOPLE, alpha=8.0, **STEPPED),
+}
+
+
+@pytest.mark.parametrize("gradients", ["hooks", "ghost"])
+@pytest.mark.parametrize("kind", FILTERS)
+def test_people_with_spent_budgets_contribute_nothing(kind, gradients, monkeypatch):
+    """Past the steps of the worst case: whoever is refused adds exactly 0, the others their capped gradients."""
+    run, keep, twin = Run(gradients, noise=2.0), FILTERS[kind](), FILTERS[kind]()
+    run.account(keep=keep, refresh=4)
+    drawn, sums = spied(monkeypatch, run)
+    begin, before, booked = run.individual._begin, [], []
+
+    def spy():
+        before.append(run.gradients())
+        begin()
+        booked.append(run.individual._caps.copy())
+
+    monkeypatch.setattr(run.individual, "_begin", spy)
+    run.train(epochs=3)
+    assert run.individual.steps == len(sums) == len(booked) == 15
+    refused = np.zeros(PEOPLE, dtype=bool)
+    for people, total, rows, caps in zip(drawn, sums, before, booked, strict=True):
+        kept = rows[people] * np.minimum(1, caps[people] / np.linalg.norm(rows[people], axis=1))[:, None]
+        np.testing.assert_allclose(total, kept.sum(axis=0), rtol=1e-4, atol=1e-5)
+        assert np.all(twin.admit(caps)[caps > 0])
+        refused |= caps == 0
+    assert refused.any() and not refused.all()
+    found = run.individual.epsilon(1e-5).upper
+    assert np.all(found <= EPSILONS) and np.any(found > 1.0)
+    np.testing.assert_array_equal(keep.units_left, twin.units_left)
+    assert run.individual.guarantee.proven_adaptive
+
+
 @pytest.mark.parametrize("gradients", ["hooks", "ghost"])
 def test_the_noise_has_the_size_of_the_clipping_norm_whatever_the_caps(gradients, monkeypatch):
     deviations = []

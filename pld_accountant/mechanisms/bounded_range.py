@@ -1,0 +1,137 @@
+"""The exponential mechanism, by its bounded range, and the family of such steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from .base import Direction, StepFamily
+from .laplace import LaplaceSteps
+
+__all__ = ["BoundedRangeSteps", "ExponentialMechanism"]
+
+_UNIT = 2.0**-52
+_SLACK = 2.0**-44
+
+
+@dataclass(frozen=True)
+class ExponentialMechanism:
+    """The exponential mechanism, or any other whose losses lie in an interval of length epsilon (bounded range).
+
+    Parameters
+    ----------
+    epsilon : float
+        The range, above 0: its likelihood ratios of one outcome and another differ by exp(epsilon) at most.  With
+        scores of sensitivity s, probabilities proportional to exp(epsilon score / (2 s)) have it; for scores that
+        change in one direction only, exp(epsilon score / s).
+
+    Raises
+    ------
+    ValueError
+        For an epsilon out of range.
+
+    Notes
+    -----
+    For one step, delta(x) = (1 - exp((x - epsilon) / 2))^2 / (1 - exp(-epsilon)): the largest over the two-point pairs
+    with losses t and t + epsilon, which are the worst (Dong, Durfee and Rogers).  The pair composed here has this
+    curve, so that it dominates adaptive compositions, too.  Its loss l has the density
+    exp((l - epsilon) / 2) / (2 - 2 exp(-epsilon)) on [-epsilon, epsilon].
+
+    The bounds enclose the curve of this pair.  It is exact for one step.  For several steps it is an upper bound, below
+    that of `PureDP`; the optimum for steps fixed in advance, with one t for all, is lower.
+
+    References
+    ----------
+    Durfee and Rogers (2019); Dong, Durfee and Rogers (2020), Section 4; Zhu, Dong and Wang (2022), Theorem 10.
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(ExponentialMechanism(1.0), 1)]).delta(0.0).upper, 6)
+    0.244919
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", validate.positive(self.epsilon, "epsilon"))
+
+    @property
+    def noise_multiplier(self) -> float:
+        """1 / epsilon, by which compositions sort."""
+        return 1.0 / self.epsilon
+
+    @staticmethod
+    def steps(mechanisms: Sequence[ExponentialMechanism], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms."""
+        return BoundedRangeSteps(1.0 / np.array([m.epsilon for m in mechanisms]), direction)
+
+
+class BoundedRangeSteps(LaplaceSteps):
+    """The Laplace mechanism's losses between its atoms, scaled to a mass of 1; see `ExponentialMechanism`.
+
+    Parameters
+    ----------
+    noise_multiplier : ndarray, shape (size,)
+        1 / epsilon.
+    direction : {"remove", "add"}
+        Without effect on the losses.
+    """
+
+    def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
+        """K(theta) = f((theta + 1/2) c) - f(c / 2), f(x) = log(sinh(x) / x), rounded up: (size, tilts)."""
+        c = self._cap[:, None]
+        high, low = _log_sinhc((theta + 0.5) * c), _log_sinhc(0.5 * c)
+        return np.minimum(high - low + 32.0 * _UNIT * (high + low), theta * c * (1.0 + 4.0 * _UNIT))
+
+    def epsilon_of_step(
+        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`."""
+        if lower_row is not None and weight is not None:
+            return super().epsilon_of_step(delta, row, lower_row, weight)
+        c = self._cap[row]
+        change = 2.0 * np.log1p(-np.minimum(np.sqrt(delta * -np.expm1(-c)), 1.0 - _UNIT))
+        error = _SLACK * (c - change)
+        return np.maximum(c + change - error, 0.0), np.maximum(c + change + error, 0.0)
+
+    @staticmethod
+    def _log_delta(epsilon: NDArray, cap: NDArray) -> tuple[NDArray, NDArray]:
+        ends = []
+        for side in (-1.0, 1.0):
+            exponent = 0.5 * (epsilon - cap) - side * _SLACK * (epsilon + cap)
+            with np.errstate(divide="ignore"):
+                value = 2.0 * np.log(np.maximum(-np.expm1(np.minimum(exponent, 0.0)), 0.0)) - np.log(-np.expm1(-cap))
+            finite = np.isfinite(value)
+            ends.append(np.where(finite, value + side * _SLACK * (1.0 + np.abs(np.where(finite, value, 0.0))), value))
+        return ends[0], np.minimum(ends[1], 0.0)
+
+    def surely_lost(self, deviations: NDArray) -> NDArray:
+        """l with P(L >= l) = (1 - exp((l - c) / 2)) / (1 - exp(-c)) = Phi(-r)."""
+        from scipy import special
+
+        c = self._cap[:, None]
+        loss = c + 2.0 * np.log1p(np.maximum(special.ndtr(-deviations) * np.expm1(-c), -1.0 + _UNIT))
+        return np.maximum(loss, -c) - _SLACK * (c + np.abs(loss))
+
+    def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`."""
+        p, u = self._between_atoms(row, knots)
+        scale = -2.0 / np.expm1(-self._cap[row])
+        return p * scale, np.clip(u, 0.0, p) * scale
+
+    def typical_loss(self, row: int) -> float:
+        """c, where the density is largest."""
+        return float(self._cap[row])
+
+
+def _log_sinhc(x: NDArray) -> NDArray:
+    """log(sinh(x) / x) for x > 0."""
+    y = np.minimum(x, 0.1) ** 2
+    near = y * (1.0 / 6.0 - y * (1.0 / 180.0 - y * (1.0 / 2835.0 - y / 37800.0)))
+    far = np.maximum(x, 0.1)
+    return np.where(x < 0.1, near, far + np.log1p(-np.exp(-2.0 * far)) - np.log(2.0 * far))

@@ -1,0 +1,286 @@
+"""Mechanisms with finitely many privacy losses: a user's own two laws, and the named ones made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+
+__all__ = ["MASS_SLACK", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
+
+MASS_SLACK = 2.0**-42
+"""Relative error of the masses of a law; twice it is the absolute error of its losses."""
+
+_SUM = 1e-12  # how far the sum of a user's masses may be from 1
+_LEAST_LOG = -746.0
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteLaw:
+    """Privacy losses of one step under P, in one direction.
+
+    Attributes
+    ----------
+    losses : ndarray, shape (atoms,)
+        Finite losses, ascending.
+    masses : ndarray, shape (atoms,)
+        Their P masses, above 0.
+    infinite : float
+        The P mass of outcomes that Q never gives.
+    excluded : bool
+        Whether Q gives outcomes that P never gives.
+    """
+
+    losses: NDArray
+    masses: NDArray
+    infinite: float
+    excluded: bool
+
+
+@dataclass(frozen=True)
+class DiscretePair:
+    """A mechanism given by two discrete laws on the same outcomes.
+
+    Parameters
+    ----------
+    with_record, without_record : sequence of float, shape (outcomes,)
+        Probabilities of the outcomes if the record is there and if it is not.  An outcome of probability 0 on one side
+        only has an infinite loss.
+    sample_rate : float
+        Probability with which the record enters the step, in (0, 1].
+
+    Raises
+    ------
+    ValueError
+        If the laws differ in length, hold a negative number or one that is not finite, or do not add up to 1 within
+        1e-12 (they are then scaled to add up to 1); or for a sample rate out of range.
+
+    Notes
+    -----
+    With P and Q the two laws, removal is dominated by ((1 - q) Q + q P, Q), addition by the same pair in the other
+    order.  If other data sets change the laws, the pair given must be a dominating pair for all of them.
+
+    References
+    ----------
+    Zhu, Dong and Wang (2022), Theorem 11.
+
+    Examples
+    --------
+    >>> step = DiscretePair([0.75, 0.25], [0.25, 0.75])
+    >>> from pld_accountant.composition import compose
+    >>> f"{compose([(step, 2)]).delta(1.0).upper:.6f}"
+    '0.392607'
+    """
+
+    with_record: tuple[float, ...]
+    without_record: tuple[float, ...]
+    sample_rate: float = 1.0
+    name: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        laws = [_law(getattr(self, at), at) for at in ("with_record", "without_record")]
+        if laws[0].size != laws[1].size:
+            raise ValueError(f"the two laws must have one length, got {laws[0].size} and {laws[1].size}")
+        object.__setattr__(self, "with_record", tuple(laws[0].tolist()))
+        object.__setattr__(self, "without_record", tuple(laws[1].tolist()))
+        object.__setattr__(self, "sample_rate", validate.sample_rate(self.sample_rate))
+
+    def __repr__(self) -> str:
+        if self.name:
+            return self.name if self.sample_rate == 1.0 else f"PoissonSampled({self.name}, {self.sample_rate})"
+        rate = "" if self.sample_rate == 1.0 else f", sample_rate={self.sample_rate}"
+        return f"DiscretePair({len(self.with_record)} outcomes{rate})"
+
+    @property
+    def noise_multiplier(self) -> float:
+        """1 over the largest finite loss, by which compositions sort."""
+        largest = max(float(np.abs(self.law(d).losses).max(initial=0.0)) for d in ("remove", "add"))
+        return 1.0 / max(largest, 1e-300)
+
+    def sampled(self, rate: float) -> DiscretePair:
+        """The same mechanism on a Poisson sample; rates of repeated samples multiply."""
+        rate = validate.sample_rate(rate) * self.sample_rate
+        return DiscretePair(self.with_record, self.without_record, rate, self.name)
+
+    def law(self, direction: Direction) -> DiscreteLaw:
+        """The losses in one direction."""
+        p, q = np.array(self.with_record), np.array(self.without_record)
+        rate = self.sample_rate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # log((1 - rate) + rate p / q), without cancellation where p is close to q
+            change = rate * (p - q)
+            mixed = (1.0 - rate) * q + rate * p if rate < 1.0 else p
+            far = np.log(mixed) - np.log(q)
+            loss = np.where(np.abs(change) < 0.5 * q, np.log1p(change / q), far)
+        if direction == "add":
+            loss, mass, other = -loss, q, mixed
+        else:
+            mass, other = mixed, q
+        infinite = float(mass[(other == 0.0) & (mass > 0.0)].sum())
+        finite = (mass > 0.0) & (other > 0.0)
+        losses, index = np.unique(loss[finite], return_inverse=True)
+        masses = np.bincount(index.reshape(-1), mass[finite], losses.size)
+        return DiscreteLaw(losses, masses, infinite, bool(np.any((mass == 0.0) & (other > 0.0))))
+
+    @staticmethod
+    def steps(mechanisms: Sequence[DiscretePair], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms, given that no loss is infinite."""
+        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
+
+
+def _law(values: Sequence[float], name: str) -> NDArray:
+    law = np.array(validate.numbers(values, name), dtype=np.float64)
+    if law.ndim != 1 or not law.size or not np.all(np.isfinite(law)) or np.any(law < 0.0):
+        raise ValueError(f"{name} must be a list of probabilities, each at least 0")
+    total = float(law.sum())
+    if not abs(total - 1.0) <= _SUM:
+        raise ValueError(f"{name} must add up to 1, got {total!r}")
+    return law / total
+
+
+def named_pair(name: str, with_record: NDArray, without_record: NDArray) -> DiscretePair:
+    """A pair that is shown under a name."""
+    return DiscretePair(tuple(with_record.tolist()), tuple(without_record.tolist()), 1.0, name)
+
+
+class DiscreteSteps:
+    """Steps of finitely many losses, one law in each row, given that no loss is infinite.
+
+    P is divided by its mass at finite losses, 1 - infinite, and a loss becomes l - log(1 - infinite).  `composition`
+    takes the condition back.
+
+    Parameters
+    ----------
+    laws : sequence of DiscreteLaw
+    direction : {"remove", "add"}
+    """
+
+    whole = True
+
+    def __init__(self, laws: Sequence[DiscreteLaw], direction: Direction) -> None:
+        self.direction: Direction = direction
+        self._laws = [
+            (x.losses - np.log1p(-x.infinite), x.masses / (1.0 - x.infinite)) if x.masses.size else (np.zeros(1),) * 2
+            for x in laws
+        ]
+        self._excluded = np.array([x.excluded for x in laws])
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self._laws)
+
+    def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
+        """K(theta) = log sum of mass exp(theta loss), rounded up; (size, tilts)."""
+        found = np.empty((self.size, theta.size))
+        for k, (loss, mass) in enumerate(self._laws):
+            exponent = np.multiply.outer(theta, loss)
+            small = np.abs(exponent).max(axis=1) < 600.0
+            moved = np.expm1(np.where(small[:, None], exponent, 0.0)) * mass
+            total = np.maximum(moved.sum(axis=1), -0.999999)
+            near = np.log1p(total) + (1e-14 + 4.0 * MASS_SLACK) * np.abs(moved).sum(axis=1) / (1.0 + total)
+            far = np.logaddexp.reduce(exponent + np.log(np.maximum(mass, 1e-320)), axis=1) + 1e-12
+            found[k] = np.where(small & (near < 30.0), near, far * (1.0 + np.sign(far) * 1e-14))
+            found[k] += 2.0 * MASS_SLACK * theta
+        return found
+
+    def log_delta_of_step(
+        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`; a sum over the losses above epsilon."""
+        if lower_row is None or weight is None:
+            return self._log_delta(epsilon, row)
+        return mixture_log_delta(
+            self._log_delta(epsilon, lower_row), self._log_delta(epsilon, row), weight, lower_row >= 0
+        )
+
+    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        ends = np.empty((2, row.size))
+        for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
+            loss, mass = self._laws[k]
+            for side, sign in enumerate((-1.0, 1.0)):
+                above = np.maximum(-np.expm1(np.minimum(e - loss - 2.0 * sign * MASS_SLACK, 0.0)), 0.0)
+                value = float(mass @ above) * (1.0 + 2.0 * sign * MASS_SLACK)
+                ends[side, i] = np.log(value) if value > 0.0 else -np.inf
+        return ends[0], np.minimum(ends[1], 0.0)
+
+    def epsilon_of_step(
+        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`."""
+        top = np.maximum(self.largest_loss()[row], 0.0)
+
+        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
+            return self.log_delta_of_step(epsilon, row, lower_row, weight)
+
+        zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
+        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
+        return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+
+    def largest_loss(self) -> NDArray:
+        """The largest of a row's losses, rounded up."""
+        return np.array([max(loss[-1], 0.0) + 2.0 * MASS_SLACK for loss, _ in self._laws])
+
+    def surely_lost(self, deviations: NDArray) -> NDArray:
+        """The largest loss whose tail holds Phi(-r)."""
+        from scipy import special
+
+        wanted = special.ndtr(-deviations)
+        found = np.full((self.size, deviations.size), -np.inf)
+        for k, (loss, mass) in enumerate(self._laws):
+            tail = np.cumsum(mass[::-1])[::-1] * (1.0 - 2.0 * MASS_SLACK)
+            place = np.searchsorted(-tail, -wanted, side="right") - 1
+            found[k] = np.where(place >= 0, loss[np.maximum(place, 0)] - 2.0 * MASS_SLACK, loss[0] - 1.0)
+            found[k][place < 0] = -np.inf if wanted[place < 0].size and tail[0] < 1.0 - 1e-9 else loss[0]
+        return found
+
+    def gaussian_mu(self) -> NDArray:
+        """2 Phi^-1(1 / (1 + exp(-c))) of the largest |loss| c, rounded up; see `LaplaceSteps.gaussian_mu`.
+
+        inf if Q gives outcomes that P never gives: no Gaussian curve lies above theirs at the far negative epsilons.
+        """
+        from scipy import special
+
+        c = np.array([np.abs(loss).max() for loss, _ in self._laws])
+        mu = -2.0 * special.ndtri(1.0 / (1.0 + np.exp(np.minimum(c, 700.0)))) * (1.0 + 1e-12) + 1e-12
+        return np.where(self._excluded | (c > 700.0), np.inf, mu)
+
+    def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`; an atom at a knot belongs to the cell on its right, the last knot to the last cell."""
+        loss, mass = self._laws[row]
+        inside = (loss >= knots[0]) & (loss <= knots[-1])
+        cell = np.minimum(np.searchsorted(knots, loss[inside], side="right") - 1, knots.size - 2)
+        p = np.bincount(cell, mass[inside], knots.size - 1)
+        u = np.bincount(cell, mass[inside] * -np.expm1(knots[cell] - loss[inside]), knots.size - 1)
+        return p, np.clip(u, 0.0, p)
+
+    def losses(self, row: int, reach: float, number: int) -> NDArray:
+        """Losses even between the smallest and the largest."""
+        low, high = self.range_of_losses(row, reach, 1.0)
+        return np.linspace(low, high, number)
+
+    def typical_loss(self, row: int) -> float:
+        """The likeliest loss."""
+        loss, mass = self._laws[row]
+        return float(loss[int(np.argmax(mass))])
+
+    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+        """All losses."""
+        loss = self._laws[row][0]
+        room = 1e-9 * (1.0 + loss[-1] - loss[0])
+        return float(loss[0] - room), float(loss[-1] + room)
+
+    def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
+        """See `base.StepFamily`: `MASS_SLACK` a step, and the round-off of the sums as in `LaplaceSteps`."""
+        rounding = 2.0**-53 * (4.0 * depth + 16.0)
+        size = np.array([np.abs(loss).max() for loss, _ in self._laws])
+        return rounding, 3.0 * rounding * float(counts @ size) + 4.0 * MASS_SLACK * float(counts.sum())
+
+    def truncated(self, reach: float) -> StepFamily:
+        """The steps themselves: their losses are bounded."""
+        return self

@@ -1,0 +1,425 @@
+"""Mixtures of Gaussians: user level, groups, replace-one; two mixtures of one noise whose likelihood ratio rises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+from .gaussian import full_batch_epsilon
+
+__all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
+
+_REACH = 38.0  # standard deviations; a double's smallest mass lies there
+_MOST_SENSITIVITY = 60.0  # over the standard deviation
+_NODES = 200_000  # of a log-moment; beyond, the Gaussian's is an upper bound
+_NODES_EXACT = 4_000_000
+_CHUNK = 1 << 15
+_SLACK = 1e-10
+_NODE, _WEIGHT = np.polynomial.legendre.leggauss(5)
+
+
+@dataclass(frozen=True)
+class GaussianMixture:
+    """Gaussian noise on a sum that a user changes by a random amount: the pair (sum_i p_i N(c_i, s^2), N(0, s^2)).
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        s, the standard deviation of the noise, above 0.
+    sensitivities : sequence of float, shape (k,)
+        c_i, in the unit of the noise: norms by which the user changes the sum, at least 0 and at most 60 s.
+    probabilities : sequence of float, shape (k,)
+        p_i; they add up to 1 within 1e-12 and are then scaled to.
+
+    Raises
+    ------
+    ValueError
+        For an argument out of range.
+
+    Notes
+    -----
+    Removal is dominated by this pair, addition by the same pair in the other order.
+
+    References
+    ----------
+    Choquette-Choo, Ganesh, Steinke and Thakurta (2023), "Privacy amplification for matrix mechanisms".
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(GaussianMixture(1.0, [0.0, 1.0, 2.0], [0.2, 0.6, 0.2]), 1)]).delta(1.0).upper, 6)
+    0.157683
+    """
+
+    noise_multiplier: float
+    sensitivities: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        sigma = validate.noise_multiplier(self.noise_multiplier)
+        c = np.asarray(validate.numbers(self.sensitivities, "sensitivities"))
+        p = np.asarray(validate.numbers(self.probabilities, "probabilities"))
+        if c.ndim != 1 or c.shape != p.shape or not c.size:
+            raise ValueError(
+                f"sensitivities and probabilities must be lists of one length, got {c.shape} and {p.shape}"
+            )
+        if not (np.all(c >= 0.0) and np.all(c <= _MOST_SENSITIVITY * sigma)):
+            raise ValueError("sensitivities must be at least 0 and at most 60 times noise_multiplier")
+        if not (np.all(p >= 0.0) and abs(float(p.sum()) - 1.0) <= 1e-12):
+            raise ValueError(f"probabilities must be at least 0 and add up to 1, got a sum of {float(p.sum())!r}")
+        some = p > 0.0
+        object.__setattr__(self, "noise_multiplier", sigma)
+        object.__setattr__(self, "sensitivities", tuple(c[some].tolist()))
+        object.__setattr__(self, "probabilities", tuple((p[some] / p.sum()).tolist()))
+
+    @property
+    def pair(self) -> Pair:
+        """The two mixtures, with and without the user, at noise of standard deviation 1."""
+        c = np.array(self.sensitivities) / self.noise_multiplier
+        return Pair(c, np.array(self.probabilities), np.zeros(1), np.ones(1))
+
+    @staticmethod
+    def steps(mechanisms: Sequence[GaussianMixture], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms."""
+        return GaussianMixtureSteps([m.pair for m in mechanisms], direction)
+
+
+def GroupGaussian(noise_multiplier: float, sample_rate: float, records: int) -> GaussianMixture:
+    """A group or user of several records under Poisson sampling: a binomial number of them enters each step.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise divided by one record's largest contribution; above 0.
+    sample_rate : float
+        Probability with which each record enters the step, independently, in (0, 1].
+    records : int
+        Records of the user, at least 1 and at most 60 times the noise multiplier.
+
+    Returns
+    -------
+    GaussianMixture
+
+    Raises
+    ------
+    ValueError
+        For an argument out of range.
+
+    References
+    ----------
+    Ganesh (2024), "Tight group-level DP guarantees for DP-SGD with sampling via mixture of Gaussians mechanisms".
+
+    Examples
+    --------
+    >>> GroupGaussian(4.0, 0.5, 2)
+    GaussianMixture(noise_multiplier=4.0, sensitivities=(0.0, 1.0, 2.0), probabilities=(0.25, 0.5, 0.25))
+    """
+    rate = validate.sample_rate(sample_rate)
+    k = validate.count(records, "records", least=1)
+    # products of positive numbers keep their relative accuracy where 1 less something does not
+    p = np.array(
+        [
+            math.comb(k, i) * rate**i * math.exp((k - i) * math.log1p(-rate)) if rate < 1.0 else float(i == k)
+            for i in range(k + 1)
+        ]
+    )
+    return GaussianMixture(noise_multiplier, tuple(map(float, range(k + 1))), tuple((p / p.sum()).tolist()))
+
+
+@dataclass(frozen=True)
+class ReplaceOneSampledGaussian:
+    """The Gaussian mechanism on a Poisson sample when neighbours differ by one record *replaced* by another.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise divided by one record's largest contribution s (the clipping norm), at least
+        1 / 30.  A replaced record moves the sum by up to 2 s: without sampling this is the Gaussian mechanism of half
+        the noise multiplier.  Other libraries' "sensitivity" may be s or 2 s.
+    sample_rate : float
+        In (0, 1].
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of range.
+
+    Notes
+    -----
+    The pair is ((1 - q) N(0) + q N(s), (1 - q) N(0) + q N(-s)); both directions are alike.
+
+    References
+    ----------
+    Koskela, Jaelkoe and Honkela (2020), substitute relation; Zhu, Dong and Wang (2022).
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(ReplaceOneSampledGaussian(2.0, 0.8), 1)]).delta(1.0).upper, 9)
+    0.058086657
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+
+    def __post_init__(self) -> None:
+        sigma = validate.noise_multiplier(self.noise_multiplier)
+        if not 2.0 / sigma <= _MOST_SENSITIVITY:
+            raise ValueError(f"noise_multiplier must be at least 1/30, got {sigma}")
+        object.__setattr__(self, "noise_multiplier", sigma)
+        object.__setattr__(self, "sample_rate", validate.sample_rate(self.sample_rate))
+
+    @property
+    def pair(self) -> Pair:
+        """The two mixtures at noise of standard deviation 1, moved by s."""
+        s, q = 1.0 / self.noise_multiplier, self.sample_rate
+        weights, some = np.array([1.0 - q, q]), [q < 1.0, True]
+        return Pair(np.array([s, 2.0 * s])[some], weights[some], np.array([s, 0.0])[some], weights[some])
+
+    @staticmethod
+    def steps(mechanisms: Sequence[ReplaceOneSampledGaussian], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms."""
+        return GaussianMixtureSteps([m.pair for m in mechanisms], direction)
+
+
+class Pair(NamedTuple):
+    """Centres and weights of the mixtures with and without the record; every centre is at least 0."""
+
+    centres: NDArray
+    weights: NDArray
+    other_centres: NDArray
+    other_weights: NDArray
+
+    @property
+    def shift(self) -> float:
+        """The largest distance between two centres, one of each mixture."""
+        return float(max(self.centres.max() - self.other_centres.min(), self.other_centres.max() - self.centres.min()))
+
+    @property
+    def top(self) -> float:
+        return float(max(self.centres.max(), self.other_centres.max()))
+
+
+def _log_ratio(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
+    """log of a mixture's density over that of N(0, 1); the weights add up to 1."""
+    t = np.multiply.outer(x, centres) - 0.5 * centres**2
+    near = np.abs(t).max(axis=-1) < 30.0
+    small = np.log1p(np.maximum(np.expm1(np.where(near[..., None], t, 0.0)) @ weights, -1.0 + 1e-16))
+    top = t.max(axis=-1)
+    with np.errstate(under="ignore"):
+        return np.where(near, small, top + np.log(np.exp(t - top[..., None]) @ weights))
+
+
+def _slope(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
+    t = np.multiply.outer(x, centres) - 0.5 * centres**2
+    e = np.exp(t - t.max(axis=-1)[..., None]) * weights
+    return (e @ centres) / e.sum(axis=-1)
+
+
+class GaussianMixtureSteps:
+    """Steps with mixtures of Gaussians on both sides, one `Pair` in each row.
+
+    The loss rises in the noise's own variable x under removal and falls under addition, so that cells of the loss are
+    intervals of x.
+
+    Parameters
+    ----------
+    pairs : sequence of Pair
+    direction : {"remove", "add"}
+    """
+
+    whole = True
+
+    def __init__(self, pairs: Sequence[Pair], direction: Direction) -> None:
+        self._pairs = list(pairs)
+        self.direction: Direction = direction
+        self._sign = 1.0 if direction == "remove" else -1.0
+        self._moments: dict[tuple[int, float, bool], float] = {}
+        self._tables: dict[int, tuple[NDArray, NDArray]] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self._pairs)
+
+    def _loss(self, row: int, x: NDArray) -> NDArray:
+        pair = self._pairs[row]
+        first, second = _log_ratio(x, *pair[:2]), _log_ratio(x, *pair[2:])
+        return self._sign * (first - second)
+
+    def _log_moment(self, row: int, theta: float, exact: bool) -> float:
+        """K by the trapezoidal rule, rounded up.
+
+        The integrand is g^(1 + theta) / h^theta times the standard normal density, g and h the two log-ratios' powers.
+        On the line x + i y, |g| is at most its value at x and at least cos(y shift / 2) times it, so with
+        y shift <= 2 / sqrt(1 + theta) the integrand's size grows by at most exp(1 + y^2 / 2).  The rule's error is at
+        most 2 exp(1 + d^2 / 2 - 2 pi d / h) of the integral (Trefethen and Weideman 2014, Theorem 5.1); h makes the
+        last exponent -45.
+        """
+        pair = self._pairs[row]
+        bound = 0.5 * theta * (1.0 + theta) * pair.shift**2 * (1.0 + 1e-14)
+        bound = min(bound, theta * float(self.largest_loss()[row]))
+        d = min(1.0, 2.0 / (pair.shift * math.sqrt(1.0 + theta)))
+        h = 2.0 * math.pi * d / 45.0
+        low, high = -(theta * pair.top) - 40.0, (1.0 + theta) * pair.top + 40.0
+        number = (high - low) / h
+        if not number < (_NODES_EXACT if exact else _NODES):
+            return bound
+        total, top = 0.0, -np.inf
+        first, second = (pair[:2], pair[2:]) if self._sign > 0 else (pair[2:], pair[:2])
+        for begin in range(0, int(number) + 2, _CHUNK):
+            x = low + h * np.arange(begin, min(begin + _CHUNK, int(number) + 2))
+            g, other = _log_ratio(x, *first), _log_ratio(x, *second)
+            exponent = (1.0 + theta) * g - theta * other - 0.5 * x * x
+            new = max(top, float(exponent.max()))
+            total = total * math.exp(top - new) + float(np.exp(exponent - new).sum())
+            top = new
+        k = top + math.log(total * h / math.sqrt(2.0 * math.pi))
+        # exponents of size up to (1 + theta) |log g| carry a few units each
+        size = (1.0 + theta) * pair.top * (abs(low) + abs(high)) + low * low
+        return min(k + 1e-13 + 2.0**-50 * (abs(k) + min(size, 1e12)), bound)
+
+    def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
+        """K at each tilt, rounded up, shape (size, tilts); where it costs too many nodes, the Gaussian's K."""
+        found = np.empty((self.size, theta.size))
+        for row in range(self.size):
+            for i, t in enumerate(theta.tolist()):
+                key = (row, t, exact)
+                if key not in self._moments:
+                    self._moments[key] = self._log_moment(row, t, exact)
+                found[row, i] = self._moments[key]
+        return found
+
+    def log_delta_of_step(
+        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`; the integral over the losses above epsilon."""
+        if lower_row is None or weight is None:
+            return self._log_delta(epsilon, row)
+        return mixture_log_delta(
+            self._log_delta(epsilon, lower_row), self._log_delta(epsilon, row), weight, lower_row >= 0
+        )
+
+    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        value = np.array(
+            [float(self.masses(int(k), np.array([e, np.inf]))[1][0]) for e, k in zip(epsilon, row, strict=True)]
+        )
+        with np.errstate(divide="ignore"):
+            low, high = np.log(value * (1.0 - _SLACK)), np.log(value * (1.0 + _SLACK) + 1e-300)
+        return low, np.minimum(high, 0.0)
+
+    def epsilon_of_step(
+        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`; at most that of the Gaussian of the largest shift."""
+        mu = self.gaussian_mu()[row]
+        top = np.array([full_batch_epsilon(float(m), float(d))[1] for m, d in zip(mu, delta, strict=True)])
+        top = np.minimum(top, np.maximum(self.largest_loss()[row], 0.0))
+
+        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
+            return self.log_delta_of_step(epsilon, row, lower_row, weight)
+
+        zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
+        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
+        return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+
+    def largest_loss(self) -> NDArray:
+        """The limit of the loss at the end where the mixtures share their outermost centre, rounded up; else inf."""
+        found = np.full(self.size, np.inf)
+        for i, (c, p, d, q) in enumerate(self._pairs):
+            at, other = (c.max(), d.max()) if self._sign > 0 else (c.min(), d.min())
+            if at == other:
+                ratio = float(p[c == at].sum()) / float(q[d == at].sum())
+                found[i] = self._sign * math.log(ratio) + 1e-14 * (1.0 + abs(math.log(ratio)))
+        return found
+
+    def surely_lost(self, deviations: NDArray) -> NDArray:
+        """None is known."""
+        return np.full((self.size, deviations.size), -np.inf)
+
+    def gaussian_mu(self) -> NDArray:
+        """The largest shift: a hockey-stick divergence is convex in the pair (Zhu, Dong and Wang 2022)."""
+        return np.array([pair.shift * (1.0 + 1e-14) for pair in self._pairs])
+
+    def _places(self, row: int, losses: NDArray) -> NDArray:
+        """x at which the loss, times the sign, has these values, clipped to 38 standard deviations: Newton's method."""
+        pair, goal = self._pairs[row], self._sign * losses
+        if row not in self._tables:
+            x = np.linspace(-_REACH, pair.top + _REACH, 20_001)
+            self._tables[row] = x, np.maximum.accumulate(self._sign * self._loss(row, x))
+        x, values = self._tables[row]
+        inside = (goal > values[0]) & (goal < values[-1])
+        found = np.where(goal >= values[-1], x[-1], x[0])
+        asked = goal[inside]
+        place = np.searchsorted(values, asked)
+        low, high = x[place - 1], x[np.minimum(place, x.size - 1)]
+        at = 0.5 * (low + high)
+        for _ in range(5):
+            slope = _slope(at, *pair[:2]) - _slope(at, *pair[2:])
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                moved = at - (self._sign * self._loss(row, at) - asked) / slope
+            at = np.clip(np.where(np.isfinite(moved), moved, at), low, high)
+        found[inside] = at
+        return found
+
+    def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`; Gauss rules on pieces of the noise's variable.
+
+        **Error**: relative 1e-12: on pieces of 1 / (2 (40 + shift)) standard deviations five points are exact to 1e-15.
+        """
+        pair = self._pairs[row]
+        x = self._places(row, knots)[:: int(self._sign)]
+        spacing = 0.5 / (_REACH + 2.0 + pair.top)
+        breaks = np.arange(x[0], x[-1], spacing)
+        ends = np.sort(np.concatenate([x, breaks]))
+        cell = np.minimum(np.searchsorted(x, ends[:-1], side="right") - 1, x.size - 2)
+        left = (knots[:-1] if self._sign > 0 else knots[:-1][::-1])[cell]
+        p, u = np.zeros((2, x.size - 1))
+        own = pair[:2] if self._sign > 0 else pair[2:]
+        for begin in range(0, cell.size, _CHUNK):
+            some = slice(begin, begin + _CHUNK)
+            a, b = ends[:-1][some, None], ends[1:][some, None]
+            at = 0.5 * (a + b) + 0.5 * (b - a) * _NODE
+            density = np.exp(_log_ratio(at, *own) - 0.5 * at * at) / math.sqrt(2.0 * math.pi)
+            mass = density * _WEIGHT * 0.5 * (b - a)
+            with np.errstate(over="ignore"):
+                above = -np.expm1(np.minimum(left[some, None] - self._loss(row, at), 0.0))
+            p += np.bincount(cell[some], mass.sum(axis=1), p.size)
+            u += np.bincount(cell[some], (mass * above).sum(axis=1), p.size)
+        return (p, u) if self._sign > 0 else (p[::-1].copy(), u[::-1].copy())
+
+    def losses(self, row: int, reach: float, number: int) -> NDArray:
+        """Losses at x even, `reach` standard deviations beyond the centres, ascending."""
+        reach = min(reach, _REACH)
+        return np.sort(self._loss(row, np.linspace(-reach, self._pairs[row].top + reach, number)))
+
+    def typical_loss(self, row: int) -> float:
+        """The loss at the likeliest centre of P."""
+        pair = self._pairs[row]
+        centres, weights = pair[:2] if self._sign > 0 else pair[2:]
+        return float(self._loss(row, centres[[int(np.argmax(weights))]])[0])
+
+    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+        """See `base.StepFamily`."""
+        top = self._pairs[row].top
+        a = (1.0 + theta) * top if self._sign > 0 else -theta * top
+        low, high = min(-reach, a - 10.0), max(top + reach, a + 10.0)
+        ends = np.sort(self._loss(row, np.clip(np.array([low, high]), -_REACH, top + _REACH)))
+        return float(ends[0]), float(ends[1])
+
+    def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
+        """See `SampledGaussianSteps.loss_roundoff`: exponents are at most T = 39 c + c^2, c the outermost centre."""
+        t = np.array([39.0 * pair.top + pair.top**2 for pair in self._pairs])
+        c = 2.0**-53 * (8.0 * (4.0 * float(t[counts > 0].max()) + 8.0) + 4.0 * depth + 8.0)
+        return c, 3.0 * c * float(counts @ t)
+
+    def truncated(self, reach: float) -> StepFamily:
+        """The steps themselves."""
+        return self

@@ -1,0 +1,225 @@
+"""Poisson samples of mechanisms with a symmetric pair of bounded losses: Laplace, exponential mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+from .bounded_range import ExponentialMechanism
+from .laplace import Laplace
+
+__all__ = ["SampledBounded", "SampledBoundedSteps"]
+
+_SLACK = 1e-10  # relative, above `base.MASS_ERROR` and the round-off of a few sums
+_CELLS = 4096  # of the chords that bound a log-moment
+_MOST_RANGE = 300.0
+
+
+@dataclass(frozen=True)
+class SampledBounded:
+    """A Laplace or exponential mechanism on a Poisson sample; `PoissonSampled` makes it.
+
+    Parameters
+    ----------
+    mechanism : Laplace or ExponentialMechanism
+        Its losses are at most 300.
+    sample_rate : float
+        In (0, 1].
+
+    Raises
+    ------
+    ValueError
+        For a rate out of range or losses above 300.
+
+    Notes
+    -----
+    With (P, Q) the mechanism's pair and l its loss, removal is dominated by ((1 - q) Q + q P, Q), whose loss is
+    log(1 - q + q exp(l)); addition by the same pair in the other order.
+
+    References
+    ----------
+    Zhu, Dong and Wang (2022), Theorem 11.
+    """
+
+    mechanism: Laplace | ExponentialMechanism
+    sample_rate: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sample_rate", validate.sample_rate(self.sample_rate))
+        if not 1.0 / self.mechanism.noise_multiplier <= _MOST_RANGE:
+            raise ValueError(f"a sampled mechanism's losses must be at most 300, got {self.mechanism}")
+
+    @property
+    def noise_multiplier(self) -> float:
+        """That of the mechanism."""
+        return self.mechanism.noise_multiplier
+
+    @staticmethod
+    def steps(mechanisms: Sequence[SampledBounded], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms."""
+        parts = [type(m.mechanism).steps([m.mechanism], "remove") for m in mechanisms]  # type: ignore[list-item]
+        return SampledBoundedSteps(parts, np.array([m.sample_rate for m in mechanisms]), direction)
+
+
+class SampledBoundedSteps:
+    """Sampled steps, from the masses of the losses without sampling.
+
+    Parameters
+    ----------
+    parts : sequence of StepFamily
+        One row each, symmetric, with losses in [-c, c].
+    rates : ndarray, shape (size,)
+    direction : {"remove", "add"}
+    """
+
+    whole = True
+
+    def __init__(self, parts: Sequence[StepFamily], rates: NDArray, direction: Direction) -> None:
+        self._parts, self._rates = list(parts), rates
+        self.direction: Direction = direction
+        self._cap = np.array([float(p.largest_loss()[0]) for p in parts])
+        self._chords: dict[int, tuple[NDArray, NDArray]] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return self._rates.size
+
+    def _sampled(self, row: int, loss: NDArray) -> NDArray:
+        """log(1 - q + q exp(l)), the loss under removal."""
+        return np.log1p(self._rates[row] * np.expm1(loss))
+
+    def _unsampled(self, row: int, loss: NDArray) -> NDArray:
+        """l of a loss under removal, clipped beyond the largest and smallest."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found = np.log1p(np.maximum(np.expm1(loss) / self._rates[row], -1.0))
+        return np.clip(found, -self._cap[row] - 1.0, self._cap[row] + 1.0)
+
+    def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`.
+
+        A cell of l from a to b has p and u of P, and Q mass m = (p - u) e^-a.  Under removal its mass is
+        (1 - q) m + q p, and u becomes q u.  Under addition its mass is m, and its u, from the left end of its loss,
+        is q (e^b m - p) / (1 - q + q e^b).
+        """
+        q, part = self._rates[row], self._parts[row]
+        if self.direction == "remove":
+            ends = self._unsampled(row, knots)
+            p, u = part.masses(0, ends)
+            other = np.maximum(p - u, 0.0) * np.exp(-ends[:-1])
+            mass = (1.0 - q) * other + q * p
+            return mass, np.clip(q * u, 0.0, mass)
+        ends = self._unsampled(row, -knots[::-1])
+        p, u = part.masses(0, ends)
+        width = np.diff(ends)
+        mass = np.maximum(p - u, 0.0) * np.exp(-ends[:-1])
+        # e^b m - p = (p - u) e^(b - a) - p
+        rest = np.maximum(p * np.expm1(width) - u * np.exp(width), 0.0)
+        above = q * rest / (1.0 - q + q * np.exp(ends[1:]))
+        return mass[::-1].copy(), np.clip(above, 0.0, mass)[::-1].copy()
+
+    def _upper_law(self, row: int) -> tuple[NDArray, NDArray]:
+        """Losses and masses of the chords of the curve, which lies below theirs."""
+        if row not in self._chords:
+            low, high = self.range_of_losses(row, 38.0, 1.0)
+            knots = np.linspace(low, high, _CELLS + 1)
+            p, u = self.masses(row, knots)
+            right = np.clip(u / -np.expm1(-np.diff(knots)), 0.0, p)
+            mass = np.zeros(knots.size)
+            mass[1:] += right
+            mass[:-1] += p - right
+            self._chords[row] = knots, mass
+        return self._chords[row]
+
+    def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
+        """K of the chords, an upper bound: a Renyi divergence keeps the order of curves; (size, tilts)."""
+        found = np.empty((self.size, theta.size))
+        for row in range(self.size):
+            loss, mass = self._upper_law(row)
+            exponent = np.multiply.outer(theta, loss)
+            small = np.abs(exponent).max(axis=1) < 30.0
+            moved = np.expm1(np.where(small[:, None], exponent, 0.0))
+            total = np.maximum(moved @ mass, -0.99)
+            near = np.log1p(total) + 1e-11 * (np.abs(moved) @ mass) / (1.0 + total)
+            with np.errstate(divide="ignore"):
+                far = np.logaddexp.reduce(exponent + np.log(mass), axis=1)
+            found[row] = np.where(small, near, far + 1e-11 + 1e-14 * np.abs(far))
+        return np.minimum(found, np.multiply.outer(self.largest_loss(), theta))
+
+    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        value = np.empty(row.size)
+        for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
+            top = self.range_of_losses(int(k), 38.0, 1.0)[1]
+            # knots no further apart than masses are accurate
+            knots = np.linspace(e, top, 65 + int(max(top - e, 0.0))) if e < top else np.array([e])
+            p, u = self.masses(int(k), knots)
+            left = -np.expm1(e - knots[:-1])
+            value[i] = float((p * left + u * (1.0 - left)).sum()) if p.size else 0.0
+        with np.errstate(divide="ignore"):
+            return np.log(value * (1.0 - _SLACK)), np.minimum(np.log(value * (1.0 + _SLACK) + 1e-300), 0.0)
+
+    def log_delta_of_step(
+        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`."""
+        if lower_row is None or weight is None:
+            return self._log_delta(epsilon, row)
+        lower, upper = self._log_delta(epsilon, lower_row), self._log_delta(epsilon, row)
+        return mixture_log_delta(lower, upper, weight, lower_row >= 0)
+
+    def epsilon_of_step(
+        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`."""
+        top = self.largest_loss()[row]
+
+        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
+            return self.log_delta_of_step(epsilon, row, lower_row, weight)
+
+        zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
+        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
+        return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+
+    def largest_loss(self) -> NDArray:
+        """log(1 + q (e^c - 1)) under removal, -log(1 - q + q e^-c) under addition, rounded up."""
+        sign = 1.0 if self.direction == "remove" else -1.0
+        found = [sign * float(self._sampled(k, sign * self._cap[k : k + 1])[0]) for k in range(self.size)]
+        return np.array(found) * (1.0 + 2.0**-46)
+
+    def surely_lost(self, deviations: NDArray) -> NDArray:
+        """None is known."""
+        return np.full((self.size, deviations.size), -np.inf)
+
+    def gaussian_mu(self) -> NDArray:
+        """That of the mechanism without sampling, of which the sampled one is a post-processing."""
+        return np.array([float(p.gaussian_mu()[0]) for p in self._parts])
+
+    def losses(self, row: int, reach: float, number: int) -> NDArray:
+        """Losses even between the smallest and the largest."""
+        return np.linspace(*self.range_of_losses(row, reach, 1.0), number)
+
+    def typical_loss(self, row: int) -> float:
+        """Where most of the mass without the record lies."""
+        loss = float(self._sampled(row, -self._cap[row : row + 1])[0])
+        return loss if self.direction == "remove" else -loss
+
+    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+        """All losses."""
+        low, high = self._sampled(row, np.array([-1.0, 1.0]) * self._cap[row])
+        ends = (low, high) if self.direction == "remove" else (-high, -low)
+        room = 1e-9 * (ends[1] - ends[0])
+        return float(ends[0] - room), float(ends[1] + room)
+
+    def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
+        """See `base.StepFamily`: a few units of the loss without sampling, and the sums' as in `LaplaceSteps`."""
+        rounding = 2.0**-53 * (4.0 * depth + 64.0)
+        return rounding, 3.0 * rounding * float(counts @ self._cap)
+
+    def truncated(self, reach: float) -> StepFamily:
+        """The steps themselves: their losses are bounded."""
+        return self

@@ -1,0 +1,328 @@
+"""Mechanisms of statistics by their usual names, each made of a general kind: two discrete laws, or a Laplace pair."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import validate
+from .bounded_range import ExponentialMechanism
+from .discrete import DiscretePair, named_pair
+from .gaussian import Gaussian
+from .laplace import Laplace
+from .poisson_sampled import SampledBounded
+from .sampled_gaussian import SampledGaussian
+
+__all__ = [
+    "ApproximateDP",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "PermuteAndFlip",
+    "PoissonSampled",
+    "PureDP",
+    "RandomizedResponse",
+]
+
+_REACH = 37.0  # standard deviations of the discrete Gaussian's table
+_LEAST = 1e-290  # masses below this count as 0 on the side that is certified: of Q, and not of P
+_MOST_SENSITIVITY = 16.0  # over sigma
+_MOST_OUTCOMES = 1 << 20
+
+
+def PureDP(epsilon: float) -> DiscretePair:
+    """Any mechanism that is (epsilon, 0)-DP: its worst pair, randomized response of two answers.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0 and at most 300, in nats.
+
+    Returns
+    -------
+    DiscretePair
+
+    Raises
+    ------
+    ValueError
+        For an epsilon out of range.
+
+    Notes
+    -----
+    Losses epsilon with mass 1 / (1 + exp(-epsilon)) and -epsilon with the rest.
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath (2015), Theorem 3.3.
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(PureDP(0.1), 100)]).epsilon(1e-5).upper, 3)
+    4.307
+    """
+    return _black_box(_epsilon(epsilon), 0.0, f"PureDP({float(epsilon)})")
+
+
+def ApproximateDP(epsilon: float, delta: float) -> DiscretePair:
+    """Any mechanism that is (epsilon, delta)-DP: `PureDP` with probability 1 - delta, else an infinite loss.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0 and at most 300, in nats.
+    delta : float
+        In [0, 1).
+
+    Returns
+    -------
+    DiscretePair
+
+    Raises
+    ------
+    ValueError
+        For an epsilon or delta out of range.
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016).
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(ApproximateDP(1.0, 0.1), 1), (ApproximateDP(2.0, 0.2), 1)]).delta(3.0).upper, 9)
+    0.28
+    """
+    delta = validate.nonnegative(delta, "delta")
+    if not delta < 1.0:
+        raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
+    value = 0.0 if epsilon == 0 else _epsilon(epsilon)
+    return _black_box(value, delta, f"ApproximateDP({float(epsilon)}, {delta})")
+
+
+def _epsilon(value: Any) -> float:
+    value = validate.positive(value, "epsilon")
+    if value > 300.0:
+        raise ValueError(f"epsilon must be at most 300, got {value}")
+    return value
+
+
+def _black_box(epsilon: float, delta: float, name: str) -> DiscretePair:
+    high, low = 1.0 / (1.0 + math.exp(-epsilon)), 1.0 / (1.0 + math.exp(epsilon))
+    with_record = np.array([delta, (1.0 - delta) * high, (1.0 - delta) * low, 0.0])
+    return named_pair(name, with_record, with_record[::-1])
+
+
+def RandomizedResponse(noise: float, buckets: int = 2, *, neighbours: str = "replace-one") -> DiscretePair:
+    """Randomized response over k answers: the true one, replaced by a uniform answer with probability `noise`.
+
+    Parameters
+    ----------
+    noise : float
+        Probability of a uniform answer, in [0, 1].  The true answer has probability 1 - noise + noise / buckets.
+    buckets : int
+        Number of answers, at least 2.
+    neighbours : {"replace-one", "replace-special"}
+        Whether one record takes the place of another, or is removed: nobody's answer is uniform.
+
+    Returns
+    -------
+    DiscretePair
+
+    Raises
+    ------
+    ValueError
+        For an argument out of range.
+
+    References
+    ----------
+    Warner (1965); Mironov (2017), Proposition 5.
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(RandomizedResponse(0.5), 1)]).epsilon(1e-9).upper, 6)
+    1.098612
+    """
+    noise = validate.nonnegative(noise, "noise")
+    k = validate.count(buckets, "buckets", least=2)
+    if noise > 1.0:
+        raise ValueError(f"noise must be in [0, 1], got {noise}")
+    if neighbours not in ("replace-one", "replace-special"):
+        raise ValueError(f"neighbours must be 'replace-one' or 'replace-special', got {neighbours!r}")
+    other, true = noise / k, 1.0 - noise + noise / k
+    if neighbours == "replace-one":
+        p = np.array([true, other, (k - 2) * other])
+        q = np.array([other, true, (k - 2) * other])
+    else:
+        p, q = np.array([true, (k - 1) * other]), np.array([1.0 / k, (k - 1) / k])
+    return named_pair(f"RandomizedResponse({noise}, {k}, neighbours={neighbours!r})", p, q)
+
+
+def DiscreteLaplace(a: float, sensitivity: int = 1) -> DiscretePair:
+    """The discrete Laplace (geometric) mechanism: masses tanh(a / 2) exp(-a abs(k)) on the integers.
+
+    Parameters
+    ----------
+    a : float
+        Inverse scale, above 0; a times the sensitivity is at most 300.  One step is (a sensitivity, 0)-DP.
+    sensitivity : int
+        Largest change of the integer that is released, at least 1 and at most 2^19.
+
+    Returns
+    -------
+    DiscretePair
+
+    Raises
+    ------
+    ValueError
+        For an argument out of range.
+
+    Notes
+    -----
+    The loss lies on a lattice of step 2 a between -a sensitivity and a sensitivity, whose ends hold the tails.
+
+    References
+    ----------
+    Ghosh, Roughgarden and Sundararajan (2012).
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(DiscreteLaplace(0.1), 100)]).epsilon(1e-5).upper, 3)
+    4.307
+    """
+    a = validate.positive(a, "a")
+    s = validate.count(sensitivity, "sensitivity", least=1)
+    if a * s > 300.0 or s > _MOST_OUTCOMES // 2:
+        raise ValueError(f"a times sensitivity must be at most 300 and sensitivity at most 2^19, got {a} and {s}")
+    # outcomes at most 0, then 1, 2, ..., s - 1, then s and above, the noise added to s or to 0
+    k = np.arange(1, s)
+    tail, scale = 1.0 / (1.0 + math.exp(-a)), math.tanh(0.5 * a)
+    p = np.concatenate([[tail * math.exp(-a * s)], scale * np.exp(-a * (s - k)), [tail]])
+    return named_pair(f"DiscreteLaplace({a}, {s})", p, p[::-1])
+
+
+def DiscreteGaussian(sigma: float, sensitivity: int = 1, *, truncation_bound: int | None = None) -> DiscretePair:
+    """The discrete Gaussian mechanism: masses proportional to exp(-k^2 / (2 sigma^2)) on the integers.
+
+    Parameters
+    ----------
+    sigma : float
+        Above 0; at least sensitivity / 16 and at most 10,000.
+    sensitivity : int
+        Largest change of the integer that is released, at least 1.
+    truncation_bound : int, optional
+        The noise is conditioned on abs(k) at most this bound, at least `sensitivity` / 2; the ends then have infinite
+        losses.
+
+    Returns
+    -------
+    DiscretePair
+
+    Raises
+    ------
+    ValueError
+        For an argument out of range.
+
+    Notes
+    -----
+    One coordinate: several are not equivalent to one.  Without a bound the table ends at 37 sigma; masses beyond 1e-290
+    count as infinite losses, which changes no delta above 1e-100.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke (2020).
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(DiscreteGaussian(10.0), 100)]).epsilon(1e-5).upper, 3)
+    4.377
+    """
+    sigma = validate.positive(sigma, "sigma")
+    s = validate.count(sensitivity, "sensitivity", least=1)
+    if not s / _MOST_SENSITIVITY <= sigma <= 1e4:
+        raise ValueError(f"sigma must be from sensitivity / 16 to 10,000, got {sigma} at sensitivity {s}")
+    end = math.ceil(_REACH * sigma)
+    if truncation_bound is not None:
+        bound = validate.count(truncation_bound, "truncation_bound", least=1)
+        if 2 * bound < s:
+            raise ValueError(f"truncation_bound must be at least sensitivity / 2, got {bound} at {s}")
+        end = min(end, bound)
+    k = np.arange(-end, end + s + 1)
+    inside = [np.abs(k - c) <= end for c in (s, 0)]
+    p, q = (np.where(at, np.exp(-0.5 * ((k - c) / sigma) ** 2), 0.0) for at, c in zip(inside, (s, 0), strict=True))
+    p, q = (np.where(x < _LEAST, 0.0, x) / x.sum() for x in (p, q))
+    bounded = "" if truncation_bound is None else f", truncation_bound={truncation_bound}"
+    return named_pair(f"DiscreteGaussian({sigma}, {s}{bounded})", p, q)
+
+
+def PermuteAndFlip(epsilon: float) -> Laplace:
+    """Permute-and-flip at epsilon: the dominating pair is that of the Laplace mechanism of scale 1 / epsilon.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0.
+
+    Returns
+    -------
+    Laplace
+
+    Raises
+    ------
+    ValueError
+        For an epsilon out of range.
+
+    References
+    ----------
+    McKenna and Sheldon (2020).
+
+    Examples
+    --------
+    >>> PermuteAndFlip(0.5)
+    Laplace(noise_multiplier=2.0)
+    """
+    return Laplace(1.0 / validate.positive(epsilon, "epsilon"))
+
+
+def PoissonSampled(mechanism: Any, rate: float) -> Any:
+    """A mechanism on a Poisson sample, when neighbours differ by one record added or removed.
+
+    Parameters
+    ----------
+    mechanism : Gaussian, Laplace, ExponentialMechanism or DiscretePair
+        Discrete pairs are also what `RandomizedResponse`, `DiscreteLaplace`, `DiscreteGaussian`, `PureDP` and
+        `ApproximateDP` return.
+    rate : float
+        Probability with which each person enters the step, independently, in (0, 1].
+
+    Returns
+    -------
+    mechanism
+        For `compose`; `SampledGaussian` for Gaussian noise.
+
+    Raises
+    ------
+    ValueError
+        For another kind of mechanism, or a rate out of range.
+
+    References
+    ----------
+    Zhu, Dong and Wang (2022), Theorem 11.
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> round(compose([(PoissonSampled(PureDP(1.0), 0.1), 1)]).epsilon(1e-9).upper, 6)
+    0.158565
+    """
+    if isinstance(mechanism, DiscretePair):
+        return mechanism.sampled(rate)
+    if isinstance(mechanism, Gaussian):
+        return SampledGaussian(mechanism.noise_multiplier, rate)
+    if not isinstance(mechanism, (Laplace, ExponentialMechanism)):
+        raise ValueError(f"PoissonSampled takes mechanisms such as Laplace(1.0) or PureDP(1.0), got {mechanism!r}")
+    return mechanism if validate.sample_rate(rate) == 1.0 else SampledBounded(mechanism, rate)

@@ -1,0 +1,174 @@
+"""Discrete mechanisms against sums over all outcomes in high precision; limits, symmetry, mixtures, bad input."""
+
+import mpmath
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.engine import lattice
+from pld_accountant.mechanisms.base import StepFamily
+
+
+def brute_delta(pairs, epsilon):
+    """delta of the product of pairs of laws, outcome by outcome."""
+    mpmath.mp.dps = 40
+    outcomes = {(mpmath.mpf(1), mpmath.mpf(1)): 1}
+    for p, q in pairs:
+        new = {}
+        for (a, b), n in outcomes.items():
+            for x, y in zip(p, q, strict=True):
+                key = (a * mpmath.mpf(x), b * mpmath.mpf(y))
+                new[key] = new.get(key, 0) + n
+        outcomes = new
+    e = mpmath.exp(epsilon)
+    return sum((n * max(a - e * b, 0) for (a, b), n in outcomes.items()), mpmath.mpf(0))
+
+
+RNG = np.random.default_rng(3)
+LAWS = [
+    ([0.75, 0.25], [0.25, 0.75]),
+    ([0.5, 0.25, 0.25, 0.0], [0.25, 0.25, 0.25, 0.25]),
+    ([0.5, 0.375, 0.125], [0.0, 0.5, 0.5]),
+    tuple(RNG.dirichlet(np.ones(4), 2).tolist()),
+]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.3])
+@pytest.mark.parametrize("chosen", [(0, 0, 0, 0), (1, 1, 1), (2, 2), (3, 3, 3, 3), (0, 1, 2), (1, 2, 3, 3), (0, 3)])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_delta_contains_the_sum_over_all_outcomes(chosen, epsilon, direction):
+    pairs = [LAWS[k] if direction == "remove" else LAWS[k][::-1] for k in chosen]
+    exact = brute_delta(pairs, epsilon)
+    found = pa.compose([(pa.DiscretePair(*LAWS[k]), 1) for k in chosen]).delta(epsilon, direction)
+    assert found.lower * (1 - 1e-14) <= exact <= found.upper * (1 + 1e-14)
+    assert found.upper - found.lower <= 1e-4 * found.upper
+    if exact > 1e-3:
+        bounds = pa.compose([(pa.DiscretePair(*LAWS[k]), 1) for k in chosen]).epsilon(float(exact), direction)
+        assert bounds.lower <= epsilon + 1e-9
+        assert epsilon - 1e-9 <= bounds.upper
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-15, 1e-60])
+def test_many_steps_on_a_lattice_contain_the_binomial_sum(delta):
+    mpmath.mp.dps = 100
+    n, c = 200, mpmath.mpf("0.25")
+    found = pa.compose([(pa.PureDP(0.25), n)]).epsilon(delta)
+    p = 1 / (1 + mpmath.exp(-c))
+
+    def exact(epsilon):
+        return sum(
+            mpmath.binomial(n, k) * p**k * (1 - p) ** (n - k) * max(1 - mpmath.exp(epsilon - (2 * k - n) * c), 0)
+            for k in range(n + 1)
+        )
+
+    assert exact(found.lower) >= delta >= exact(found.upper)
+    assert found.upper - found.lower <= 1e-9 * found.upper
+    assert found.method == pa.Method.LATTICE
+
+
+def test_a_lattice_without_its_errors_is_caught(monkeypatch):
+    monkeypatch.setattr(lattice.Curve, "_one", lambda self, epsilon, sign: 0.0)
+    found = pa.compose([(pa.PureDP(0.25), 20)]).delta(1.0)
+    assert not found.upper >= brute_delta([LAWS[0]], 1.0) > 0.0
+
+
+def test_infinite_losses_are_exact():
+    steps = pa.compose([(pa.ApproximateDP(0.0, 1e-7), 10_000)])
+    exact = -np.expm1(10_000 * np.log1p(-1e-7))
+    found = steps.delta(0.0)
+    # each step's losses may be wrong by 2^-41
+    assert found.lower <= exact <= found.upper <= exact + 10_000 * 2.0**-40
+    assert steps.epsilon(1e-4).lower == np.inf
+    mixed = pa.compose([(pa.ApproximateDP(0.0, 1e-3), 2), (pa.Gaussian(4.0), 3)])
+    alone = pa.compose([(pa.Gaussian(4.0), 3)]).delta(0.5)
+    found = mixed.delta(0.5)
+    lost = 1 - (1 - 1e-3) ** 2
+    assert found.lower <= lost + (1 - lost) * alone.upper
+    assert lost + (1 - lost) * alone.lower <= found.upper
+    assert found.upper - found.lower <= 1e-4 * found.upper
+    assert mixed.epsilon(1e-3).upper == np.inf
+    assert np.isinf(mixed.rdp([2.0])).all()
+    assert mixed.mu().status == pa.Status.NOT_CERTIFIED
+
+
+def test_disjoint_laws_cost_everything():
+    found = pa.compose([(pa.DiscretePair([1.0, 0.0], [0.0, 1.0]), 1)])
+    assert found.delta(3.0).lower >= 1.0 - 1e-11
+    assert found.epsilon(0.5).lower == np.inf
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3, 1e-3])
+def test_sampled_pure_dp_has_the_amplified_epsilon(rate):
+    most = np.log1p(rate * np.expm1(1.0))
+    found = pa.compose([(pa.PoissonSampled(pa.PureDP(1.0), rate), 1)]).epsilon(1e-13)
+    assert found.lower <= most * (1 + 1e-12)
+    assert abs(found.upper - most) <= 1e-8
+
+
+def test_groups_of_one_are_sampled_gaussians_and_bounds_rise_with_the_group():
+    steps = pa.compose([(pa.GroupGaussian(1.0, 0.01, 1), 100)]).epsilon(1e-5)
+    same = pa.compose([(pa.SampledGaussian(1.0, 0.01), 100)]).epsilon(1e-5)
+    assert steps.lower <= same.upper
+    assert same.lower <= steps.upper
+    assert steps.width <= 1e-4 * steps.upper
+    assert pa.compose([(pa.GroupGaussian(1.0, 0.01, 2), 100)]).epsilon(1e-5).lower > steps.upper
+
+
+def test_replace_one_without_sampling_is_a_gaussian_of_half_the_noise():
+    replaced = pa.compose([(pa.ReplaceOneSampledGaussian(3.0, 1.0), 1)]).delta(0.3)
+    gaussian = pa.compose([(pa.Gaussian(1.5), 1)]).delta(0.3)
+    assert replaced.lower <= gaussian.upper
+    assert gaussian.lower <= replaced.upper
+
+
+def test_the_exponential_mechanism_costs_less_than_pure_dp():
+    for delta in (1e-2, 1e-6):
+        ours = pa.compose([(pa.ExponentialMechanism(0.5), 10)]).epsilon(delta)
+        pure = pa.compose([(pa.PureDP(0.5), 10)]).epsilon(delta)
+        assert ours.upper < pure.lower
+    one = pa.compose([(pa.ExponentialMechanism(0.5), 1)]).delta(0.2)
+    t = np.linspace(-0.5, 0.0, 100_001)
+    p = np.expm1(t) / np.expm1(-0.5)
+    worst = np.max(p * np.maximum(-np.expm1(0.2 - t - 0.5), 0.0))
+    assert one.upper >= worst
+    assert one.lower <= worst * (1 + 1e-6)
+
+
+def test_any_object_with_the_protocol_is_composed_and_others_are_refused():
+    class Mine:
+        noise_multiplier = 3.0
+
+        @staticmethod
+        def steps(mechanisms, direction) -> StepFamily:
+            return pa.Laplace.steps([pa.Laplace(3.0)] * len(mechanisms), direction)
+
+    found = pa.compose([(Mine(), 1)]).epsilon(1e-5)
+    assert found == pa.compose([(pa.Laplace(3.0), 1)]).epsilon(1e-5)
+    for wrong in (3, "Laplace", pa.Laplace, None):
+        with pytest.raises(ValueError, match="must hold mechanisms"):
+            pa.compose([(wrong, 1)])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pa.DiscretePair([0.5, 0.5], [1.0]),
+        lambda: pa.DiscretePair([0.5, 0.4], [0.5, 0.5]),
+        lambda: pa.DiscretePair([1.5, -0.5], [0.5, 0.5]),
+        lambda: pa.PureDP(0.0),
+        lambda: pa.PureDP(301.0),
+        lambda: pa.ApproximateDP(1.0, 1.0),
+        lambda: pa.RandomizedResponse(1.1),
+        lambda: pa.RandomizedResponse(0.5, 1),
+        lambda: pa.DiscreteGaussian(0.01),
+        lambda: pa.DiscreteGaussian(1.0, 9, truncation_bound=4),
+        lambda: pa.GaussianMixture(1.0, [1.0], [0.5]),
+        lambda: pa.GaussianMixture(1.0, [-1.0], [1.0]),
+        lambda: pa.ExponentialMechanism(-1.0),
+        lambda: pa.PoissonSampled(pa.SampledGaussian(1.0, 0.1), 0.1),
+        lambda: pa.PoissonSampled(pa.PureDP(1.0), 0.0),
+    ],
+)
+def test_bad_input_is_an_error_at_once(make):
+    with pytest.raises(ValueError):
+        make()
