@@ -1,14 +1,15 @@
 """The command ``pld-accountant``.
 
-The exit status is 0, or 2 with one line on standard error for a user error.  Any other error is a bug and shows its
-traceback.  Each command imports the slow libraries that it needs.
+The exit status is 0; 1 if `verify` finds a difference; 2 with one line on standard error for a user error; 130 if it
+was interrupted.  Any other error is a bug and shows its traceback, with exit status 1.  Each command imports the slow
+libraries that it needs.
 """
 
 from __future__ import annotations
 
 import click
 
-from . import individuals, machine, publishing, worst_case
+from . import individuals, ledgers, machine, publishing, worst_case
 from .options import PROGRAM, Program
 
 __all__ = ["main"]
@@ -26,6 +27,9 @@ for command in (
     individuals.report,
     worst_case.epsilon_of,
     individuals.compare,
+    ledgers.merge,
+    ledgers.verify,
+    ledgers.describe,
     publishing.release,
     worst_case.calibrate,
     machine.warm_up,

@@ -52,8 +52,48 @@ class OfSteps(click.Option):
     """An option that a log of norms needs, and that an event table may hold as a column instead."""
 
 
+def _read_parameters(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    """A callback of ``--parameters``: the values of the file become the defaults of the command's options."""
+    if path is None:
+        return
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    with user_errors():
+        text = path.read_text(encoding="utf-8")
+        try:
+            given = tomllib.loads(text)
+        except ValueError as error:
+            raise click.ClickException(f"{path} is no TOML: {error}") from error
+    own = _options(context.command)
+    everybody = _options(*getattr(context.parent and context.parent.command, "commands", {}).values()) | own
+    defaults = {}
+    for name, value in given.items():
+        option = name.replace("_", "-")
+        if option not in everybody:
+            raise click.ClickException(f"{path}: no command has an option --{option}")
+        if isinstance(value, dict):
+            raise click.ClickException(f"{path}: {name} must be a value, not a table")
+        if option in own:
+            defaults[own[option]] = ",".join(map(str, value)) if isinstance(value, list) else value
+    context.default_map = defaults
+
+
+def _options(*commands: click.Command) -> dict[str, str]:
+    """The names of the parameters of these commands by their options, without the leading hyphens."""
+    found = [(o, p.name) for c in commands for p in c.params if isinstance(p, click.Option) for o in p.opts]
+    return {o[2:]: name for o, name in found if name and o.startswith("--")}
+
+
 class Command(click.Command):
-    """A command that names all missing options at once."""
+    """A command that reads its options from a TOML file too, and that names all missing options at once."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        words = "Values of options as TOML; options on the command line win."
+        of_file = {"type": FILE, "is_eager": True, "expose_value": False, "callback": _read_parameters, "help": words}
+        self.params.append(click.Option(["--parameters"], **of_file))  # type: ignore[arg-type]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, as `click.Command` does."""

@@ -21,7 +21,7 @@ import numpy as np
 from .atomic import atomic_file
 from .npy import read_npy
 
-__all__ = ["StoreError", "load", "refuse_invalid", "save"]
+__all__ = ["StoreError", "header", "load", "refuse_invalid", "save"]
 
 
 class StoreError(ValueError):
@@ -99,6 +99,26 @@ def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
     if found[1] != version:
         raise StoreError(f"{os.fspath(path)} has format version {found[1]}; this release reads version {version}")
     return header, arrays
+
+
+def header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The header of a file of any kind and version, without its arrays and without a check of the checksum.
+
+    Raises
+    ------
+    FileNotFoundError
+    StoreError
+        If the file has no header.
+    """
+    with refuse_invalid(path, "pld-accountant"), zipfile.ZipFile(path) as archive:
+        member = archive.getinfo("header.npy")
+        if member.file_size > os.path.getsize(path):
+            raise ValueError("its header is larger than the file")
+        with archive.open(member) as file:
+            found = json.loads(read_npy(file, member.file_size).tobytes(), parse_constant=_no_number)
+        if not isinstance(found, dict) or not {"kind", "version"} <= found.keys():
+            raise ValueError("its header states no kind and version")
+        return found
 
 
 def _members(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

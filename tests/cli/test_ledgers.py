@@ -1,0 +1,101 @@
+"""`merge`, `verify` and `describe` of files that the program wrote, and of files that it did not."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import pld_accountant as pa
+from pld_accountant.cli.commands import main
+
+STEP = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0}
+
+
+def ledger_of(people, norms, count=50):
+    return pa.Ledger.from_events({"person": people, "norm": norms, "count": [count] * len(people)}, **STEP)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with two ledgers, the results of the first, events, and a log."""
+    monkeypatch.chdir(tmp_path)
+    first = ledger_of(["a", "b"], [0.5, 1.0])
+    first.save("first.npz")
+    ledger_of(["b", "c"], [0.5, 1.0]).save("second.npz")
+    pa.write_results(pa.summarise(first, 1e-5), out="eps.parquet")
+    pq.write_table(pyarrow.table({"person": [1], "norm": [0.5]}), "events.parquet")
+    np.save("norms.npy", np.ones((3, 2)))
+    return tmp_path
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_merge_adds_steps_of_the_same_people(folder):
+    result = run("merge", "first.npz", "second.npz", "--out", "both.npz")
+    assert result.exit_code == 0 and "3 people, 100 steps" in result.stdout, result.output
+    expected = pa.Ledger.load("first.npz")
+    expected.merge(pa.Ledger.load("second.npz"))
+    assert pa.Ledger.load("both.npz").people.tolist() == ["a", "b", "c"]
+    assert np.array_equal(pa.Ledger.load("both.npz").counts, expected.counts)
+
+
+def test_merge_of_parts_refuses_people_in_both(folder):
+    before = sorted(os.listdir())
+    result = run("merge", "first.npz", "second.npz", "--same-steps", "--out", "both.npz")
+    assert result.exit_code == 2 and "1 people are in both" in result.stderr
+    assert sorted(os.listdir()) == before
+    ledger_of(["c"], [0.25]).save("other.npz")
+    assert run("merge", "first.npz", "other.npz", "--same-steps", "--out", "both.npz").exit_code == 0
+    assert pa.Ledger.load("both.npz").steps == 50
+    assert run("merge", "first.npz", "second.npz", "--out", "first.npz").exit_code == 2
+
+
+def test_verify_accepts_what_was_written_and_finds_what_was_changed(folder):
+    result = run("verify", "first.npz", "--results", "eps.parquet")
+    assert (result.exit_code, result.stdout.count("2 people")) == (0, 2), result.output
+    table = pq.read_table("eps.parquet")
+    upper = table["epsilon_upper"].to_numpy() * 0.9
+    place = table.schema.get_field_index("epsilon_upper")
+    lower = table.schema.get_field_index("epsilon_lower")
+    changed = table.set_column(place, table.schema.field(place), pyarrow.array(upper))
+    changed = changed.set_column(lower, table.schema.field(lower), pyarrow.array(upper * 0.5))
+    pq.write_table(changed, "less.parquet")
+    result = run("verify", "first.npz", "--results", "less.parquet")
+    assert result.exit_code == 1 and "of 2 contradict" in result.stdout
+    assert run("verify", "second.npz", "--results", "eps.parquet", "--quiet").exit_code == 1
+    assert "other people" in run("verify", "second.npz", "--results", "eps.parquet").stdout
+    data = bytearray((folder / "first.npz").read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / "first.npz").write_bytes(data)
+    assert run("verify", "first.npz").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("first.npz", ["kind: pld-accountant ledger", "sample rate: 0.05", "num examples: 2"]),
+        ("eps.parquet", ["kind: results", "delta: 1e-05", "num examples: 2"]),
+        ("events.parquet", ["kind: event table", "events: 1", "person; norm"]),
+        ("norms.npy", ["kind: log of norms", "people: 2", "assumed"]),
+    ],
+)
+def test_describe_says_what_a_file_is(folder, file, words):
+    result = run("describe", file)
+    assert result.exit_code == 0, result.output
+    assert all(word in result.stdout for word in words), result.stdout
+    assert json.loads(run("describe", file, "--json", "-").stdout)["kind"] in result.stdout
+
+
+def test_describe_of_a_filter_and_of_nothing(folder):
+    pa.GaussianFilter(0.5, num_examples=2, noise_multiplier=4.0).save("filter.npz")
+    assert "GaussianFilter" in run("describe", "filter.npz").stdout
+    (folder / "x.txt").write_text("nothing")
+    for file in ("x.txt", "absent.npz"):
+        result = run("describe", file)
+        assert result.exit_code == 2 and result.stdout == "" and len(result.stderr.splitlines()) == 1
