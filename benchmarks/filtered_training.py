@@ -76,8 +76,7 @@ def train(data: Any, name: str, looks: list[int], clip: float, seed: int) -> dic
             if steps in looks:
                 with torch.no_grad():
                     found["accuracy"].append(float((model(x).argmax(1) == y).float().mean()))
-                booked = None if individual is None else individual._caps
-                found["taking part"].append(1.0 if booked is None else float(np.mean(booked > 0)))
+                found["taking part"].append(1.0 if individual is None else float(individual.taking_part.mean()))
             if steps == looks[-1]:
                 break
     found["seconds"] = time.perf_counter() - start

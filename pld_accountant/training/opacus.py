@@ -259,6 +259,11 @@ class IndividualAccounting:
         return self._steps.caps
 
     @property
+    def taking_part(self) -> np.ndarray:
+        """Whether each person had a cap above 0 at the last step booked: (num_examples,) bool.  Sensitive."""
+        return self._caps > 0
+
+    @property
     def ledger(self) -> Ledger:
         """The ledger of all steps, for `summarise` and `write_report`; none in mode ``observed``."""
         return self._steps.ledger

@@ -200,6 +200,7 @@ def test_people_with_spent_budgets_contribute_nothing(kind, gradients, monkeypat
         assert np.all(twin.admit(caps)[caps > 0])
         refused |= caps == 0
     assert refused.any() and not refused.all()
+    np.testing.assert_array_equal(run.individual.taking_part, booked[-1] > 0)
     found = run.individual.epsilon(1e-5).upper
     assert np.all(found <= EPSILONS) and np.any(found > 1.0)
     np.testing.assert_array_equal(keep.units_left, twin.units_left)
