@@ -48,15 +48,19 @@ def step_excess(p: Potential, law: Law, charge: float, norm: float, tau: float, 
 
 
 def is_supersolution(game: Game, rng: np.random.Generator, points: int) -> bool:
-    """Whether the inequalities hold at random budgets, losses and norms, for both directions and all sample rates."""
+    """Whether the inequalities hold at random budgets, losses and norms, for both directions and all sample rates.
+
+    Losses are drawn one from each of `points` equal intervals, because a charge that is too small shows at low losses
+    only; every other one is tried with the largest norm.
+    """
     for p, direction in zip(game.potentials, ("remove", "add"), strict=True):
-        y = p.period * rng.uniform(-_SOME, _SOME, points)
+        y = p.period * _SOME * (2.0 * (np.arange(points) + rng.random(points)) / points - 1.0)
         if not np.all(potential_at(p, 0.0, y) >= -np.expm1(-y)):
             return False
         for law in game.run.laws(direction, game.theta):  # type: ignore[arg-type]
             table = game.charges.of(law)
-            for one in y.tolist():
-                place = int(rng.integers(NORMS.size)) if rng.random() < 0.5 else NORMS.size - 1
+            for count, one in enumerate(y.tolist()):
+                place = int(rng.integers(NORMS.size)) if count % 2 else NORMS.size - 1
                 tau = float(rng.uniform(table[place], p.end))
                 if not step_excess(p, law, table[place], float(NORMS[place]), tau, one) <= 0.0:
                     return False

@@ -23,7 +23,7 @@ from .game import Game, Run, build_game
 __all__ = ["cache_folder", "kept_game"]
 
 _KIND, _FILE_VERSION = "potential", 1
-_POINTS = 4  # of the inequalities, for each direction and sample rate
+_POINTS = 20  # of the inequalities, for each direction and sample rate
 _MOST_KEPT = 16  # in memory, a few megabytes each
 
 _GAMES: OrderedDict[Run, Game] = OrderedDict()
