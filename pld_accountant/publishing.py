@@ -86,7 +86,7 @@ class Release:
         return np.asarray(self.counts.sum(axis=0))
 
     def error(self, confidence: float = 0.95) -> int:
-        """The largest error of one count of one group, at this confidence: P(|noise| <= error) >= confidence."""
+        """The largest error of one count of one group, at this confidence: ``P(|noise| <= error) >= confidence``."""
         if not 0.0 < confidence < 1.0:
             raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}")
         a = math.exp(-1.0 / self.scale)

@@ -107,6 +107,18 @@ def filters() -> tuple[Row, list[Row]]:
     return header, body
 
 
+def filtered() -> tuple[Row, list[Row]]:
+    """Test accuracy and the share of people who still take part, at one proven epsilon for everybody."""
+    looks = _read("filtered_training")["table"][-1]["steps"]
+    header = ["clipping norm", "filter", "full-norm steps", *(f"after {step:,}" for step in looks)]
+    body = []
+    for row in _read("filtered_training")["table"]:
+        shown = [f"{a:.2%} ({part:.0%})" for a, part in zip(row["accuracy"], row["taking part"], strict=True)]
+        shown += [""] * (len(looks) - len(shown))
+        body.append([f"{row['max_grad_norm']:g}", row["filter"], f"{row['full-norm steps']:,}", *shown])
+    return header, body
+
+
 def potential() -> tuple[Row, list[Row]]:
     """Steps that filters for adaptive sampled steps admit, over those of non-adaptive PLD."""
     header = ["noise, rate, delta", "epsilon", "PLD steps", "PotentialFilter", "norm 1/8", "RenyiFilter",
@@ -179,7 +191,8 @@ def widths() -> tuple[Row, list[Row]]:
 
 
 TABLES = {
-    f.__name__: f for f in (tail, extremes, rare, people, filters, potential, streams, admission, growth, hard, widths)
+    f.__name__: f
+    for f in (tail, extremes, rare, people, filters, filtered, potential, streams, admission, growth, hard, widths)
 }
 
 
