@@ -22,7 +22,7 @@ from .mechanisms.base import Direction, Mechanism, directions
 from .mechanisms.discrete import DiscretePair
 from .mechanisms.gaussian import Gaussian, full_batch_delta, full_batch_epsilon, full_batch_mu
 from .mechanisms.laplace import Laplace
-from .mechanisms.mixed import MixedSteps
+from .mechanisms.mixed import mixed
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .notions import gdp
 from .results import Bounds, Status
@@ -131,7 +131,7 @@ class Composition(Locked):
         if direction not in self._makers:
             kinds = [list(group) for _, group in groupby(self._counts, key=type)]
             parts = [kind[0].steps(kind, direction) for kind in kinds]
-            self._makers[direction] = TableMakers(parts[0] if len(parts) == 1 else MixedSteps(parts))
+            self._makers[direction] = TableMakers(mixed(parts))
         return self._makers[direction]
 
     def epsilon(self, delta: float, direction: str = "both", *, seconds: float | None = None) -> Bounds:

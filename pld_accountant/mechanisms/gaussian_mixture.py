@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+from .base import Direction, Spectrum, StepFamily, mixture_epsilon, mixture_log_delta
 from .gaussian import full_batch_epsilon
+from .mixture_spectrum import TiltedMixture, join, log_ratio
 
 __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
 
 _REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _MOST_SENSITIVITY = 60.0  # over the standard deviation
-_NODES = 200_000  # of a log-moment; beyond, the Gaussian's is an upper bound
+_NODES = 1 << 14  # of a log-moment; beyond, the Gaussian's is an upper bound
 _NODES_EXACT = 4_000_000
 _CHUNK = 1 << 15
 _SLACK = 1e-10
@@ -190,7 +191,7 @@ class ReplaceOneSampledGaussian:
 
 
 class Pair(NamedTuple):
-    """Centres and weights of the mixtures with and without the record; every centre is at least 0."""
+    """Centres and weights of the mixtures with and without the record: 0 <= other centres <= centres."""
 
     centres: NDArray
     weights: NDArray
@@ -205,16 +206,6 @@ class Pair(NamedTuple):
     @property
     def top(self) -> float:
         return float(max(self.centres.max(), self.other_centres.max()))
-
-
-def _log_ratio(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
-    """log of a mixture's density over that of N(0, 1); the weights add up to 1."""
-    t = np.multiply.outer(x, centres) - 0.5 * centres**2
-    near = np.abs(t).max(axis=-1) < 30.0
-    small = np.log1p(np.maximum(np.expm1(np.where(near[..., None], t, 0.0)) @ weights, -1.0 + 1e-16))
-    top = t.max(axis=-1)
-    with np.errstate(under="ignore"):
-        return np.where(near, small, top + np.log(np.exp(t - top[..., None]) @ weights))
 
 
 def _slope(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
@@ -251,40 +242,15 @@ class GaussianMixtureSteps:
 
     def _loss(self, row: int, x: NDArray) -> NDArray:
         pair = self._pairs[row]
-        first, second = _log_ratio(x, *pair[:2]), _log_ratio(x, *pair[2:])
+        first, second = log_ratio(x, *pair[:2]), log_ratio(x, *pair[2:])
         return self._sign * (first - second)
 
     def _log_moment(self, row: int, theta: float, exact: bool) -> float:
-        """K by the trapezoidal rule, rounded up.
-
-        The integrand is g^(1 + theta) / h^theta times the standard normal density, g and h the two log-ratios' powers.
-        On the line x + i y, |g| is at most its value at x and at least cos(y shift / 2) times it, so with
-        y shift <= 2 / sqrt(1 + theta) the integrand's size grows by at most exp(1 + y^2 / 2).  The rule's error is at
-        most 2 exp(1 + d^2 / 2 - 2 pi d / h) of the integral (Trefethen and Weideman 2014, Theorem 5.1); h makes the
-        last exponent -45.
-        """
-        pair = self._pairs[row]
-        bound = 0.5 * theta * (1.0 + theta) * pair.shift**2 * (1.0 + 1e-14)
+        """K rounded up, at most that of the Gaussian of the largest shift."""
+        bound = 0.5 * theta * (1.0 + theta) * self._pairs[row].shift ** 2 * (1.0 + 1e-14)
         bound = min(bound, theta * float(self.largest_loss()[row]))
-        d = min(1.0, 2.0 / (pair.shift * math.sqrt(1.0 + theta)))
-        h = 2.0 * math.pi * d / 45.0
-        low, high = -(theta * pair.top) - 40.0, (1.0 + theta) * pair.top + 40.0
-        number = (high - low) / h
-        if not number < (_NODES_EXACT if exact else _NODES):
-            return bound
-        total, top = 0.0, -np.inf
-        first, second = (pair[:2], pair[2:]) if self._sign > 0 else (pair[2:], pair[:2])
-        for begin in range(0, int(number) + 2, _CHUNK):
-            x = low + h * np.arange(begin, min(begin + _CHUNK, int(number) + 2))
-            g, other = _log_ratio(x, *first), _log_ratio(x, *second)
-            exponent = (1.0 + theta) * g - theta * other - 0.5 * x * x
-            new = max(top, float(exponent.max()))
-            total = total * math.exp(top - new) + float(np.exp(exponent - new).sum())
-            top = new
-        k = top + math.log(total * h / math.sqrt(2.0 * math.pi))
-        # exponents of size up to (1 + theta) |log g| carry a few units each
-        size = (1.0 + theta) * pair.top * (abs(low) + abs(high)) + low * low
-        return min(k + 1e-13 + 2.0**-50 * (abs(k) + min(size, 1e12)), bound)
+        found = self._tilted(row, theta).log_moment(_NODES_EXACT if exact else _NODES)
+        return bound if found is None else min(sum(found), bound)
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K at each tilt, rounded up, shape (size, tilts); where it costs too many nodes, the Gaussian's K."""
@@ -296,6 +262,40 @@ class GaussianMixtureSteps:
                     self._moments[key] = self._log_moment(row, t, exact)
                 found[row, i] = self._moments[key]
         return found
+
+    def _tilted(self, row: int, theta: float) -> TiltedMixture:
+        (c, p, d, q), own = self._pairs[row], self._sign > 0
+        return TiltedMixture((c, p) if own else (d, q), (d, q) if own else (c, p), theta)
+
+    def spectrum(
+        self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
+    ) -> Spectrum | None:
+        """See `base.CharacteristicSteps`."""
+        found: list[Spectrum] = []
+        for row in rows:
+            one = self._tilted(int(row), theta).spectrum(spacing, m, columns, work / rows.size)
+            if one is None:
+                return None
+            found.append(one)
+        return join(found)
+
+    def envelope_levels(self, theta: float) -> tuple[int, int]:
+        """From below every band of this tilt up to where one step's density decays."""
+        slopes = [float(c @ p - d @ q) for c, p, d, q in self._pairs]
+        lowest = math.floor(2.0 * math.log2(0.05 * theta))
+        return lowest, math.ceil(2.0 * math.log2(64.0 / min(slopes) + theta)) + 8
+
+    def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
+        """See `base.CharacteristicSteps`."""
+        bounds = [
+            self._tilted(int(row), theta).log_envelope(levels, float(k))
+            for row, k in zip(rows, found.log_moment - found.log_moment_error, strict=True)
+        ]
+        return np.stack(bounds)
+
+    def infinite_mass(self) -> NDArray:
+        """None: both mixtures have the same support."""
+        return np.zeros(self.size)
 
     def log_delta_of_step(
         self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
@@ -387,7 +387,7 @@ class GaussianMixtureSteps:
             some = slice(begin, begin + _CHUNK)
             a, b = ends[:-1][some, None], ends[1:][some, None]
             at = 0.5 * (a + b) + 0.5 * (b - a) * _NODE
-            density = np.exp(_log_ratio(at, *own) - 0.5 * at * at) / math.sqrt(2.0 * math.pi)
+            density = np.exp(log_ratio(at, *own) - 0.5 * at * at) / math.sqrt(2.0 * math.pi)
             mass = density * _WEIGHT * 0.5 * (b - a)
             with np.errstate(over="ignore"):
                 above = -np.expm1(np.minimum(left[some, None] - self._loss(row, at), 0.0))

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Direction, StepFamily
+from .base import CharacteristicSteps, Direction, Spectrum, StepFamily
 
-__all__ = ["MixedSteps"]
+__all__ = ["MixedCharacteristicSteps", "MixedSteps", "mixed"]
+
+
+def mixed(parts: Sequence[StepFamily]) -> StepFamily:
+    """One family of all parts' rows, with characteristic functions if all parts have them."""
+    if len(parts) == 1:
+        return parts[0]
+    return (
+        MixedCharacteristicSteps(parts) if all(isinstance(p, CharacteristicSteps) for p in parts) else MixedSteps(parts)
+    )
 
 
 class MixedSteps:
@@ -116,4 +125,48 @@ class MixedSteps:
 
     def truncated(self, reach: float) -> StepFamily:
         """See `base.StepFamily`."""
-        return MixedSteps([p.truncated(reach) for p in self._parts])
+        return mixed([p.truncated(reach) for p in self._parts])
+
+
+class MixedCharacteristicSteps(MixedSteps):
+    """The rows of several families that all compute their characteristic functions."""
+
+    _parts: list[CharacteristicSteps]  # type: ignore[assignment]
+
+    def _rows(self, rows: NDArray) -> Iterator[tuple[CharacteristicSteps, NDArray, NDArray]]:
+        """Each part with the places among `rows` that are its own, and its own numbers of these rows."""
+        for part, first, last in zip(self._parts, self._first[:-1], self._first[1:], strict=True):
+            at = np.flatnonzero((first <= rows) & (rows < last))
+            if at.size:
+                yield part, at, rows[at] - first
+
+    def spectrum(
+        self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
+    ) -> Spectrum | None:
+        """See `base.CharacteristicSteps`."""
+        found: dict[str, NDArray] = {}
+        for part, at, own in self._rows(rows):
+            some = part.spectrum(theta, spacing, m, own, columns, work)
+            if some is None:
+                return None
+            for name in Spectrum.__dataclass_fields__:
+                value = getattr(some, name)
+                found.setdefault(name, np.empty((rows.size, *value.shape[1:])))[at] = value
+        return Spectrum(**found)
+
+    def envelope_levels(self, theta: float) -> tuple[int, int]:
+        """From the lowest to the highest of the parts' levels."""
+        lowest, highest = zip(*(p.envelope_levels(theta) for p in self._parts), strict=True)
+        return min(lowest), max(highest)
+
+    def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
+        """See `base.CharacteristicSteps`."""
+        out = np.empty((rows.size, levels.size))
+        for part, at, own in self._rows(rows):
+            some = Spectrum(*(getattr(found, name)[at] for name in Spectrum.__dataclass_fields__))
+            out[at] = part.log_envelope(theta, levels, own, some)
+        return out
+
+    def infinite_mass(self) -> NDArray:
+        """See `base.CharacteristicSteps`."""
+        return np.concatenate([p.infinite_mass() for p in self._parts])

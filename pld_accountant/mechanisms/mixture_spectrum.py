@@ -1,0 +1,242 @@
+"""Characteristic functions of the losses of Gaussian mixtures: a trapezoidal rule in the noise's own variable.
+
+Notation: the noise is x ~ N(0, 1).  A and B are the mixtures' densities over that of x, A that of P; the centres of one
+of them are all at least those of the other.  The loss L = log A - log B has the tilted density proportional to
+f = A^(1 + theta) B^-theta times that of x, and phi(omega) = E[exp(i omega L)] under it.
+
+1. The slope of log f lies between l - x and u - x, l = (1 + theta) min A - theta max B and
+   u = (1 + theta) max A - theta min B, minima and maxima of the centres.  So f falls beyond u + r at least as fast as a
+   normal density, and f(u + r) is at most exp((1 - r^2) / 2) times the mass of f in [u, u + 1]; likewise below l.
+   With r = 9 the tails hold 1e-18 of the mass, as integrals or as sums.
+2. On the line Im x = y the modulus of A is at most its value at Re x, and that of B at least cos(y s / 2) times it, s
+   the largest distance of two centres of one mixture.  The argument of A / B lies between 0 and y D, D the largest
+   distance of two centres.  So f exp(i omega L) grows by at most exp(y^2 / 2 + omega |y| D) cos(y s / 2)^-theta.
+3. The rule of step h errs by at most 2 M / (exp(2 pi d / h) - 1) if this growth times the mass is at most M for
+   |y| < d (Trefethen and Weideman 2014, Theorem 5.1).  With d s / 2 <= 1 / sqrt(1 + theta) the cosine adds at most
+   exp(0.62).
+4. Beyond the band: on that line |f exp(i omega L)| is |f| exp(-omega arg), arg that of A / B or of B / A, whichever
+   is positive for this sign of y.  The integral of this falls with omega, so its value at one frequency bounds |phi|
+   at all higher ones.  The arguments of A and of B grow with Re x while |y| s <= pi:
+   the derivative of arg A is a sum of (c_j - c_k) sin(y (c_j - c_k)) with positive weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import Spectrum
+
+__all__ = ["TiltedMixture", "join", "log_ratio"]
+
+_UNIT = 2.0**-53
+_REACH = 9.0  # r of step 1
+_TRUNCATED = 2e-17  # both tails, both as integrals and as sums, and the error of the rule, with room
+_LOG_ERROR = 47.0  # of the rule, relative to its growth
+_WIDEST = 6.0  # of the strip
+_NEGLIGIBLE = 1e-24  # share of a node that is left out
+_BLOCK = 64  # frequencies whose phases are products of two
+_CHUNK = 256  # nodes that a matrix product adds up
+_CELLS = 1_500  # of the envelope
+_OUTSIDE = 1e-17  # twice the tilted mass outside of the cells, at least
+_SHIFTS = np.concatenate([np.geomspace(0.003, 0.3, 9), np.linspace(0.5, 3.0, 9)])  # y, over 1 / s or 1
+_LIGHT = -50.0  # log mass of a cell that is moved to the mass outside
+_ROUND = 1e-9  # absorbs the round-off of a cell's quantities
+
+
+def log_ratio(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
+    """log of a mixture's density over that of N(0, 1); the weights add up to 1."""
+    t = np.multiply.outer(x, centres) - 0.5 * centres**2
+    near = np.abs(t).max(axis=-1) < 30.0
+    small = np.log1p(np.maximum(np.expm1(np.where(near[..., None], t, 0.0)) @ weights, -1.0 + 1e-16))
+    top = t.max(axis=-1)
+    with np.errstate(under="ignore"):
+        return np.where(near, small, top + np.log(np.exp(t - top[..., None]) @ weights))
+
+
+class TiltedMixture(NamedTuple):
+    """The tilted loss of one step: centres and weights of A and of B, and theta."""
+
+    own: tuple[NDArray, NDArray]
+    other: tuple[NDArray, NDArray]
+    theta: float
+
+    @property
+    def _spread(self) -> float:
+        """s, the largest distance of two centres of one mixture."""
+        return float(max(np.ptp(self.own[0]), np.ptp(self.other[0])))
+
+    @property
+    def _distance(self) -> float:
+        """D, the largest distance of two centres, one of each mixture."""
+        (a, _), (b, _) = self.own, self.other
+        return float(max(a.max() - b.min(), b.max() - a.min()))
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        (a, _), (b, _), theta = self
+        low = (1.0 + theta) * a.min() - theta * b.max() - _REACH
+        high = (1.0 + theta) * a.max() - theta * b.min() + _REACH
+        return float(low), float(high)
+
+    def nodes(self, width: float) -> tuple[float, float, int]:
+        """The first node, the step and the number of nodes for frequencies up to `width`."""
+        low, high = self._ends
+        reach = max(self._spread, self._distance)
+        d = min(_WIDEST, 2.0 / (reach * math.sqrt(1.0 + self.theta)))
+        step = 2.0 * math.pi * d / (_LOG_ERROR + 0.5 * d * d + width * d * self._distance)
+        return low, step, math.ceil(min((high - low) / step, 2.0**60)) + 2
+
+    def log_moment(self, most: int) -> tuple[float, float] | None:
+        """K and a bound of its error; None if it needs more nodes than `most`."""
+        low, step, number = self.nodes(0.0)
+        if number > most:
+            return None
+        found = self._weigh(low, step, number)
+        return found.log_moment, _TRUNCATED + _UNIT * (found.units_of_moment + abs(found.log_moment))
+
+    def spectrum(self, spacing: float, m: int, columns: int, work: float) -> Spectrum | None:
+        """See `base.CharacteristicSteps.spectrum`; of one row, whose arrays have no first axis.
+
+        Round-off: phi - 1 is summed as it stands.  With d the loss less its mean, exp(i (a + b) d) - 1 is the product
+        of exp(i a d) and exp(i b d) - 1, plus exp(i a d) - 1.  Each has a few units of 2^-53 of omega |d|, and each sum
+        as many as it has terms.
+        """
+        low, step, number = self.nodes(m * spacing)
+        if number * float(m) > work:
+            return None
+        found = self._weigh(low, step, number)
+        p, k = found.share, found.log_moment
+        mean = float(p @ found.loss)
+        d = found.loss - mean
+        excess = _phi_less_one(p, d, spacing, m)
+        apart = np.abs(d)
+        slope = (2.0 * _CHUNK + p.size / _CHUNK + 2.5 * columns + 48.0) * float(p @ apart)
+        slope += float(p @ (found.units * apart)) + 2.0 * float(p @ found.units_of_log)
+        truncated = _TRUNCATED + 2.0 * found.left_out
+        return Spectrum(
+            log_moment=np.array(k),
+            mean=np.array(mean),
+            log_moment_error=np.array(truncated + _UNIT * (found.units_of_moment + (columns + 8.0) * abs(k))),
+            error=np.array(2.0 * truncated),
+            error_slope=np.array(2.0 * _UNIT * slope),
+            re=np.maximum(_log_of_excess(excess), -700.0),
+            im=np.arctan2(excess.imag, 1.0 + excess.real),
+            span=np.array(self._ends),
+        )
+
+    def _weigh(self, low: float, step: float, number: int) -> _Nodes:
+        """The rule's nodes with their shares of the tilted mass.
+
+        Round-off, in units of 2^-53: log A and log B are wrong by at most 4 T + 8, T the largest exponent in them.  So
+        the relative error of a share has 1 + 2 theta times this, and the square of x.
+        """
+        x = low + step * np.arange(number)
+        log_a, log_b = log_ratio(x, *self.own), log_ratio(x, *self.other)
+        exponent = (1.0 + self.theta) * log_a - self.theta * log_b - 0.5 * x * x
+        top = float(exponent.max())
+        weight = np.exp(exponent - top)
+        total = float(weight.sum())
+        kept = weight > _NEGLIGIBLE * total
+        share, x = weight[kept] / total, x[kept]
+        centres = np.concatenate([self.own[0], self.other[0]])
+        of_log = 4.0 * np.abs(np.multiply.outer(x, centres) - 0.5 * centres**2).max(axis=1) + 8.0
+        units = (1.0 + 2.0 * self.theta) * of_log + 2.0 * x * x + np.abs(exponent[kept] - top) + 16.0
+        return _Nodes(
+            share,
+            (log_a - log_b)[kept],
+            top + math.log(total * step / math.sqrt(2.0 * math.pi)),
+            of_log,
+            units,
+            float(share @ units) + math.log2(number) + 16.0 + abs(top),
+            float(weight[~kept].sum()) / total,
+        )
+
+    def log_envelope(self, levels: NDArray, log_moment: float) -> NDArray:
+        """log of bounds of |phi| at and beyond each frequency, powers of sqrt(2): step 4, the best of `_SHIFTS`.
+
+        In a cell of width h the second derivative of log |f| is at most c = 1 + (1 + 2 theta) s^2 / (2 cos(y s / 2)^2).
+        With the slope b in the middle, the mean of |f| is at most its value there times exp(b^2 h^2 / 24 + c h^2 / 8).
+        The argument of A / B is at least that of A at the left end less that of B at the right end.
+        """
+        low, high = self._ends
+        edges = np.linspace(low, high, _CELLS + 1)
+        middle, h, spread, theta = 0.5 * (edges[:-1] + edges[1:]), (high - low) / _CELLS, self._spread, self.theta
+        above, below = (self.own, self.other) if self.own[0].max() > self.other[0].min() else (self.other, self.own)
+        log_scale = math.log(h) - log_moment - 0.5 * math.log(2.0 * math.pi) + _ROUND
+        bound = np.zeros(levels.size)
+        for y in _SHIFTS / max(spread, 1.0 / 3.0):
+            least = math.cos(0.5 * y * spread)
+            bent = 1.0 + (1.0 + 2.0 * theta) * 0.5 * (spread / least) ** 2
+            (log_a, _, slope_a), (log_b, _, slope_b) = (_on_line(middle, y, *law) for law in (self.own, self.other))
+            slope = (1.0 + theta) * slope_a - theta * slope_b - middle
+            log_mass = (1.0 + theta) * log_a - theta * log_b - 0.5 * middle**2 + slope**2 * h * h / 24.0
+            log_mass += log_scale + bent * h * h / 8.0 + 0.5 * y * y
+            held = log_mass > _LIGHT
+            mass = np.exp(log_mass[held])
+            larger, smaller = _on_line(edges[:-1], y, *above)[1], _on_line(edges[1:], y, *below)[1]
+            argument = np.maximum(larger - smaller - 2.0**-45 * (larger + smaller), 0.0)[held]
+            outside = _OUTSIDE * math.exp(0.5 * y * y) * least**-theta + _CELLS * math.exp(_LIGHT)
+            falls = np.exp(-np.multiply.outer(levels[:2], argument))
+            for j in range(levels.size):
+                bound[j] = min(bound[j], math.log(float(mass @ falls[j % 2]) + outside))
+                falls[j % 2] *= falls[j % 2]
+                np.maximum(falls[j % 2], 1e-150, out=falls[j % 2])
+        return bound
+
+
+class _Nodes(NamedTuple):
+    """Nodes that are not negligible: share of the mass, loss, and round-off in units of 2^-53."""
+
+    share: NDArray
+    loss: NDArray
+    log_moment: float
+    units_of_log: NDArray
+    units: NDArray
+    units_of_moment: float
+    left_out: float
+
+
+def _phi_less_one(p: NDArray, d: NDArray, spacing: float, m: int) -> NDArray:
+    """Sum of p_j (exp(i omega d_j) - 1) at the frequencies spacing, ..., m spacing."""
+    blocks = m // _BLOCK + 1
+    found = np.zeros((blocks, _BLOCK), dtype=complex)
+    near, far = spacing * np.arange(_BLOCK), spacing * _BLOCK * np.arange(blocks)
+    for begin in range(0, d.size, _CHUNK):
+        q, e = p[begin : begin + _CHUNK], d[begin : begin + _CHUNK]
+        within, beyond = _turn_less_one(np.multiply.outer(e, near)), _turn_less_one(np.multiply.outer(far, e))
+        found += (q * (1.0 + beyond)) @ within + (beyond @ q)[:, None]
+    return found.ravel()[1 : m + 1]
+
+
+def _turn_less_one(angle: NDArray) -> NDArray:
+    """exp(i angle) - 1."""
+    half = np.sin(0.5 * angle)
+    return -2.0 * half * half + 1j * np.sin(angle)
+
+
+def _on_line(x: NDArray, y: float, centres: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """A mixture's density over that of N(0, 1) at x + i y: log modulus, argument, and the slope of the log modulus."""
+    t = np.multiply.outer(x, centres) - 0.5 * centres**2
+    top = t.max(axis=1)
+    least = centres.min()
+    turned = weights * np.exp(1j * y * (centres - least))
+    with np.errstate(under="ignore"):
+        value, moment = (np.exp(t - top[:, None]) @ np.stack([turned, centres * turned], axis=1)).T
+    return top + np.log(np.abs(value)), y * least + np.angle(value), (moment / value).real
+
+
+def _log_of_excess(excess: NDArray) -> NDArray:
+    """log |1 + excess|, exact for a small one and for one close to -1."""
+    near = np.abs(excess) < 0.5
+    small = np.where(near, excess, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.where(near, 0.5 * np.log1p(2.0 * small.real + np.abs(small) ** 2), np.log(np.abs(1.0 + excess)))
+
+
+def join(rows: list[Spectrum]) -> Spectrum:
+    """Spectra of single rows as one of all."""
+    return Spectrum(*(np.stack([getattr(row, name) for row in rows]) for name in Spectrum.__dataclass_fields__))

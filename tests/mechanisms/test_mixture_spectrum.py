@@ -1,0 +1,145 @@
+"""Characteristic functions of Gaussian mixtures against sums in extended precision; bounds beyond the band."""
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.engine import schedule, solver
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
+from pld_accountant.engine.tilting import Limits
+from pld_accountant.engine.transform import GridTransform
+from pld_accountant.mechanisms import mixture_spectrum
+from pld_accountant.mechanisms.base import CharacteristicSteps
+from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture
+from pld_accountant.results import Method
+
+STEP = {
+    "group": pa.GroupGaussian(2.0, 0.01, 6),
+    "little noise": pa.GaussianMixture(0.5, [0.0, 0.4, 1.0], [0.9, 0.06, 0.04]),
+    "replace-one": pa.ReplaceOneSampledGaussian(1.0, 0.02),
+    "replaced for certain": pa.ReplaceOneSampledGaussian(4.0, 1.0),
+    "never idle": pa.GaussianMixture(3.0, [1.0, 2.0], [0.5, 0.5]),
+}
+LAWS = [(name, direction, theta) for name in STEP for direction in ("remove", "add") for theta in (0.3, 6.0)]
+SPACING, NUMBER = 1.1, 90
+FINE = 2_000  # points of the reference per standard deviation
+
+
+def law_of(name, direction, theta):
+    return STEP[name].steps([STEP[name]], direction)._tilted(0, theta)
+
+
+def moments(law, omegas):
+    """K and phi, not centred, at some frequencies: plain sums in extended precision on a fine grid."""
+    x = np.arange(-40 * FINE, 40 * FINE + 1).astype(np.longdouble) / FINE
+    logs = []
+    for centres, weights in law[:2]:
+        c, w = centres.astype(np.longdouble), weights.astype(np.longdouble)
+        t = np.multiply.outer(x, c) - 0.5 * c**2
+        logs.append(t.max(axis=1) + np.log(np.exp(t - t.max(axis=1)[:, None]) @ w))
+    a, b = logs
+    exponent = (1 + law.theta) * a - law.theta * b - 0.5 * x * x
+    weight = np.exp(exponent - exponent.max())
+    total = weight.sum()
+    k = exponent.max() + np.log(total / FINE) - 0.5 * np.log(2 * np.longdouble(np.pi))
+    return k, [(np.exp(1j * omega * (a - b)) @ weight) / total for omega in omegas]
+
+
+def excess_of_errors(law, places, spacing=SPACING):
+    """By how much K and phi are further from the truth than their bounds say, the largest."""
+    found = law.spectrum(spacing, NUMBER, 1, 1e12)
+    omegas = [spacing * (i + 1) for i in places]
+    k, phi = moments(law, omegas)
+    worst = abs(float(found.log_moment - k)) - float(found.log_moment_error)
+    for i, omega, true in zip(places, omegas, phi, strict=True):
+        ours = np.exp(found.re[i] + 1j * (found.im[i] + omega * np.longdouble(found.mean)))
+        worst = max(worst, float(abs(ours - true)) - float(found.error + found.error_slope * omega))
+    return worst
+
+
+@pytest.mark.parametrize("name, direction, theta", LAWS)
+def test_characteristic_functions_are_within_their_errors(name, direction, theta):
+    assert excess_of_errors(law_of(name, direction, theta), [0, 12, NUMBER - 1]) <= 0.0
+
+
+@pytest.mark.parametrize("name, value", [("_LOG_ERROR", 1.5), ("_REACH", 2.0), ("_UNIT", 2.0**-60)])
+def test_a_rule_that_is_too_rough_is_found(name, value, monkeypatch):
+    """At frequencies close to 0, where the growth that the rule allows for is nearly the true one."""
+    law = law_of("group", "remove", 6.0)
+    assert excess_of_errors(law, [0, 40], 1e-4) <= 0.0
+    monkeypatch.setattr(mixture_spectrum, name, value)
+    monkeypatch.setattr(mixture_spectrum, "_TRUNCATED", mixture_spectrum._TRUNCATED if name != "_UNIT" else 0.0)
+    assert excess_of_errors(law, [0, 40], 1e-4) > 0.0
+
+
+def test_what_is_left_out_is_in_the_error(monkeypatch):
+    law = law_of("group", "remove", 6.0)
+    monkeypatch.setattr(mixture_spectrum, "_NEGLIGIBLE", 1e-4)
+    assert law._weigh(*law.nodes(0.0)).left_out > 1e-9 and excess_of_errors(law, [40]) <= 0.0
+    monkeypatch.setattr(mixture_spectrum._Nodes, "left_out", 0.0)
+    assert excess_of_errors(law, [40]) > 0.0
+
+
+@pytest.mark.parametrize("name, direction, theta", LAWS)
+def test_beyond_the_band_phi_is_at_most_its_envelope(name, direction, theta):
+    law = law_of(name, direction, theta)
+    family = STEP[name].steps([STEP[name]], direction)
+    levels = 2.0 ** (0.5 * np.arange(*family.envelope_levels(theta)))
+    spacing = levels[4]
+    found = law.spectrum(spacing, 4_000, 1, 1e12)
+    bound = law.log_envelope(levels, float(found.log_moment - found.log_moment_error))
+    omega = spacing * np.arange(1, 4_001)
+    size = np.exp(found.re) - (found.error + found.error_slope * omega)
+    for level, most in zip(levels, bound, strict=True):
+        beyond = omega >= level
+        assert not beyond.any() or size[beyond].max() <= np.exp(most)
+    assert np.all(np.diff(bound) <= 1e-12) and bound[0] > -0.5 and bound[-1] < -1.5
+
+
+@pytest.mark.parametrize("factor, found", [(1.0, False), (1.5, True)])
+def test_an_envelope_of_too_large_arguments_is_found(factor, found, monkeypatch):
+    law = law_of("replaced for certain", "remove", 6.0)
+    levels = 2.0 ** (0.5 * np.arange(0, 16))
+    spectrum = law.spectrum(levels[0], 256, 1, 1e12)
+    on_line = mixture_spectrum._on_line
+
+    def turned(x, y, *law):
+        modulus, argument, slope = on_line(x, y, *law)
+        return modulus, factor * argument, slope
+
+    monkeypatch.setattr(mixture_spectrum, "_on_line", turned)
+    bound = np.exp(law.log_envelope(levels, float(spectrum.log_moment)))
+    whole = np.arange(0, 16, 2)  # levels that are multiples of the first
+    size = np.exp(spectrum.re)[levels[whole].astype(int) - 1]
+    assert np.any((size > bound[whole]) & (size > 1e-9)) == found
+
+
+@pytest.mark.parametrize("name, steps", [*((name, 40) for name in STEP), ("group", 2), ("replace-one", 3_000)])
+def test_compositions_agree_with_the_grid(name, steps):
+    """Two routes that share only the log-moments: their intervals overlap."""
+    one = pa.compose([(STEP[name], steps)])
+    coarse = [GridTransform(0.0, points=1 << 13, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))]
+    for direction, question in (("remove", EpsilonAt(1e-6)), ("add", EpsilonAt(1e-6)), ("remove", DeltaAt(0.4))):
+        makers = one._of(direction)
+        assert isinstance(makers.steps, CharacteristicSteps)
+        a, b = (solver.bounds(one._row, makers, [question], methods=m)[0][0] for m in (schedule.SINGLE[:2], coarse))
+        assert max(a.lower, b.lower) <= min(a.upper, b.upper)
+        assert steps == 2 or a.upper - a.lower <= 1e-6 * a.upper
+
+
+def test_two_kinds_of_steps_in_one_composition():
+    """A sampled Gaussian written as a mixture, beside sampled Gaussians."""
+    as_mixture = pa.GaussianMixture(2.0, [0.0, 1.0], [0.99, 0.01])
+    plain = pa.compose([(pa.SampledGaussian(2.0, 0.01), 700), (pa.SampledGaussian(3.0, 0.02), 300)])
+    both = pa.compose([(as_mixture, 400), (pa.SampledGaussian(2.0, 0.01), 300), (pa.SampledGaussian(3.0, 0.02), 300)])
+    for delta in (1e-3, 1e-9, 1e-20):
+        a, b = plain.epsilon(delta), both.epsilon(delta)
+        assert b.method == Method.TRANSFORM
+        assert max(a.lower, b.lower) <= min(a.upper, b.upper) and b.upper - b.lower < 1e-8
+
+
+def test_a_spectrum_that_costs_too_much_is_not_made():
+    law = law_of("group", "remove", 6.0)
+    assert law.spectrum(1e6, 1_000, 1, 1e7) is None
+    assert law.log_moment(10) is None
+    assert TiltedMixture(law.own, law.other, 1e12).log_moment(1 << 14) is None
