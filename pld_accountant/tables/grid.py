@@ -26,7 +26,8 @@ from .table import WORK, MemoryCache, Table
 __all__ = ["GridTables"]
 
 _BELOW = 64.0  # exp(-64) of the tilted distribution may lie below the grid
-_DIRECT = 16  # largest masses, which are transformed by direct summation
+_HEAVY = 1.0 / 64.0  # masses above this are transformed by direct summation
+_NARROW = 1 << 12  # frequencies of the narrow band; a wider one is the whole transform, which is there anyway
 _CELL = 500.0  # cost of a cell, see `WORK`
 
 
@@ -71,10 +72,9 @@ class GridTables:
         return sums
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
-        """The table at this tilt and period; a band that would leave out little is the whole transform."""
+        """The table at this tilt and period; its band is the narrow one or the whole transform."""
         half = self.points // 2
-        m = math.ceil(width * period / (2.0 * np.pi))
-        m = half if m > half // 2 else m
+        m = half if width * period > 2.0 * np.pi * _NARROW else min(_NARROW, half)
         table = self._tables.get((self, theta, period, m), lambda: self._empty(theta, period, m))
         rows = np.flatnonzero(needed & ~table.filled)
         step = period / self.points
@@ -163,15 +163,15 @@ class GridTables:
 def _transform(folded: NDArray) -> tuple[NDArray, float]:
     """E[exp(i omega n h)] at the frequencies 0 .. points / 2, and the norm that scales the FFT's round-off.
 
-    The few largest masses are summed directly: beside a spike of nearly 1 the FFT would lose the digits of the others.
+    The few heavy masses are summed directly: beside a spike of nearly 1 the FFT would lose the digits of the others.
     """
     points = folded.size
-    largest = np.argpartition(folded, -_DIRECT)[-_DIRECT:] if points > _DIRECT else np.arange(points)
+    heavy = np.flatnonzero(folded > _HEAVY)
     others = folded.copy()
-    others[largest] = 0.0
+    others[heavy] = 0.0
     phi = np.conj(fft.rfft(others))
     turn = np.arange(points // 2 + 1)
-    for n in largest:
+    for n in heavy:
         phi += folded[n] * np.exp(2j * np.pi / points * ((turn * int(n)) % points))
     return phi, float(np.linalg.norm(others))
 

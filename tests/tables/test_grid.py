@@ -11,6 +11,7 @@ from pld_accountant.kernels import _columns as c
 from pld_accountant.mechanisms import hockey_stick
 from pld_accountant.mechanisms.base import MASS_ERROR
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+from pld_accountant.tables import grid
 from pld_accountant.tables.makers import TableMakers
 
 THETA = 4.0
@@ -84,12 +85,14 @@ def test_the_error_of_the_masses_is_part_of_a_row(direction, monkeypatch):
 
 
 @pytest.mark.parametrize("m", [40, 300])
-def test_the_band_of_a_grid_bounds_what_it_leaves_out(m):
+def test_the_band_of_a_grid_bounds_what_it_leaves_out(m, monkeypatch):
+    """A band that is wider than the narrow one is the whole transform."""
+    monkeypatch.setattr(grid, "_NARROW", m)
     sigma, q, size, period = 1.0, 0.2, 1 << 12, 16.0
     maker = made(sigma, q, "remove", "upper", size)
     whole = maker.table(THETA, period, 1e9, HERE)
     part = maker.table(THETA, period, 2.0 * np.pi / period * (m - 0.5), HERE)
-    assert part.frequencies == m
+    assert part.frequencies == m and maker.table(THETA, period, 2.0 * np.pi / period * (m + 1), HERE) is whole
     left_out = np.exp(whole.re[0, m:])
     assert np.all(left_out <= np.exp(part.columns[0, c.ENVELOPE]))
     assert np.abs(whole.weight[m + 1 :]).sum() == pytest.approx(part.band_coefficient)
