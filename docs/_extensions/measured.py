@@ -107,6 +107,23 @@ def filters() -> tuple[Row, list[Row]]:
     return header, body
 
 
+def mechanisms() -> tuple[Row, list[Row]]:
+    """Errors relative to the middle of this package's bounds, and processor seconds, of each accountant."""
+    peers = ["dp-accounting", "dp-accounting RDP", "prv-accountant"]
+    header = ["mechanism", "epsilon", "distance of the bounds", "seconds", *peers]
+    body = []
+    for row in _read("mechanisms")["rows"]:
+        ours, cells = row["answers"]["this package"], []
+        for peer in peers:
+            found = row["answers"][peer]
+            has = "error" in found
+            cells.append(f"{100.0 * found['error']:+.2g} %, {found['seconds']:.2g} s" if has else "none")
+        width = (ours["upper"] - ours["lower"]) / ours["upper"]
+        body.append([f"{row['mechanism']}, {row['steps']:,} steps", f"{ours['upper']:.7g}", f"{width:.0e}",
+                     f"{ours['seconds']:.2g}", *cells])  # fmt: skip
+    return header, body
+
+
 def filtered() -> tuple[Row, list[Row]]:
     """Test accuracy and the share of people who still take part, at one proven epsilon for everybody."""
     looks = _read("filtered_training")["table"][-1]["steps"]
@@ -192,7 +209,21 @@ def widths() -> tuple[Row, list[Row]]:
 
 TABLES = {
     f.__name__: f
-    for f in (tail, extremes, rare, people, filters, filtered, potential, streams, admission, growth, hard, widths)
+    for f in (
+        tail,
+        extremes,
+        rare,
+        people,
+        mechanisms,
+        filters,
+        filtered,
+        potential,
+        streams,
+        admission,
+        growth,
+        hard,
+        widths,
+    )
 }
 
 
