@@ -8,11 +8,12 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST_ARGS ?=
 
-.PHONY: help demo test lint style types figures docs clean
+.PHONY: help demo test test-extras lint style types figures docs clean
 
 help:
 	@echo "make demo     train on handwritten digits and account for every example, into demo-output/"
 	@echo "make test     run the tests on all cores: about 10 minutes on two cores, less on more"
+	@echo "make test-extras  install opacus, jax and release, one after the other, and run their tests: 5 GB, half an hour"
 	@echo "make lint     check style and types"
 	@echo "make figures  make the pictures that need no data but what is installed"
 	@echo "make docs     build the documentation into docs/_build/html and run its examples"
@@ -27,6 +28,27 @@ demo: $(VENV)/demo.made
 test: $(VENV)/test.made
 	@echo "Tests: about 10 minutes on two cores, less on more, and half a minute more when the kernels are compiled anew"
 	NUMBA_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto $(PYTEST_ARGS)
+
+# The tests that `make test` skips, because their libraries are large: torch alone takes 5 GB with its default wheels.
+# Each extra gets an environment of its own, so that none leans on a library of another's; EXTRAS="jax" tests one only.
+EXTRAS ?= opacus jax release
+
+test-extras: $(EXTRAS:%=.venv-%/tested)
+
+.PHONY: $(EXTRAS:%=.venv-%/tested)
+$(EXTRAS:%=.venv-%/tested): .venv-%/tested: .venv-%/made
+	NUMBA_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 .venv-$*/bin/python -m pytest $(PYTEST_ARGS) $(TESTS_OF_$*)
+
+TESTS_OF_opacus := tests/training/test_opacus.py tests/training/test_pytorch.py tests/training/test_journal.py
+TESTS_OF_jax := tests/training/test_jax.py tests/training/test_dp_event.py
+TESTS_OF_release := tests/test_publishing.py
+
+.venv-%/made: setup.cfg pyproject.toml
+	rm -rf .venv-$*
+	$(PYTHON) -m venv .venv-$*
+	@echo "Installing the extra $* into .venv-$* ..."
+	.venv-$*/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[$*]' pytest hypothesis
+	touch $@
 
 lint: style types
 
@@ -79,4 +101,4 @@ $(VENV)/docs.made: $(VENV)/base.made
 	touch $@
 
 clean:
-	rm -rf $(VENV) docs/_build docs/api/generated demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* docs/_build docs/api/generated demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

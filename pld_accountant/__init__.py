@@ -33,7 +33,13 @@ from .version import __version__
 if TYPE_CHECKING:
     from .adaptive.descent import descend
     from .adaptive.linear_queries import LinearQueries
-    from .calibration import calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
+    from .calibration import (
+        calibrate_group_clipping_norms,
+        calibrate_group_sample_rates,
+        calibrate_noise_multiplier,
+        calibrate_sample_rate,
+        calibrate_steps,
+    )
     from .filters.gaussian import GaussianFilter, ZCDPFilter
     from .filters.odometers import GaussianOdometer, PotentialOdometer, RenyiOdometer
     from .filters.pld import PLDFilter
@@ -81,6 +87,8 @@ __all__ = [
     "TreeAggregation",
     "ZCDPFilter",
     "__version__",
+    "calibrate_group_clipping_norms",
+    "calibrate_group_sample_rates",
     "calibrate_noise_multiplier",
     "calibrate_sample_rate",
     "calibrate_steps",
@@ -105,6 +113,8 @@ _LATER = {
     "PotentialOdometer": "filters.odometers",
     "RenyiOdometer": "filters.odometers",
     "LinearQueries": "adaptive.linear_queries",
+    "calibrate_group_clipping_norms": "calibration",
+    "calibrate_group_sample_rates": "calibration",
     "calibrate_noise_multiplier": "calibration",
     "calibrate_sample_rate": "calibration",
     "calibrate_steps": "calibration",

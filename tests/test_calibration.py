@@ -2,6 +2,7 @@
 
 import math
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -165,3 +166,85 @@ def test_mistakes_are_one_line(words, message):
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize("direction", ["both", "add"])
+def test_rates_of_groups_under_one_noise(direction):
+    targets = [0.5, 1.0, 30.0]
+    found = pa.calibrate_group_sample_rates(targets, 1e-5, 500, noise_multiplier=2.0, direction=direction)
+    assert found.noise_multiplier == 2.0 and sorted(found.sample_rates) == list(found.sample_rates)
+    for target, rate in zip(targets, found.sample_rates, strict=True):
+        assert upper(2.0, rate, 500, 1e-5, direction) <= target
+        assert rate == 1 or target < upper(2.0, rate * BEYOND, 500, 1e-5, direction)
+
+
+@pytest.mark.parametrize(
+    ("targets", "sizes", "mean", "steps", "delta"),
+    [
+        ([1.0, 2.0, 3.0], [34, 43, 23], 0.01, 1000, 1e-5),
+        ([0.1, 10.0], [999, 1], 0.05, 100, 1e-6),
+        ([3.0, 3.0], [1, 1], 0.02, 200, 1e-5),
+        ([1.0, 20.0], [1, 1], 0.6, 5, 1e-5),
+    ],
+)
+def test_rates_of_groups_with_a_mean(targets, sizes, mean, steps, delta):
+    """Each group keeps its target, the mean is reached, and with less noise it would not be."""
+    found = pa.calibrate_group_sample_rates(targets, delta, steps, mean_sample_rate=mean, sizes=sizes)
+    sigma = found.noise_multiplier
+    for target, rate in zip(targets, found.sample_rates, strict=True):
+        assert upper(sigma, rate, steps, delta) <= target
+
+    def reached(rates):
+        return sum(Fraction(rate) * size for rate, size in zip(rates, sizes, strict=True)) / sum(sizes)
+
+    assert reached(found.sample_rates) >= Fraction(mean) * (1 - Fraction(1, 2**50))
+    # each rate is itself found to a millionth
+    less = pa.calibrate_group_sample_rates(targets, delta, steps, noise_multiplier=sigma / (1 + 3e-6))
+    assert reached(less.sample_rates) < mean
+
+
+@pytest.mark.parametrize("given", [{"sizes": [600, 300, 100]}, {"noise_multiplier": 1.3}])
+def test_clipping_norms_of_groups(given):
+    """The noise over each group's norm is at least the noise at which the bound was computed: exactly, not nearly."""
+    targets = [1.0, 4.0, 2.0]
+    for clip in (5.0, 0.1, 1 / 3, 7e-9):
+        found = pa.calibrate_group_clipping_norms(targets, 1e-5, 0.02, 500, max_grad_norm=clip, **given)
+        noise = Fraction(found.noise_multiplier) * Fraction(max(found.max_grad_norms))
+        for target, norm in zip(targets, found.max_grad_norms, strict=True):
+            own = pa.calibrate_noise_multiplier(target, 1e-5, 0.02, 500)
+            assert upper(own, 0.02, 500, 1e-5) <= target
+            assert Fraction(norm) * Fraction(own) <= noise
+            assert noise < Fraction(math.nextafter(norm, math.inf)) * Fraction(own)  # the largest such number
+        if "sizes" in given:
+            assert np.average(found.max_grad_norms, weights=given["sizes"]) == pytest.approx(clip, rel=1e-14)
+        else:
+            assert float(noise) == pytest.approx(1.3 * clip, rel=1e-14)
+
+
+def test_one_group_is_the_ordinary_calibration():
+    sigma = pa.calibrate_noise_multiplier(1.0, 1e-5, 0.02, 500)
+    norms = pa.calibrate_group_clipping_norms([1.0], 1e-5, 0.02, 500, max_grad_norm=3.0, sizes=[7])
+    assert norms.noise_multiplier == sigma and norms.max_grad_norms[0] == pytest.approx(3.0, rel=1e-15)
+    found = pa.calibrate_group_sample_rates([1.0], 1e-5, 500, mean_sample_rate=0.02, sizes=[7])
+    assert found.noise_multiplier == pytest.approx(sigma, rel=5e-6)
+    assert found.sample_rates[0] == pytest.approx(0.02, rel=5e-6)
+
+
+def test_wrong_groups_are_refused():
+    rates, norms = pa.calibrate_group_sample_rates, pa.calibrate_group_clipping_norms
+    for call, words in (
+        (lambda: rates([], 1e-5, 10, noise_multiplier=1.0), "a number for each group"),
+        (lambda: rates(1.0, 1e-5, 10, noise_multiplier=1.0), "a number for each group"),
+        (lambda: rates([1.0, math.nan], 1e-5, 10, noise_multiplier=1.0), "target_epsilons must be a finite"),
+        (lambda: rates([1.0], 1e-5, 10), "either noise_multiplier or mean_sample_rate"),
+        (lambda: rates([1.0], 1e-5, 10, mean_sample_rate=0.1), "give both or neither"),
+        (lambda: rates([1.0], 1e-5, 10, noise_multiplier=1.0, sizes=[1]), "give both or neither"),
+        (lambda: rates([1.0, 2.0], 1e-5, 10, mean_sample_rate=0.1, sizes=[1]), "each of the 2 groups"),
+        (lambda: rates([1.0], 1e-5, 10, mean_sample_rate=0.1, sizes=[0]), "sizes must"),
+        (lambda: rates([100.0], 0.5, 10, mean_sample_rate=1e-9, sizes=[1]), "even a noise multiplier below 0.02"),
+        (lambda: norms([1.0], 1e-5, 0.1, 10, max_grad_norm=1.0), "either noise_multiplier or sizes"),
+        (lambda: norms([1.0], 1e-5, 0.1, 10, max_grad_norm=0.0, sizes=[1]), "max_grad_norm"),
+        (lambda: norms([1.0], 1e-5, 0.1, 10, max_grad_norm=1e100, noise_multiplier=1e3), "the largest clipping norm"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            call()

@@ -97,7 +97,9 @@ class IndividualAccounting:
     ) -> None:
         _check(model, optimizer, loader)
         if (criterion is None) == (loss is None):
-            raise ValueError("give either criterion or loss")
+            raise ValueError(
+                "give either criterion or loss: the criterion of the training loop, or one loss for each example"
+            )
         self._model, self._optimizer = model, optimizer
         self._loss = _loss_of(criterion) if loss is None else loss
         self._chunk = chunk

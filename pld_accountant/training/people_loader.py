@@ -103,7 +103,12 @@ class Batches:
         PeopleError
             If not exactly one batch was handed out since the last step, or if it has another size.
         """
-        if len(self._waiting) != 1:
+        if not self._waiting:
+            raise PeopleError(
+                "this batch did not come from the loader of individual accounting, or was stepped on before (0 batches "
+                "were drawn since the last step): write `loader = individual.loader` before the training loop"
+            )
+        if len(self._waiting) > 1:
             raise PeopleError(
                 f"{len(self._waiting)} batches were drawn since the last step, so the people of this batch cannot be "
                 "told: draw one batch from the loader of individual accounting for every step, step on empty batches, "

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 IMPORTED = "import pld_accountant, pld_accountant.kernels.count as c; print(pld_accountant.__file__); print(c.__file__)"
-DEVELOPED = ("__pycache__", ".*cache*", ".venv", ".git", "*.egg-info", "_build", "generated", "work", "build", "dist")
+DEVELOPED = ("__pycache__", ".*cache*", ".venv*", ".git", "*.egg-info", "_build", "generated", "work", "build", "dist")
 
 
 def run(*command, **options):

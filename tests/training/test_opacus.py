@@ -442,6 +442,43 @@ def test_checkpoint_and_resume(gradients, tmp_path):
     np.testing.assert_array_equal(second.individual._steps.keep.spent(), whole.individual._steps.keep.spent())
 
 
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("stop", [1, 3, 6])
+def test_resume_in_the_middle_of_an_epoch_with_a_filter(kind, stop, tmp_path):
+    """Stopped after any step, with workers whose batches are thrown away: ledger and filter hold the steps taken."""
+
+    def make():
+        run = Run(workers=2, noise=2.0)
+        run.account(keep=FILTERS[kind](), refresh=4)
+        return run
+
+    first, second, twin, booked = make(), make(), FILTERS[kind](), []
+
+    def go(run, steps):
+        while steps:
+            for batch in run.loader:
+                run.step(batch)
+                booked.append(run.individual._caps.copy())
+                steps -= 1
+                if not steps:
+                    break
+        run.individual.discard()
+
+    go(first, stop)
+    first.engine.save_checkpoint(path=tmp_path / "model", module=first.model, optimizer=first.optimizer)
+    first.individual.save(tmp_path / "individual")
+    second.engine.load_checkpoint(path=tmp_path / "model", module=second.model, optimizer=second.optimizer)
+    second.individual.load(tmp_path / "individual")
+    go(second, 9 - stop)
+    assert second.individual.steps == second.individual.ledger.steps == len(booked) == 9
+    by_hand = pa.Ledger(PEOPLE, **STEPPED)
+    for caps in booked:
+        by_hand.record(caps)
+        twin.admit(caps)
+    np.testing.assert_array_equal(second.individual.ledger.counts, by_hand.counts)
+    np.testing.assert_array_equal(second.individual._steps.keep.units_left, twin.units_left)
+
+
 def test_other_shapes_of_batches_and_losses():
     """Dictionaries, a loss of the user's own, and a loss with several outputs for each person."""
 
