@@ -471,6 +471,15 @@ class Ledger(Locked):
         new._makers = dict(self._makers)  # tables depend on the buckets only
         return new
 
+    def _share_tables(self, other: Ledger) -> None:
+        """Use the tables of another ledger if it has the same buckets; both must then stay in one thread."""
+
+        def places(ledger: Ledger) -> list[tuple[float, float, bytes]]:
+            return [(g.noise_multiplier, g.sample_rate, g.edges.tobytes()) for g in ledger._tally.groups]
+
+        if places(self) == places(other):
+            self._makers = other._makers
+
     # ------------------------------------------------------------------ privacy loss
 
     def _of(self, direction: Direction) -> TableMakers:
