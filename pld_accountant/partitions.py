@@ -183,7 +183,7 @@ class PartitionJob:
         return _joined(blocks, source)
 
     def _read(self, table: Any) -> Events:
-        given = {}
+        given: dict[str, Any] = {}
         for place, name in enumerate(("noise_multiplier", "sample_rate")):
             values = {step[place] for step in self.schedule}
             # without a value the columns are read, and it is an error if there are none

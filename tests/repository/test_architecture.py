@@ -54,6 +54,7 @@ ALLOWED = {
     "adaptive": EVERYBODY | {"filters", "notions"},
     "report": EVERYBODY | {"notions", "files", "mechanisms", "ledger", "composition", "report.html", "version"},
     "publishing": EVERYBODY | {"files", "notions", "ledger", "report"},
+    "dask": EVERYBODY | {"events", "files", "partitions", "report"},
     "partitions": EVERYBODY | {"events", "files", "ledger", "mechanisms", "report", "threads"},
     "report.html": EVERYBODY | {"notions", "report", "version"},
     "demo": EVERYBODY | PUBLIC | {"report.html", "files"},
