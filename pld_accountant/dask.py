@@ -48,8 +48,8 @@ class PartitionError(RuntimeError):
         self.failed = dict(failed)
         name, reason = next(iter(self.failed.items()))
         super().__init__(
-            f"{len(self.failed)} of {total} partitions failed; the others are kept, and the same call does only the rest."
-            f"  {name}: {reason}"
+            f"{len(self.failed)} of {total} partitions failed; the others are kept, and the same call does the rest.  "
+            f"{name}: {reason}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -129,8 +129,6 @@ def write_epsilons(
     if manifest is None and any(path.name != _EVENTS for path in folder.path.iterdir()):
         raise ValueError(f"{folder.path} is not empty, and holds no results: choose another folder")
     _check_same(folder, manifest, about)
-    started = manifest["started"] if manifest else provenance()["time"]
-    about["started"] = started
     split = manifest.get("partitions") if manifest else None
     direct = partitioned and files is not None
     if direct:
@@ -141,7 +139,7 @@ def write_epsilons(
     folder.write_manifest({**about, "partitions": split, "complete": False})
     root = _root(events) if direct else folder.path / _EVENTS
     whole = None if files is None else digest_of(source, Path(events).name)
-    records = run.solve(split, root, None if direct else whole, started, progress)
+    records = run.solve(split, root, None if direct else whole, progress)
     if partitioned:
         run.check_nobody_twice(records)
     parts = [one for one in records if one["people"]]
@@ -154,6 +152,7 @@ def write_epsilons(
         "complete": True,
     })  # fmt: skip
     shutil.rmtree(folder.path / _EVENTS, ignore_errors=True)
+    folder.remove_strays([one["part"] for one in parts])
     return folder.path
 
 
@@ -178,7 +177,7 @@ def _files(path: Any) -> list[Path]:
 
 
 def _check_same(folder: ResultFolder, manifest: Mapping[str, Any] | None, about: Mapping[str, Any]) -> None:
-    """Raise `ValueError` if the folder was begun with other parameters, or its finished partitions with other events."""
+    """Raise `ValueError` if the folder was begun with other parameters, or finished partitions with other events."""
     if manifest is None:
         return
     again = f"; choose another folder, or remove {folder.path} to begin anew"
@@ -188,14 +187,12 @@ def _check_same(folder: ResultFolder, manifest: Mapping[str, Any] | None, about:
     before, now = manifest["events"], about["events"]
     if before == now or (not manifest.get("partitions")):
         return
-    if isinstance(now, list) and isinstance(before, list) and about["partitioned"]:
-        names = [one["name"] for one in before], [one["name"] for one in now]
-        if names[0] == names[1]:
-            for number, (old, new) in enumerate(zip(before, now, strict=True)):
-                if old["sha256"] != new["sha256"] and folder.noted(number) is not None:
-                    raise ValueError(f"{new['name']} has changed since its partition was done{again}")
-            return
-    raise ValueError(f"{folder.path} was begun with other events{again}")
+    files = isinstance(now, list) and isinstance(before, list) and about["partitioned"]
+    if not files or [one["name"] for one in before] != [one["name"] for one in now]:
+        raise ValueError(f"{folder.path} was begun with other events{again}")
+    for number, (old, new) in enumerate(zip(before, now, strict=True)):
+        if old["sha256"] != new["sha256"] and folder.noted(number) is not None:
+            raise ValueError(f"{new['name']} has changed since its partition was done{again}")
 
 
 # ----------------------------------------------------------------------------------------------- tasks of the workers
@@ -216,9 +213,7 @@ def _inspect(path: str, name: str, columns: Mapping[str, str] | None) -> Record:
     }
 
 
-def _solve_part(
-    job: PartitionJob, out: str, number: int, path: str, one: Record, source: Source | None, time: str
-) -> Record:
+def _solve_part(job: PartitionJob, out: str, number: int, path: str, one: Record, source: Source | None) -> Record:
     """The record of a partition, which is done if it has not been."""
     folder = ResultFolder(out)
     done = folder.record(number)
@@ -229,8 +224,9 @@ def _solve_part(
     if fingerprint(path).sha256 != one["sha256"]:
         raise ValueError(f"{path} has changed since the run began")
     source = source or Source(one["name"], one["sha256"])
-    people = job.write(path, folder.part(number), source=source, time=time)
-    return folder.note(number, people, name=one["name"], sha256=one["sha256"])
+    part = folder.new_part(number)
+    people = job.write(path, part, source=source)
+    return folder.note(number, part if people else None, people, name=one["name"], sha256=one["sha256"])
 
 
 def _twice(frame: Any) -> Any:
@@ -290,14 +286,14 @@ class _Run:
         return self.inspect(_files(where), where)
 
     def solve(
-        self, split: Sequence[Record], root: Path, source: Source | None, time: str, progress: Progress | None
+        self, split: Sequence[Record], root: Path, source: Source | None, progress: Progress | None
     ) -> list[Record]:
         """The records of all partitions."""
         out = os.path.abspath(self._folder.path)
         futures = {}
         for number, one in enumerate(split):
             path = os.path.abspath(root / one["name"])
-            arguments = self._job, out, number, path, one, source, time
+            arguments = self._job, out, number, path, one, source
             futures[self._client.submit(_solve_part, *arguments, pure=False)] = number
         records: dict[int, Record] = {}
         failed: dict[str, str] = {}

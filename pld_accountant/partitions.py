@@ -60,8 +60,8 @@ class PartitionJob:
     Notes
     -----
     All events of a person must be in one partition.  Nobody else's events change a person's true epsilon, so partitions
-    may be formed in any way.  The certified bounds of a person may differ between two partitionings; the true value
-    always lies between them.
+    may be formed in any way.  They and the order of the work may move a person's bounds by a small part of the distance
+    between them; the true value always lies between them.
 
     A job is small and can be pickled, so that a cluster can send it to its workers.  The tables that all people share
     are made by the first call in a thread and kept for the next.  A call works in one thread.
@@ -138,7 +138,7 @@ class PartitionJob:
         if parts:
             yield self(pandas.concat(parts, ignore_index=True))
 
-    def write(self, events: Any, path: str | os.PathLike[str], *, source: Source | None = None, time: str = "") -> int:
+    def write(self, events: Any, path: str | os.PathLike[str], *, source: Source | None = None) -> int:
         """Write the results of a partition to a Parquet file, whole or not at all; nothing if nobody is in it.
 
         Parameters
@@ -149,8 +149,6 @@ class PartitionJob:
             Ends in .parquet.
         source : Source, optional
             Where the events come from, for the provenance.
-        time : str, optional
-            The time in the provenance, so that a partition done twice gives one file; by default now.
 
         Returns
         -------
@@ -165,8 +163,6 @@ class PartitionJob:
         found = self._solved(arrow_events(events, self.columns), source)
         if found is None:
             return 0
-        if time:
-            found = replace(found, provenance={**found.provenance, "time": time})
         write_all({Path(path): table_writer(found, ".parquet", summarise(found).as_dict())})
         return found.num_examples
 

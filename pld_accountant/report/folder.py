@@ -1,17 +1,19 @@
 """Results in parts: a folder with a result file for each partition, and a manifest that binds them to their inputs.
 
-    _manifest.json              parameters, inputs, and when all is done the list of parts with their digests
-    _done/part-00000.json       the record of a finished partition: digest, number of people, digest of its input
-    part-00000.parquet          a result file like any other
+    _manifest.json               parameters, inputs, and when all is done the list of parts with their digests
+    _done/00000.json             the record of a finished partition: its part, digests, number of people
+    part-00000-1b2c3d4e.parquet  a result file like any other
 
-A record is written after its part, and the list of parts after the last record.  Whatever is cut off in between leaves a
-partition to be done again, and never a part that is read twice or half.
+A record is written after its part, and the list of parts after the last record.  Whatever is cut off in between leaves
+a partition to be done again, and never a part that is read twice or half.  Each attempt writes a part of its own name:
+a worker that was believed dead cannot change what a record has digested.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ __all__ = ["MANIFEST", "ResultFolder", "digest_of"]
 KIND, VERSION = "pld-accountant results in parts", 1
 MANIFEST = "_manifest.json"
 _DONE = "_done"
+_RECORD = {"part", "sha256", "people", "input", "input_sha256"}
 
 Record = dict[str, Any]
 
@@ -71,20 +74,17 @@ class ResultFolder:
 
     # ------------------------------------------------------------------ the parts
 
-    def part(self, number: int) -> Path:
-        """The result file of a partition."""
-        return self.path / f"part-{number:05d}.parquet"
-
-    def _record(self, number: int) -> Path:
-        return self.path / _DONE / f"part-{number:05d}.json"
+    def new_part(self, number: int) -> Path:
+        """A new name for the result file of a partition."""
+        return self.path / f"part-{number:05d}-{secrets.token_hex(4)}.parquet"
 
     def record(self, number: int) -> Record | None:
         """What was noted of a finished partition; None if it is not finished, or its part is missing or altered."""
         found = self.noted(number)
-        if found is None or not found["people"]:
+        if found is None or found["part"] is None:
             return found
         try:
-            whole = fingerprint(self.part(number)).sha256 == found["sha256"]
+            whole = fingerprint(self.path / found["part"]).sha256 == found["sha256"]
         except OSError:
             return None
         return found if whole else None
@@ -95,21 +95,29 @@ class ResultFolder:
             found = json.loads(self._record(number).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) and {"people", "sha256", "input_sha256"} <= found.keys() else None
+        return found if isinstance(found, dict) and found.keys() >= _RECORD else None
 
-    def note(self, number: int, people: int, *, name: str, sha256: str) -> Record:
-        """Note a partition as finished; its part is on disk."""
+    def note(self, number: int, part: Path | None, people: int, *, name: str, sha256: str) -> Record:
+        """Note a partition as finished; its part is on disk, or it has nobody and no part."""
         self._record(number).parent.mkdir(mode=0o700, exist_ok=True)
-        digest = fingerprint(self.part(number)).sha256 if people else None
         found = {
-            "part": self.part(number).name,
-            "sha256": digest,
+            "part": None if part is None else part.name,
+            "sha256": None if part is None else fingerprint(part).sha256,
             "people": people,
             "input": name,
             "input_sha256": sha256,
         }
         _write_json(self._record(number), found)
         return found
+
+    def remove_strays(self, parts: Sequence[str]) -> None:
+        """Remove files of attempts that were cut off or repeated; `parts` are those that count."""
+        for path in [*self.path.glob("part-*.parquet"), *self.path.glob(".part-*.part")]:
+            if path.name not in parts:
+                path.unlink(missing_ok=True)
+
+    def _record(self, number: int) -> Path:
+        return self.path / _DONE / f"{number:05d}.json"
 
     # ------------------------------------------------------------------ reading
 
