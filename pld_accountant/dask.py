@@ -226,6 +226,11 @@ def _solve_part(job: PartitionJob, out: str, number: int, path: str, one: Record
     source = source or Source(one["name"], one["sha256"])
     part = folder.new_part(number)
     people = job.write(path, part, source=source)
+    done = folder.record(number)
+    if done is not None and done["input_sha256"] == one["sha256"]:
+        # somebody else has done it meanwhile, for example a worker that was believed dead
+        part.unlink(missing_ok=True)
+        return done
     return folder.note(number, part if people else None, people, name=one["name"], sha256=one["sha256"])
 
 
@@ -297,15 +302,18 @@ class _Run:
             futures[self._client.submit(_solve_part, *arguments, pure=False)] = number
         records: dict[int, Record] = {}
         failed: dict[str, str] = {}
-        for done, future in enumerate(self._distributed.as_completed(list(futures)), 1):
-            number = futures.pop(future)
-            if future.status == "finished":
-                records[number] = future.result()
-            else:
-                error = future.exception()
-                failed[split[number]["name"]] = f"{type(error).__name__}: {error}"
-            if progress is not None:
-                progress(done, len(split))
+        try:
+            for done, future in enumerate(self._distributed.as_completed(list(futures)), 1):
+                number = futures.pop(future)
+                if future.status == "finished":
+                    records[number] = future.result()
+                else:
+                    error = future.exception()
+                    failed[split[number]["name"]] = f"{type(error).__name__}: {error}"
+                if progress is not None:
+                    progress(done, len(split))
+        finally:
+            self._client.cancel(list(futures))
         if failed:
             raise PartitionError(dict(sorted(failed.items())), len(split))
         return [records[number] for number in range(len(split))]
@@ -319,7 +327,7 @@ class _Run:
         found = frames.read_parquet(parts, columns=["id"]).shuffle("id", ignore_index=True).map_partitions(_twice)
         twice = self._client.compute(found, sync=True)
         if len(twice):
-            name = twice["id"].iloc[0]
+            name = twice["id"].tolist()[0]
             raise ValueError(
                 f"{name!r} is in two partitions, although the events are said to be partitioned by person; "
                 "call it with partitioned=False and another folder, or remove the file that is there twice"
