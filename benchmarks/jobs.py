@@ -1,0 +1,179 @@
+"""From tables of events to everybody's epsilon: one process, and one and two Dask workers; writes jobs.json.
+
+Run from the repository's root: ``python benchmarks/jobs.py [--people 10000000] [--some 1000000] [--folder FOLDER]``.
+The folder needs about 8 bytes an event, twice as much during the shuffle.  Every measurement begins with new processes,
+whose tables and kernels are not loaded yet.
+
+The norms of a person are those of `people.py`: log-normal, a tenth of the people always clipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results" / "jobs.json"
+STEPS, EVENTS, FILE_PEOPLE = 10_000, 30, 100_000
+JOB = {"delta": 1e-5, "max_grad_norm": 1.0, "schedule": [(2.0, 0.005, STEPS)]}
+
+
+def person_file(path: Path, first: int, people: int, *, mixed_among: int = 0) -> None:
+    """A Parquet file with the events of some people; of `mixed_among` people in random order if that is given."""
+    import pyarrow
+    from pyarrow import parquet
+
+    rng = np.random.default_rng(first)
+    if mixed_among:
+        # a permutation of all people's events, taken in stretches: nobody's events are together
+        place = (np.arange(first * EVENTS, (first + people) * EVENTS) * 982_451_653) % (mixed_among * EVENTS)
+        person = place % mixed_among
+    else:
+        person = np.repeat(np.arange(first, first + people), EVENTS)
+    # what belongs to a person is a function of the id, so that both kinds of files hold the same kind of people
+    own = np.random.default_rng(0).normal(-1.0, 0.8, 4096)[person % 4096]
+    norm = np.exp(own + rng.normal(0.0, 0.35, person.size))
+    norm[person % 10 == 0] = 2.0
+    table = pyarrow.table({
+        "person": person,
+        "norm": norm.astype(np.float32),
+        "count": np.full(person.size, STEPS // EVENTS, dtype=np.int32),
+    })  # fmt: skip
+    parquet.write_table(table, path, compression="zstd")
+
+
+def make_events(folder: Path, people: int, *, mixed: bool = False) -> None:
+    """All files of a folder, if it is not there."""
+    if folder.exists():
+        return
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for first in range(0, people, FILE_PEOPLE):
+        some = min(FILE_PEOPLE, people - first)
+        person_file(part / f"events-{first:010d}.parquet", first, some, mixed_among=people if mixed else 0)
+    part.rename(folder)
+
+
+def one_process(question: dict) -> dict:
+    """All files after another, without Dask."""
+    import pld_accountant as pa
+
+    job = pa.PartitionJob(**JOB)
+    out = Path(question["out"])
+    out.mkdir()
+    start, people = time.perf_counter(), 0
+    for number, path in enumerate(sorted(Path(question["events"]).iterdir())):
+        people += job.write(path, out / f"part-{number}.parquet")
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return {"people": people, "seconds": seconds, "peak_megabytes": [peak]}
+
+
+def peak_of_process() -> int:
+    """Megabytes, of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def on_dask(question: dict) -> dict:
+    """The same on a cluster of processes with one thread each."""
+    import distributed
+
+    import pld_accountant as pa
+    from pld_accountant.dask import write_epsilons
+
+    marks: list[float] = []
+    with (
+        distributed.LocalCluster(
+            n_workers=question["workers"], threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        start = time.perf_counter()
+        write_epsilons(
+            pa.PartitionJob(**JOB),
+            question["events"],
+            question["out"],
+            partitioned=not question["mixed"],
+            progress=lambda done, total: marks.append(time.perf_counter() - start),
+        )
+        seconds = time.perf_counter() - start
+        peaks = [peak for one, peak in client.run(peak_of_process).items()]
+    manifest = json.loads((Path(question["out"]) / "_manifest.json").read_text())
+    return {
+        "people": manifest["num_examples"],
+        "seconds": seconds,
+        "seconds_to_first_part": marks[0],
+        "seconds_after_last_part": seconds - marks[-1],
+        "partitions": len(marks),
+        "peak_megabytes": peaks,
+    }
+
+
+def measure(name: str, folder: Path, people: int, **question: Any) -> dict:
+    """A worker's answer, in a process of its own."""
+    mixed = bool(question.get("mixed"))
+    events = folder / f"{'mixed' if mixed else 'events'}-{people}"
+    make_events(events, people, mixed=mixed)
+    out = folder / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    asked = {**question, "mixed": mixed, "events": str(events), "out": str(out)}
+    command = [sys.executable, __file__, "--worker", json.dumps(asked)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    found["people_per_second"] = found["people"] / found["seconds"]
+    found["events_per_second"] = found["people_per_second"] * EVENTS
+    found["event_bytes"] = sum(p.stat().st_size for p in events.iterdir()) / (found["people"] * EVENTS)
+    found["result_bytes"] = sum(p.stat().st_size for p in out.glob("part-*.parquet")) / found["people"]
+    shutil.rmtree(out)
+    print(
+        f"{name:>34}: {found['people']:>11,} people in {found['seconds']:7.1f} s: "
+        f"{found['people_per_second']:8,.0f} people/s, {found['events_per_second']:11,.0f} events/s, "
+        f"peak {max(found['peak_megabytes']):,} MB"
+    )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=10_000_000)
+    parser.add_argument("--some", type=int, default=1_000_000, help="people of the comparison of one and two workers")
+    parser.add_argument("--folder", type=Path, default=Path("jobs-benchmark"))
+    parser.add_argument("--worker")
+    arguments = parser.parse_args()
+    if arguments.worker:
+        question = json.loads(arguments.worker)
+        print(json.dumps(on_dask(question) if question["workers"] else one_process(question)))
+        return
+    folder, some = arguments.folder, arguments.some
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results |= {
+        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "python": platform.python_version()},
+        "job": {**JOB, "events_a_person": EVENTS, "people_a_file": FILE_PEOPLE},
+    }
+    kinds = {
+        "one_process": (some, {"workers": 0}),
+        "one_worker": (some, {"workers": 1}),
+        "two_workers": (some, {"workers": 2}),
+        "two_workers_shuffle": (some, {"workers": 2, "mixed": True}),
+        "all": (arguments.people, {"workers": 2}),
+    }
+    for name, (people, question) in kinds.items():
+        results[name] = measure(name, folder, people, **question)
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
