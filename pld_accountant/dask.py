@@ -254,7 +254,7 @@ class _Run:
         }
 
     def source(self, events: Any, partitioned: bool) -> tuple[Any, list[Path] | None]:
-        """What the manifest says of the events, and their files; None for a data frame."""
+        """The manifest's entry on the events, and their files; None for a data frame."""
         if not isinstance(events, (str, os.PathLike)):
             if not hasattr(events, "to_parquet") or not hasattr(events, "npartitions"):
                 raise ValueError(f"events must be a path or a Dask data frame, got {type(events).__name__}")

@@ -89,7 +89,7 @@ def _reporter(total: int, progress: Progress | None) -> Callable[[int], None]:
 
 
 def _share(progress: Progress, before: int, people: int, total: int) -> Progress:
-    """What reports the progress of some people among all."""
+    """A reporter of the progress of some people among all."""
     return lambda done, whole: progress(before + people * done // max(whole, 1), total)
 
 

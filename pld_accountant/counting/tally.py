@@ -47,7 +47,7 @@ class Tally:
     def empty(
         cls, people: int, buckets: int, groups: Sequence[Buckets], schedule: Mapping[tuple[float, float], int]
     ) -> Tally:
-        """Of people without steps, with counters for the steps of a schedule."""
+        """People without steps, with counters for the steps of a schedule."""
         new = cls(people, buckets)
         new._make_room(sum(schedule.values()))
         new.groups, new.schedule = list(groups), dict(schedule)

@@ -4,8 +4,8 @@
     _done/00000.json             the record of a finished partition: its part, digests, number of people
     part-00000-1b2c3d4e.parquet  a result file like any other
 
-A record is written after its part, and the list of parts after the last record.  Whatever is cut off in between leaves
-a partition to be done again, and never a part that is read twice or half.  Each attempt writes a part of its own name:
+A record is written after its part, and the list of parts after the last record.  A run that is cut off in between
+leaves a partition to be done again, and never a part that is read twice or half.  Each attempt writes a part of its own name:
 a worker that was believed dead cannot change what a record has digested.
 """
 
@@ -79,7 +79,7 @@ class ResultFolder:
         return self.path / f"part-{number:05d}-{secrets.token_hex(4)}.parquet"
 
     def record(self, number: int) -> Record | None:
-        """What was noted of a finished partition; None if it is not finished, or its part is missing or altered."""
+        """The note on a finished partition; None if it is not finished, or its part is missing or altered."""
         found = self.noted(number)
         if found is None or found["part"] is None:
             return found
