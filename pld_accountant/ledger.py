@@ -233,7 +233,7 @@ class Ledger(Locked):
     def counts(self) -> NDArray:
         """Steps per person and bucket, shape (num_examples, buckets of all groups); a read-only view.
 
-        Later steps change the view; `copy.copy` of the ledger keeps a state.  Of a compressed ledger it is a copy.
+        Later steps change the view; `copy.copy` of the ledger keeps a state.  A compressed ledger gives a copy.
         """
         view = self._tally.counts.view()
         view.flags.writeable = False

@@ -5,8 +5,8 @@
     part-00000-1b2c3d4e.parquet  a result file like any other
 
 A record is written after its part, and the list of parts after the last record.  A run that is cut off in between
-leaves a partition to be done again, and never a part that is read twice or half.  Each attempt writes a part of its own name:
-a worker that was believed dead cannot change what a record has digested.
+leaves a partition to be done again, and never a part that is read twice or half.  Each attempt writes a part of its own
+name: a worker that was believed dead cannot change what a record has digested.
 """
 
 from __future__ import annotations
