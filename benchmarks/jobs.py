@@ -17,6 +17,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -76,13 +77,51 @@ def one_process(question: dict) -> dict:
     for number, path in enumerate(sorted(Path(question["events"]).iterdir())):
         people += job.write(path, out / f"part-{number}.parquet")
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return {"people": people, "seconds": seconds, "peak_megabytes": [peak]}
+    peak, processor = usage_of_process()
+    return {"people": people, "seconds": seconds, "processor_seconds": processor, "peak_megabytes": [peak]}
 
 
-def peak_of_process() -> int:
-    """Megabytes, of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+def storage(people: int = 100_000, norms: int = 300) -> dict:
+    """Bytes a person of ledgers in memory and on disk, for people with so many distinct norms."""
+    import pld_accountant as pa
+
+    rng = np.random.default_rng(0)
+    scale = np.exp(rng.normal(-1.0, 0.8, people))
+    kinds = {
+        "log-normal": np.exp(rng.normal(0.0, 0.35, (norms, people))) * scale,
+        "uniform": rng.random((norms, people)),
+        "log-normal, 30 norms": np.exp(rng.normal(0.0, 0.35, (30, people))) * scale,
+    }
+    kinds["log-normal"][:, ::10] = 2.0
+    found = []
+    for name, log in kinds.items():
+        for buckets in (256, 128, 64):
+            ledger = pa.Ledger.from_norms(
+                log, noise_multiplier=2.0, sample_rate=0.005, max_grad_norm=1.0, buckets=buckets
+            )
+            line = {"norms": name, "buckets": buckets, "used": float((ledger.counts > 0).sum() / people)}
+            line["dense"] = ledger.nbytes / people
+            start = time.perf_counter()
+            ledger.compress()
+            line["compress_microseconds"] = 1e6 * (time.perf_counter() - start) / people
+            line["compressed"] = ledger.nbytes / people
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "ledger.npz")
+                ledger.save(path)
+                line["file"] = path.stat().st_size / people
+            found.append(line)
+            print(
+                f"{name:>22}, {buckets:>3} buckets: {line['used']:5.1f} used, {line['dense']:,.0f} bytes a person, "
+                f"compressed {line['compressed']:,.0f}, file {line['file']:,.0f}, 10 million people "
+                f"{line['compressed'] / 100:.2f} GB"
+            )
+    return {"people": people, "lines": found}
+
+
+def usage_of_process() -> tuple[int, float]:
+    """Peak megabytes and processor seconds of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_maxrss // 1024, used.ru_utime + used.ru_stime
 
 
 def on_dask(question: dict) -> dict:
@@ -108,7 +147,7 @@ def on_dask(question: dict) -> dict:
             progress=lambda done, total: marks.append(time.perf_counter() - start),
         )
         seconds = time.perf_counter() - start
-        peaks = [peak for one, peak in client.run(peak_of_process).items()]
+        usage = list(client.run(usage_of_process).values())
     manifest = json.loads((Path(question["out"]) / "_manifest.json").read_text())
     return {
         "people": manifest["num_examples"],
@@ -116,7 +155,8 @@ def on_dask(question: dict) -> dict:
         "seconds_to_first_part": marks[0],
         "seconds_after_last_part": seconds - marks[-1],
         "partitions": len(marks),
-        "peak_megabytes": peaks,
+        "peak_megabytes": [peak for peak, _ in usage],
+        "processor_seconds": sum(processor for _, processor in usage),
     }
 
 
@@ -151,6 +191,7 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=10_000_000)
     parser.add_argument("--some", type=int, default=1_000_000, help="people of the comparison of one and two workers")
     parser.add_argument("--folder", type=Path, default=Path("jobs-benchmark"))
+    parser.add_argument("--kinds", default="", help="some of the measurements, by name; by default all")
     parser.add_argument("--worker")
     arguments = parser.parse_args()
     if arguments.worker:
@@ -170,7 +211,13 @@ def main() -> None:
         "two_workers_shuffle": (some, {"workers": 2, "mixed": True}),
         "all": (arguments.people, {"workers": 2}),
     }
+    wanted = [name for name in arguments.kinds.split(",") if name] or ["storage", *kinds]
+    if "storage" in wanted:
+        results["storage"] = storage()
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     for name, (people, question) in kinds.items():
+        if name not in wanted:
+            continue
         results[name] = measure(name, folder, people, **question)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 

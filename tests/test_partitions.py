@@ -1,7 +1,9 @@
 """A function of a partition: the same numbers as a ledger, for any kind of table, in any blocks, and after a pickle."""
 
 import pickle
+import re
 import threading
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -138,6 +140,17 @@ def test_a_partition_in_batches_is_joined_before_it_is_counted():
     assert same(bounds(found), bounds(JOB(events())))
     assert {str(found[name].dtype) for name in ("status", "method")} <= {"str", "object"}
     assert list(JOB.in_batches(iter([]))) == list(JOB.in_batches(iter([frame.iloc[:0]]))) == []
+
+
+def test_the_schema_in_the_guide_is_that_of_the_frame():
+    guide = (Path(__file__).parent.parent / "docs" / "guides" / "jobs.rst").read_text(encoding="utf-8")
+    lines = re.search(r"schema = \((.*?)\n   \)", guide, re.S)[1]
+    stated = dict(field.split() for field in "".join(re.findall(r'"(.*?)"', lines)).split(", "))
+    (found,) = JOB.in_batches([pandas.DataFrame(events(people=5))])
+    arrow = {name: str(pyarrow.Schema.from_pandas(found).field(name).type) for name in found.columns}
+    kinds = {"int64": "bigint", "double": "double", "string": "string", "large_string": "string"}
+    assert list(stated) == list(found.columns)
+    assert stated == {name: kinds[kind] for name, kind in arrow.items()}
 
 
 def test_a_written_part_is_a_result_file(tmp_path):
