@@ -439,7 +439,7 @@ class Ledger(Locked):
         Merging, selecting and adding people keep a ledger compressed.
 
         **Error**: none; the counts are the same.
-        **Cost**: about a microsecond a person, for compressing, and for each use of the counts.
+        **Cost**: 1 to 10 microseconds a person, for compressing and for each use of the counts.
         """
         if isinstance(self._tally, Tally):
             self._tally = PackedTally.of([self._tally])

@@ -187,13 +187,15 @@ def jobs() -> tuple[Row, list[Row]]:
         "two_workers_shuffle": "Dask, two workers, events in any order",
         "all": "Dask, two workers",
     }
-    header = ["", "people", "seconds", "people a second", "events a second", "most memory of a worker"]
+    header = ["", "people", "seconds", "processor seconds", "people a second", "events a second",
+              "most memory of a worker"]  # fmt: skip
     body = []
     for key, label in names.items():
         row = _read("jobs")[key]
         body.append([
-            label, f"{row['people']:,}", f"{row['seconds']:,.0f}", f"{row['people_per_second']:,.0f}",
-            f"{row['events_per_second']:,.0f}", f"{max(row['peak_megabytes']):,} MB",
+            label, f"{row['people']:,}", f"{row['seconds']:,.0f}", _number(row.get("processor_seconds"), 2),
+            f"{row['people_per_second']:,.0f}", f"{row['events_per_second']:,.0f}",
+            f"{max(row['peak_megabytes']):,} MB",
         ])  # fmt: skip
     return header, body
 
@@ -201,16 +203,16 @@ def jobs() -> tuple[Row, list[Row]]:
 def jobs_on_paper() -> tuple[Row, list[Row]]:
     """The same for more people than were measured, from the processor's time and the bytes of a person."""
     data = _read("jobs")
-    row = data["two_workers"]
-    seconds = row["processor_seconds"] / row["people"]
-    events = data["job"]["events_a_person"] * row["event_bytes"]
+    one, two = data["one_process"], data["all"]
+    least, most = one["processor_seconds"] / one["people"], 2 * two["seconds"] / two["people"]
+    events = data["job"]["events_a_person"] * two["event_bytes"]
     header = ["people", "core hours", "hours on 16 cores", "hours on 256 cores", "events", "results", "partitions"]
     body = []
     for people in (10**7, 10**8, 10**9):
-        hours = people * seconds / 3600
+        hours = [people * seconds / 3600 for seconds in (least, most)]
+        spans = [" to ".join(f"{value / cores:,.2g}" for value in hours) for cores in (1, 16, 256)]
         body.append([
-            f"{people:,}", f"{hours:,.1f}", f"{hours / 16:,.1f}", f"{hours / 256:,.2f}",
-            f"{people * events / 1e9:,.1f} GB", f"{people * row['result_bytes'] / 1e9:,.1f} GB",
+            f"{people:,}", *spans, f"{people * events / 1e9:,.1f} GB", f"{people * two['result_bytes'] / 1e9:,.1f} GB",
             f"{people / data['job']['people_a_file']:,.0f}",
         ])  # fmt: skip
     return header, body
