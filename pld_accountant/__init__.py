@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .filters.potential import PotentialFilter
     from .filters.pure_dp import ApproximateDPFilter
     from .filters.renyi import RenyiFilter
+    from .partitions import PartitionJob
     from .publishing import Release, release
     from .report.calls import draw_histogram, summarise, write_report, write_results
     from .report.comparison import compare
@@ -72,6 +73,7 @@ __all__ = [
     "LinearQueries",
     "Method",
     "PLDFilter",
+    "PartitionJob",
     "PermuteAndFlip",
     "PoissonSampled",
     "PotentialFilter",
@@ -123,6 +125,7 @@ _LATER = {
     "descend": "adaptive.descent",
     "compare": "report.comparison",
     "draw_histogram": "report.calls",
+    "PartitionJob": "partitions",
     "Release": "publishing",
     "read_results": "report.reading",
     "release": "publishing",

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import ledger_file, validate
 from .composition import Composition
+from .counting.packed import BLOCK, PackedTally
 from .counting.tally import Tally
 from .engine import dominating_mu, renyi
 from .engine.method import deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
 from .events import ids
-from .events.table import read_events
+from .events.table import Events, read_events
 from .locked import Locked, held, unlocked
 from .mechanisms.base import Direction, directions
 from .mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianSteps
@@ -35,6 +37,7 @@ _ABOVE = 0.03  # the true value lies near the upper bound: the estimate is this 
 _LARGE = -0.5  # if log delta is at least this, the lower bound counts whole steps
 
 Progress = Callable[[int, int], None]
+R = TypeVar("R")
 
 
 _GUARANTEE = Guarantee(
@@ -83,6 +86,39 @@ def _reporter(total: int, progress: Progress | None) -> Callable[[int], None]:
             progress(min(done, total), total)
 
     return report
+
+
+def _share(progress: Progress, before: int, people: int, total: int) -> Progress:
+    """A reporter of the progress of some people among all."""
+    return lambda done, whole: progress(before + people * done // max(whole, 1), total)
+
+
+def _merged(
+    own: Tally | PackedTally,
+    other: Tally | PackedTally,
+    rows: tuple[NDArray, NDArray] | None = None,
+    *,
+    same_steps: bool = False,
+) -> Tally | PackedTally:
+    """The sum of two tallies, of these rows of both or of the same people; packed if one of them is."""
+    if isinstance(own, PackedTally) or isinstance(other, PackedTally):
+        a, b = (t if isinstance(t, PackedTally) else PackedTally.of([t]) for t in (own, other))
+        # nobody is in both, so that all of the other's people come last
+        if same_steps and (joined := a.joined(b)) is not None:
+            return joined
+        if rows is not None:
+            a, b = a.of_rows(rows[0]), b.of_rows(rows[1])
+        a.merge(b, same_steps=same_steps)
+        return a
+    first, second = (own, other) if rows is None else (own.of_rows(rows[0]), other.of_rows(rows[1]))
+    first.merge(second, same_steps=same_steps)
+    return first
+
+
+def _joined_people(parts: Sequence[Bounds]) -> Bounds:
+    """Bounds of more and more people, along the last axis."""
+    names = ("lower", "estimate", "upper", "status", "method")
+    return Bounds(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))
 
 
 def _let_go(norms: Any) -> None:
@@ -152,7 +188,7 @@ class Ledger(Locked):
         self.buckets = validate.count(buckets, "buckets", least=2)
         if self.buckets > 4096:
             raise ValueError(f"buckets must be at most 4096, got {buckets}")
-        self._tally = Tally(self.num_examples, self.buckets)
+        self._tally: Tally | PackedTally = Tally(self.num_examples, self.buckets)
         self._makers: dict[Direction, TableMakers] = {}
         self._people: Any = None  # a pyarrow.Array of distinct ids, see `events.ids`
 
@@ -197,7 +233,7 @@ class Ledger(Locked):
     def counts(self) -> NDArray:
         """Steps per person and bucket, shape (num_examples, buckets of all groups); a read-only view.
 
-        Later steps change the view; `copy.copy` of the ledger keeps a state.
+        Later steps change the view; `copy.copy` of the ledger keeps a state.  A compressed ledger gives a copy.
         """
         view = self._tally.counts.view()
         view.flags.writeable = False
@@ -238,7 +274,8 @@ class Ledger(Locked):
         rate = self.sample_rate if sample_rate is None else validate.sample_rate(sample_rate)
         times = validate.count(repeat, "repeat", least=1)
         block = np.atleast_2d(validate.norms(norms, self.num_examples, as_given=True))
-        self._tally.count(block, times, sigma, rate, self.max_grad_norm, first_row=self._tally.steps)
+        tally = self._unpacked()
+        tally.count(block, times, sigma, rate, self.max_grad_norm, first_row=tally.steps)
 
     @classmethod
     def from_norms(
@@ -289,7 +326,7 @@ class Ledger(Locked):
         for start in range(0, steps, block):
             given = source[start : start + block]
             part = validate.norms(given, people, as_given=True)
-            ledger._tally.count(part, 1, *step, first_row=start)
+            ledger._unpacked().count(part, 1, *step, first_row=start)
             _let_go(given)
             if progress is not None:
                 progress(min(start + block, steps), steps)
@@ -307,6 +344,7 @@ class Ledger(Locked):
         schedule: Sequence[tuple[float, float, int]] | None = None,
         columns: Mapping[str, str] | None = None,
         buckets: int = 256,
+        compressed: bool = False,
     ) -> Ledger:
         """A ledger of a table with a row for each part that a person took in a query or a training step.
 
@@ -333,6 +371,8 @@ class Ledger(Locked):
             steps, or the most steps that one person took.
         columns : mapping of str to str, optional
             The table's names of the columns, for example ``{"person": "user_id"}``.
+        compressed : bool
+            Whether the ledger is compressed while it is made, see `compress`.
 
         Returns
         -------
@@ -376,10 +416,63 @@ class Ledger(Locked):
             buckets=buckets,
         )
         ledger._people = found.people
-        ledger._tally.count_events(
-            found.person, found.kind, found.norm, found.count, found.schedule, ledger.max_grad_norm
-        )
+
+        def tally_of(part: Events) -> Tally:
+            tally = Tally(len(part.people), buckets)
+            tally.count_events(part.person, part.kind, part.norm, part.count, part.schedule, ledger.max_grad_norm)
+            return tally
+
+        if compressed:
+            ends = range(0, len(found.people), BLOCK)
+            ledger._tally = PackedTally.of(tally_of(found.part(a, min(a + BLOCK, len(found.people)))) for a in ends)
+        else:
+            ledger._tally = tally_of(found)
         return ledger
+
+    # ------------------------------------------------------------------ memory
+
+    def compress(self) -> None:
+        """Keep a bit for each bucket and counters for the buckets in use only, until the next `record`.
+
+        A person with k buckets in use then costs buckets / 8 + 3 k to 6 k bytes, where a bucket costs 6 bytes
+        otherwise.  Epsilons are computed for 65,536 people at a time; `save` writes and `load` reads what is kept.
+        Merging, selecting and adding people keep a ledger compressed.
+
+        **Error**: none; the counts are the same.
+        **Cost**: 1 to 10 microseconds a person, for compressing and for each use of the counts.
+        """
+        if isinstance(self._tally, Tally):
+            self._tally = PackedTally.of([self._tally])
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the counts are compressed."""
+        return isinstance(self._tally, PackedTally)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the counts."""
+        if isinstance(self._tally, PackedTally):
+            return self._tally.nbytes
+        return int(self._tally.counts.nbytes + self._tally.lower_weights.nbytes)
+
+    def _unpacked(self) -> Tally:
+        """The counters, for more steps."""
+        if isinstance(self._tally, PackedTally):
+            self._tally = self._tally.dense()
+        return self._tally
+
+    def _by_blocks(self, ask: Callable[[Ledger, Progress | None], R], progress: Progress | None = None) -> list[R]:
+        """The answers of ledgers of the people of each block; all use one set of tables."""
+        assert isinstance(self._tally, PackedTally)
+        found, done = [], 0
+        for part in self._tally.parts():
+            block = Ledger(len(part.counts), **{name: getattr(self, name) for name in ledger_file.PARAMETERS[1:]})
+            block._tally, block._makers = part, self._makers
+            tell = None if progress is None else _share(progress, done, block.num_examples, self.num_examples)
+            found.append(ask(block, tell))
+            done += block.num_examples
+        return found
 
     @unlocked
     def merge(self, other: Ledger, *, same_steps: bool = False) -> None:
@@ -411,13 +504,18 @@ class Ledger(Locked):
             if not any(named):
                 if same_steps or other.num_examples != self.num_examples:
                     raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
-                return self._tally.merge(other._tally)
+                self._tally = _merged(self._tally, other._tally)
+                return
             own, theirs = self._people, other._people
             if same_steps and (both := int((ids.positions(theirs, own) >= 0).sum())):
                 raise ValueError(f"{both} people are in both ledgers; their steps would be counted twice")
             everybody = ids.joined(own, theirs)
-            merged = self._tally.of_rows(ids.positions(everybody, own))
-            merged.merge(other._tally.of_rows(ids.positions(everybody, theirs)), same_steps=same_steps)
+            merged = _merged(
+                self._tally,
+                other._tally,
+                (ids.positions(everybody, own), ids.positions(everybody, theirs)),
+                same_steps=same_steps,
+            )
             self._people, self._tally, self.num_examples = everybody, merged, len(everybody)
 
     def select(self, people: Any) -> Ledger:
@@ -471,14 +569,23 @@ class Ledger(Locked):
         new._makers = dict(self._makers)  # tables depend on the buckets only
         return new
 
+    def _share_tables(self, other: Ledger) -> None:
+        """Use the tables of another ledger if it has the same buckets; both must then stay in one thread."""
+
+        def places(ledger: Ledger) -> list[tuple[float, float, bytes]]:
+            return [(g.noise_multiplier, g.sample_rate, g.edges.tobytes()) for g in ledger._tally.groups]
+
+        if places(self) == places(other):
+            self._makers = other._makers
+
     # ------------------------------------------------------------------ privacy loss
 
     def _of(self, direction: Direction) -> TableMakers:
         """The makers of tables for steps at all upper edges."""
-        rows = self._tally.counts.shape[1]
-        if direction not in self._makers or self._makers[direction].steps.size != rows:
-            neighbours = self._tally.interpolated().neighbours()
-            self._makers[direction] = TableMakers(SampledGaussianSteps(*self._tally.rows(), direction), neighbours)
+        tally = self._unpacked()
+        if direction not in self._makers or self._makers[direction].steps.size != tally.counts.shape[1]:
+            neighbours = tally.interpolated().neighbours()
+            self._makers[direction] = TableMakers(SampledGaussianSteps(*tally.rows(), direction), neighbours)
         return self._makers[direction]
 
     def epsilon(
@@ -563,6 +670,14 @@ class Ledger(Locked):
         progress: Progress | None,
         seconds: float | None,
     ) -> Bounds:
+        if isinstance(self._tally, PackedTally):
+            until = deadline(seconds)
+
+            def one(block: Ledger, tell: Progress | None) -> Bounds:
+                left = None if seconds is None else max(until - time.monotonic(), 1e-9)
+                return block._answers(values, ask, direction, bounds, tell, left)
+
+            return _joined_people(self._by_blocks(one, progress))
         end = deadline(seconds)
         if bounds not in ("all", "upper"):
             raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
@@ -584,21 +699,21 @@ class Ledger(Locked):
         progress: Progress | None,
         end: float,
     ) -> list[Bounds]:
-        people = self.num_examples
-        if not self._tally.groups:
+        people, tally = self.num_examples, self._unpacked()
+        if not tally.groups:
             zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
-        above = self._tally.interpolated()
+        above = tally.interpolated()
         sides = [
-            solve_bounds(above, self._of(d), questions, whole=self._tally.whole(), progress=report, deadline=end)
+            solve_bounds(above, self._of(d), questions, whole=tally.whole(), progress=report, deadline=end)
             for d in wanted
         ]
         if lower:
-            whole, makers = self._tally.whole(lower=True), self._of(wanted[0])
+            whole, makers = tally.whole(lower=True), self._of(wanted[0])
             targets = [float(np.asarray(q.target)) for q in questions]
             if questions[0].wants_epsilon and max(targets) < _LARGE:
-                below = self._tally.interpolated(min(targets))
+                below = tally.interpolated(min(targets))
                 sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, deadline=end))
             else:
                 sides.append(solve_bounds(whole, makers, questions, progress=report, deadline=end))
@@ -634,21 +749,26 @@ class Ledger(Locked):
 
         **Cost**: about 0.1 milliseconds a person on one core.
         """
+        if isinstance(self._tally, PackedTally):
+            return _joined_people(
+                self._by_blocks(lambda block, tell: block.mu(min_delta, direction, progress=tell), progress)
+            )
         min_delta = validate.delta(min_delta, "min_delta")
         wanted = directions(direction)
-        if not self._tally.groups:
+        tally = self._unpacked()
+        if not tally.groups:
             zero = np.zeros(self.num_examples)
             return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
         first, *others = wanted
         report = _reporter(self.num_examples * (len(wanted) + 1), progress)
-        counts = self._tally.whole()
+        counts = tally.whole()
         upper, touch, end = dominating_mu.touching(counts, self._of(first), min_delta, progress=report)
         for d in others:
             # the curve of addition is usually the lower one, so the end of the first direction's range suffices
             upper, _, _ = dominating_mu.touching(counts, self._of(d), min_delta, floor=upper, end=end, progress=report)
         share = np.where(end > 0.0, touch / np.where(end > 0.0, end, 1.0), 1.0)
         below = dominating_mu.mu_lower(
-            self._tally.whole(lower=True), self._of(first), min_delta, share=share, progress=report
+            tally.whole(lower=True), self._of(first), min_delta, share=share, progress=report
         )
         finite = np.isfinite(upper)
         lower = np.where(finite, below * _LOWER, 0.0)
@@ -675,17 +795,20 @@ class Ledger(Locked):
 
         **Cost**: one matrix product.
         """
+        if isinstance(self._tally, PackedTally):
+            return np.concatenate(self._by_blocks(lambda block, _: block.rdp_epsilon(delta, orders=orders)))
         delta = validate.delta(delta)
         theta = None if orders is None else np.asarray(orders, dtype=np.float64) - 1.0
         if theta is not None and not (theta.ndim == 1 and theta.size and np.all((theta > 0.0) & np.isfinite(theta))):
             raise ValueError(f"orders must be a sequence of finite numbers above 1, got {orders!r}")
-        if not self._tally.groups:
+        tally = self._unpacked()
+        if not tally.groups:
             return np.zeros(self.num_examples)
         if theta is not None:
-            return renyi.epsilon_at_orders(self._tally.whole(), self._of("remove").steps, delta, theta, self.steps)
+            return renyi.epsilon_at_orders(tally.whole(), self._of("remove").steps, delta, theta, self.steps)
         # Individuals are minimised over a grid of orders, the worst case over all orders; no individual exceeds it.
         worst = self.worst_case().rdp_epsilon(delta)
-        return np.minimum(renyi.best_epsilon(self._tally.whole(), self._of("remove").steps, delta), worst)
+        return np.minimum(renyi.best_epsilon(tally.whole(), self._of("remove").steps, delta), worst)
 
     def worst_case(self) -> Composition:
         """The hypothetical person who is clipped at every step; no individual's bound exceeds theirs."""

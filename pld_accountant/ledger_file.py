@@ -16,6 +16,7 @@ import numpy as np
 from . import validate
 from .counting.buckets import Buckets
 from .counting.interpolation import UNITS
+from .counting.packed import PackedBlock, PackedTally
 from .counting.tally import Tally
 from .files import store
 from .files.saved_state import SavedArrays
@@ -30,12 +31,16 @@ _ROWS = 4096  # people whose counts are checked at once
 def save(
     path: str | os.PathLike[str] | BinaryIO,
     parameters: Mapping[str, Any],
-    tally: Tally,
+    tally: Tally | PackedTally,
     more: Mapping[str, np.ndarray],
 ) -> None:
     """Write a ledger's parameters, counts and some more arrays to a path, or to a file open for writing bytes."""
-    arrays = {f"edges{i}": g.edges for i, g in enumerate(tally.groups)}
-    arrays |= {"counts": tally.counts, "short": tally.lower_weights, **more}
+    arrays = {f"edges{i}": g.edges for i, g in enumerate(tally.groups)} | dict(more)
+    if isinstance(tally, PackedTally):
+        for i, block in enumerate(tally.blocks):
+            arrays |= {f"bits{i}": block.bits, f"counts{i}": block.counts, f"short{i}": block.lower_weights}
+    else:
+        arrays |= {"counts": tally.counts, "short": tally.lower_weights}
     store.save(path, KIND, VERSION, _header(parameters, tally), arrays)
 
 
@@ -47,7 +52,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Saved]:
         yield Saved(header, arrays)
 
 
-def _header(parameters: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
+def _header(parameters: Mapping[str, Any], tally: Tally | PackedTally) -> dict[str, Any]:
     """The parts of a saved ledger that are not arrays."""
     return {
         **parameters,
@@ -70,7 +75,7 @@ class Saved:
         """Remove and return the arrays with these names that there are."""
         return {name: self._arrays.pop(name) for name in names if name in self._arrays}
 
-    def tally(self, parameters: Mapping[str, Any]) -> Tally:
+    def tally(self, parameters: Mapping[str, Any]) -> Tally | PackedTally:
         """The groups, the schedule and the counts, for a ledger with these checked parameters, or `ValueError`.
 
         The conditions are those that `Tally.count` and `Tally.merge` keep, so the counters neither overflow nor
@@ -88,12 +93,38 @@ class Saved:
         fits = [[group.can_count(*step) for group in tally.groups] for step in tally.schedule]
         if not all(map(any, fits)) or not all(map(any, zip(*fits, strict=True))) or bool(fits) != bool(tally.groups):
             raise ValueError("its schedule and its groups of buckets do not match")
+        if "bits0" in self._arrays:
+            packed = _packed(saved, parameters["num_examples"], tally)
+            saved.finish()
+            return packed
         shape = parameters["num_examples"], sum(group.size for group in tally.groups)
         tally.counts = saved.take("counts", (np.uint16, np.uint32), shape)
         tally.lower_weights = saved.take("short", (np.int32, np.int64), shape, least=0)
         saved.finish()
         _check_counts(tally)
         return tally
+
+
+def _packed(saved: SavedArrays, people: int, like: Tally) -> PackedTally:
+    """Packed counts for the groups and the schedule of a tally, checked block by block."""
+    if like.steps > np.iinfo(np.uint32).max:
+        raise ValueError("it has more steps than its counters hold")
+    width, found = sum(group.size for group in like.groups), 0
+    blocks: list[PackedBlock] = []
+    while found < people:
+        i = len(blocks)
+        bits = saved.take(f"bits{i}", np.uint8, (None, -(-width // 8)))
+        counts = saved.take(f"counts{i}", (np.uint8, np.uint16, np.uint32), (None,))
+        weights = saved.take(f"short{i}", (np.uint8, np.uint16, np.uint32, np.int64), counts.shape)
+        blocks.append(PackedBlock(bits, counts, weights))
+        blocks[-1].check(width)
+        found += len(bits)
+    if found != people:
+        raise ValueError(f"its counts are those of {found} people, not of {people}")
+    packed = PackedTally(like.buckets, like.groups, like.schedule, blocks)
+    for part in packed.parts():
+        _check_counts(part)
+    return packed
 
 
 def _check_counts(tally: Tally) -> None:

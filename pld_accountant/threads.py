@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blocks", "few", "for_blocks", "in_order"]
+__all__ = ["blocks", "few", "for_blocks", "in_order", "limited"]
 
 _BLOCK = 8_192
 _FEW = 2_048
@@ -46,11 +46,14 @@ def few(people: int) -> bool:
     return people <= _FEW
 
 
+_own = threading.local()
+
+
 def _limit() -> int:
     """How many threads the calling thread may use."""
     from .kernels._jit import thread_limit
 
-    return thread_limit()
+    return min(thread_limit(), getattr(_own, "most", thread_limit()))
 
 
 # ------------------------------------------------------------------------------------------------------------- BLAS
@@ -105,6 +108,21 @@ class _Blas:
 _BLAS = _Blas()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_BLAS.after_fork)
+
+
+@contextmanager
+def limited(most: int) -> Iterator[None]:
+    """At most so many threads for the calls of the calling thread, and one for each matrix product."""
+    before = getattr(_own, "most", None)
+    _own.most = most
+    try:
+        with _BLAS.alone():
+            yield
+    finally:
+        if before is None:
+            del _own.most
+        else:
+            _own.most = before
 
 
 # ------------------------------------------------------------------------------------------------------- the threads

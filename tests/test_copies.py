@@ -67,6 +67,7 @@ BOOKS = {
     ),
 }
 VALUES = {
+    "PartitionJob": lambda: pa.PartitionJob(1e-5, 1.0, [(2.0, 0.01, 10)], columns={"person": "user"}),
     "Bounds": lambda: pa.compose([(pa.Gaussian(3.0), 2)]).epsilon(1e-5),
     "Gaussian": lambda: pa.Gaussian(2.0),
     "DiscretePair": lambda: pa.DiscretePair([0.5, 0.5], [0.25, 0.75]),

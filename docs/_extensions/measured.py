@@ -207,24 +207,65 @@ def widths() -> tuple[Row, list[Row]]:
     return header, [[str(n), *row] for n, *row in zip(data["buckets"], *columns, strict=True)]
 
 
-TABLES = {
-    f.__name__: f
-    for f in (
-        tail,
-        extremes,
-        rare,
-        people,
-        mechanisms,
-        filters,
-        filtered,
-        potential,
-        streams,
-        admission,
-        growth,
-        hard,
-        widths,
-    )
-}
+def jobs() -> tuple[Row, list[Row]]:
+    """From events to results, on one and two workers."""
+    names = {
+        "one_process": "one process, without Dask",
+        "one_worker": "Dask, one worker",
+        "two_workers": "Dask, two workers",
+        "two_workers_shuffle": "Dask, two workers, events in any order",
+        "all": "Dask, two workers",
+    }
+    header = ["", "people", "seconds", "processor seconds", "people a second", "events a second",
+              "most memory of a worker"]  # fmt: skip
+    body = []
+    for key, label in names.items():
+        row = _read("jobs")[key]
+        body.append([
+            label, f"{row['people']:,}", f"{row['seconds']:,.0f}", _number(row.get("processor_seconds"), 2),
+            f"{row['people_per_second']:,.0f}", f"{row['events_per_second']:,.0f}",
+            f"{max(row['peak_megabytes']):,} MB",
+        ])  # fmt: skip
+    return header, body
+
+
+def jobs_on_paper() -> tuple[Row, list[Row]]:
+    """The same for more people than were measured, from the processor's time and the bytes of a person."""
+    data = _read("jobs")
+    one, two = data["one_process"], data["all"]
+    least, most = one["processor_seconds"] / one["people"], 2 * two["seconds"] / two["people"]
+    events = data["job"]["events_a_person"] * two["event_bytes"]
+    header = ["people", "core hours", "hours on 16 cores", "hours on 256 cores", "events", "results", "partitions"]
+    body = []
+    for people in (10**7, 10**8, 10**9):
+        hours = [people * seconds / 3600 for seconds in (least, most)]
+        spans = [" to ".join(f"{value / cores:,.2g}" for value in hours) for cores in (1, 16, 256)]
+        body.append([
+            f"{people:,}", *spans, f"{people * events / 1e9:,.1f} GB", f"{people * two['result_bytes'] / 1e9:,.1f} GB",
+            f"{people / data['job']['people_a_file']:,.0f}",
+        ])  # fmt: skip
+    return header, body
+
+
+def storage() -> tuple[Row, list[Row]]:
+    """Bytes of a person in a ledger."""
+    header = ["norms of a person", "buckets", "of them in use", "bytes", "compressed", "10 million people, compressed"]
+    names = {
+        "log-normal": "300, log-normal",
+        "uniform": "300, spread evenly",
+        "log-normal, 30 norms": "30, log-normal",
+    }
+    body = [
+        [names[one["norms"]], str(one["buckets"]), f"{one['used']:.0f}", f"{one['dense']:,.0f}",
+         f"{one['compressed']:,.0f}", f"{one['compressed'] / 100:.2f} GB"]
+        for one in _read("jobs")["storage"]["lines"]
+    ]  # fmt: skip
+    return header, body
+
+
+_COMPOSITIONS = (tail, extremes, rare, mechanisms, hard, widths)
+_PEOPLE = (people, filters, filtered, potential, streams, admission, growth, jobs, jobs_on_paper, storage)
+TABLES = {f.__name__: f for f in (*_COMPOSITIONS, *_PEOPLE)}
 
 
 class MeasuredTable(Directive):

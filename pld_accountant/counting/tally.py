@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,19 @@ class Tally:
         self.counts: NDArray = np.zeros((people, 0), dtype=np.uint16)
         self.lower_weights: NDArray = np.zeros((people, 0), dtype=np.int32)
         self.schedule: dict[tuple[float, float], int] = {}
+
+    @classmethod
+    def empty(
+        cls, people: int, buckets: int, groups: Sequence[Buckets], schedule: Mapping[tuple[float, float], int]
+    ) -> Tally:
+        """People without steps, with counters for the steps of a schedule."""
+        new = cls(people, buckets)
+        new._make_room(sum(schedule.values()))
+        new.groups, new.schedule = list(groups), dict(schedule)
+        shape = people, sum(group.size for group in groups)
+        new.counts = counters.zeros(shape, new.counts.dtype)
+        new.lower_weights = counters.zeros(shape, new.lower_weights.dtype)
+        return new
 
     @property
     def steps(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..files.formats import ReadError, require
 
-__all__ = ["COLUMNS", "REQUIRED", "arrow_events", "is_events_file"]
+__all__ = ["COLUMNS", "REQUIRED", "arrow_events", "column_names", "is_events_file"]
 
 COLUMNS = ("person", "norm", "sensitivity", "count", "noise_multiplier", "sample_rate", "step", "group")
 REQUIRED = ("person",)
@@ -53,6 +53,13 @@ def _names(columns: Mapping[str, str] | None) -> dict[str, str]:
     if unknown:
         raise ValueError(f"columns must name some of {', '.join(COLUMNS)}, got {unknown[0]!r}")
     return {name: given.get(name, name) for name in COLUMNS}
+
+
+def column_names(there: list[str], columns: Mapping[str, str] | None, where: str) -> list[str]:
+    """The source's names of the columns of events that are there; `ReadError` if one is missing."""
+    names = _names(columns)
+    _check_names(there, names, where)
+    return [own for own in names.values() if own in there]
 
 
 def _chosen(table: Any, names: Mapping[str, str], where: str) -> Any:

@@ -31,9 +31,11 @@ __all__ = [
     "SCHEMA_VERSION",
     "TABLE_ENDINGS",
     "OutputError",
+    "arrow_table",
     "check",
     "check_folder",
     "companion",
+    "empty_table",
     "json_text",
     "json_writer",
     "table_facts",
@@ -197,7 +199,7 @@ def table_writer(
         Further columns.
     """
     columns = _columns(individuals, more)
-    about = json.dumps(table_facts(facts), allow_nan=False)
+    about = _about(facts)
     if ending == ".parquet":
         return lambda file: _write_parquet(file, columns, about)
     if ending == ".npz":
@@ -205,9 +207,36 @@ def table_writer(
     return lambda file: _write_csv(file, columns)
 
 
-def _write_parquet(file: BinaryIO, columns: Mapping[str, np.ndarray], about: str) -> None:
+def _about(facts: Mapping[str, Any]) -> str:
+    return json.dumps(table_facts(facts), allow_nan=False)
+
+
+def arrow_table(individuals: Individuals, facts: Mapping[str, Any]) -> Any:
+    """A `pyarrow.Table` with the columns and the metadata of a Parquet file of `table_writer`."""
+    return _arrow(_columns(individuals, {}), _about(facts))
+
+
+def empty_table(person: Any, grouped: bool) -> Any:
+    """A `pyarrow.Table` with the columns of nobody; `person` is the type of the ids."""
     import pyarrow
+
+    nobody = np.zeros(0)
+    columns = {name: nobody for name in COLUMNS if name not in ("mu", "gaussian_epsilon")}
+    columns |= {name: nobody.astype(np.str_) for name in _WORDS}
+    columns["id"] = nobody.astype(np.int64 if pyarrow.types.is_integer(person) else np.str_)
+    if not grouped:
+        del columns["group"]
+    return _arrow(columns, _about({}))
+
+
+def _write_parquet(file: BinaryIO, columns: Mapping[str, np.ndarray], about: str) -> None:
     from pyarrow import parquet
+
+    parquet.write_table(_arrow(columns, about), file, compression="zstd")
+
+
+def _arrow(columns: Mapping[str, np.ndarray], about: str) -> Any:
+    import pyarrow
 
     arrays, fields = [], []
     for name, column in columns.items():
@@ -217,7 +246,7 @@ def _write_parquet(file: BinaryIO, columns: Mapping[str, np.ndarray], about: str
         arrays.append(array)
         fields.append(pyarrow.field(name, array.type, nullable=False, metadata=COLUMNS.get(name)))
     schema = pyarrow.schema(fields, metadata={"pld_accountant": about, "sensitive": "true"})
-    parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), file, compression="zstd")
+    return pyarrow.Table.from_arrays(arrays, schema=schema)
 
 
 def _write_csv(file: BinaryIO, columns: Mapping[str, np.ndarray]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from ..files.formats import ReadError, require
 from ..results import Bounds, Guarantee, Method, Status
 from .comparison import Comparison, with_mu
+from .folder import ResultFolder
 from .individuals import Individuals
 from .outputs import SCHEMA_VERSION
 from .summary import Summary, summarise
@@ -26,7 +27,7 @@ def read_results(path: str | os.PathLike[str]) -> Summary | Comparison:
     Parameters
     ----------
     path : path
-        Written with ``out="....parquet"``.
+        Written with ``out="....parquet"``, or a folder of results that a cluster wrote.
 
     Returns
     -------
@@ -37,7 +38,8 @@ def read_results(path: str | os.PathLike[str]) -> Summary | Comparison:
     ------
     FileNotFoundError
     ReadError
-        A ValueError: the file is cut, is no result file, or is of another version of the columns.
+        A ValueError: the file is cut, is no result file, or is of another version of the columns; the folder is not
+        complete, or one of its parts was altered.
 
     **Error**: none; each number is the one that was written.  The file of a comparison holds no lower bound of mu.
 
@@ -53,9 +55,36 @@ def read_results(path: str | os.PathLike[str]) -> Summary | Comparison:
     ['ann', 'bob']
     """
     name = os.fspath(path)
+    if os.path.isdir(path):
+        return _from_parts(ResultFolder(path))
+    table, facts = _read(name)
+    return _made(name, table, facts)
+
+
+def _from_parts(folder: ResultFolder) -> Summary | Comparison:
+    name, manifest = os.fspath(folder.path), folder.manifest()
+    pa = require("pyarrow", "parquet", f"reading {name}")
+    read = [_read(os.fspath(part)) for part in folder.parts()]
+    if not read:
+        raise ReadError(f"{name} holds the results of nobody")
+    same = ("delta", "steps", "parameters", "schedule", "worst_case", "guarantee")
+    first = read[0][1]
+    for _, facts in read:
+        if any(facts.get(key) != first.get(key) for key in same):
+            raise ReadError(f"{name} holds parts of different jobs")
+    try:
+        table = pa.concat_tables([table for table, _ in read]).unify_dictionaries()
+    except ValueError as error:
+        raise ReadError(f"{name} holds parts that do not fit together: {error}") from error
+    provenance = {**first["provenance"], "source": (manifest or {}).get("source")}
+    return _made(name, table, {**first, "num_examples": table.num_rows, "provenance": provenance})
+
+
+def _read(name: str) -> tuple[Any, dict[str, Any]]:
+    """The table of a file, and its facts."""
     parquet = require("pyarrow.parquet", "parquet", f"reading {name}")
     try:
-        with open(path, "rb") as file:
+        with open(name, "rb") as file:
             table = parquet.read_table(file)
     except FileNotFoundError:
         raise
@@ -69,6 +98,13 @@ def read_results(path: str | os.PathLike[str]) -> Summary | Comparison:
         version = facts.get("schema_version")
         if version != SCHEMA_VERSION:
             raise ValueError(f"its columns have version {version}; this release reads version {SCHEMA_VERSION}")
+        return table, facts
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ReadError(f"{name} holds no results that can be read: {error}") from error
+
+
+def _made(name: str, table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
+    try:
         return _results(table, facts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else str(error)

@@ -22,7 +22,7 @@ PACKAGE = "pld_accountant"
 EVERYBODY = {"results", "rounding", "validate", "locked"}  # what every room of the package may import
 QUESTIONS = {"engine", "counting", "tables.makers", "mechanisms", "notions", "files"}
 PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions"}
-PUBLIC |= {"publishing", "report"}
+PUBLIC |= {"partitions", "publishing", "report"}
 
 # An entry is a room, or one module of a room; a line is for a room, or for one script of a room.
 ALLOWED = {
@@ -54,6 +54,8 @@ ALLOWED = {
     "adaptive": EVERYBODY | {"filters", "notions"},
     "report": EVERYBODY | {"notions", "files", "mechanisms", "ledger", "composition", "report.html", "version"},
     "publishing": EVERYBODY | {"files", "notions", "ledger", "report"},
+    "dask": EVERYBODY | {"events", "files", "partitions", "report"},
+    "partitions": EVERYBODY | {"events", "files", "ledger", "mechanisms", "report", "threads"},
     "report.html": EVERYBODY | {"notions", "report", "version"},
     "demo": EVERYBODY | PUBLIC | {"report.html", "files"},
     "training": EVERYBODY | {"composition", "files", "filters", "ledger", "mechanisms"},
@@ -63,6 +65,7 @@ ALLOWED = {
     # the stages and checkpoints of the scripts are files of the package's own format
     "figures": {"__init__", "report", "notions", "demo", "files.store"},
     "benchmarks": {"__init__", "report", "notions", "demo", "training"},
+    "benchmarks.jobs": {"dask"},
     # measures two kinds of tables by themselves, which no public name offers
     "benchmarks.cost": {"mechanisms", "counting.counts", "tables.makers", "tables.table", "engine"},
 }
