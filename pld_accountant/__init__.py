@@ -33,7 +33,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from .adaptive.descent import descend
     from .adaptive.linear_queries import LinearQueries
-    from .calibration import calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
+    from .calibration import calibrate, calibrate_noise_multiplier, calibrate_sample_rate, calibrate_steps
     from .filters.gaussian import GaussianFilter, ZCDPFilter
     from .filters.odometers import GaussianOdometer, PotentialOdometer, RenyiOdometer
     from .filters.pld import PLDFilter
@@ -81,6 +81,7 @@ __all__ = [
     "TreeAggregation",
     "ZCDPFilter",
     "__version__",
+    "calibrate",
     "calibrate_noise_multiplier",
     "calibrate_sample_rate",
     "calibrate_steps",
@@ -105,6 +106,7 @@ _LATER = {
     "PotentialOdometer": "filters.odometers",
     "RenyiOdometer": "filters.odometers",
     "LinearQueries": "adaptive.linear_queries",
+    "calibrate": "calibration",
     "calibrate_noise_multiplier": "calibration",
     "calibrate_sample_rate": "calibration",
     "calibrate_steps": "calibration",
