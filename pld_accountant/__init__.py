@@ -17,6 +17,7 @@ from .mechanisms.gaussian import Gaussian
 from .mechanisms.gaussian_mixture import GaussianMixture, GroupGaussian, ReplaceOneSampledGaussian
 from .mechanisms.laplace import Laplace
 from .mechanisms.matrix import BandedMatrix, TreeAggregation
+from .mechanisms.renyi_boxes import RenyiDP, ZeroConcentratedDP
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .mechanisms.statistics import (
     ApproximateDP,
@@ -73,6 +74,7 @@ __all__ = [
     "PureDP",
     "RandomizedResponse",
     "Release",
+    "RenyiDP",
     "RenyiFilter",
     "RenyiOdometer",
     "ReplaceOneSampledGaussian",
@@ -80,6 +82,7 @@ __all__ = [
     "Status",
     "TreeAggregation",
     "ZCDPFilter",
+    "ZeroConcentratedDP",
     "__version__",
     "calibrate",
     "calibrate_noise_multiplier",

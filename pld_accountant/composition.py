@@ -23,6 +23,7 @@ from .mechanisms.discrete import DiscretePair
 from .mechanisms.gaussian import Gaussian, full_batch_delta, full_batch_epsilon, full_batch_mu
 from .mechanisms.laplace import Laplace
 from .mechanisms.mixed import MixedSteps
+from .mechanisms.renyi_boxes import RenyiBox, RenyiDP, ZeroConcentratedDP
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .notions import gdp
 from .notions.tradeoff import ProfileCurve
@@ -82,18 +83,28 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
     1.004113
     """
     counts: dict[Mechanism, int] = {}
+    boxes: dict[RenyiBox, int] = {}
     for entry in steps:
         try:
             mechanism, number = entry
         except (TypeError, ValueError):
             raise ValueError(f"steps must hold pairs (mechanism, count), got {entry!r}") from None
+        if isinstance(mechanism, RenyiBox):
+            boxes[mechanism] = boxes.get(mechanism, 0) + validate.count(number, "count")
+            continue
         if not isinstance(mechanism, Mechanism) or isinstance(mechanism, type):
             raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
         step = SampledGaussian(mechanism.noise_multiplier, 1.0) if isinstance(mechanism, Gaussian) else mechanism
         counts[step] = counts.get(step, 0) + validate.count(number, "count")
-    if sum(counts.values()) > _MOST_STEPS:
-        raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {sum(counts.values())}")
-    return Composition({step: n for step, n in counts.items() if n})
+    total = sum(counts.values()) + sum(boxes.values())
+    if total > _MOST_STEPS:
+        raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {total}")
+    known = {step: n for step, n in counts.items() if n}
+    return (
+        RenyiComposition(known, {box: n for box, n in boxes.items() if n})
+        if any(boxes.values())
+        else Composition(known)
+    )
 
 
 class Composition(Locked):
@@ -533,6 +544,101 @@ class Composition(Locked):
         if any(self._log_finite(direction) for direction in self._larger_moments):
             return float("inf")
         return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self._larger_moments)
+
+
+class RenyiComposition(Composition):
+    """A composition with black boxes of which only Renyi guarantees are known.  Made by `compose`.
+
+    Upper bounds are the Renyi bound of all steps together, at the best real order; their status is RENYI_ONLY.  The
+    truth is the largest value over all mechanisms that satisfy what is known, so that lower bounds come from one of
+    them: Gaussian noise for every `ZeroConcentratedDP` without a xi, and nothing for the other boxes.
+
+    Notes
+    -----
+    Let D be the chance that a discrete step has an infinite loss, and F the event that none has.  With K the sum of the
+    log-moments E[e^(theta L); F] of the steps and of the boxes' bounds,
+    delta(epsilon) <= D + c(theta) exp(K(theta) - theta epsilon) (Canonne, Kamath and Steinke 2020, Proposition 12).
+    Log-moments add over steps (Mironov 2017, Proposition 1).
+    """
+
+    def __init__(self, counts: Mapping[Any, int], boxes: Mapping[RenyiBox, int]) -> None:
+        super().__init__(counts)
+        self._boxes = dict(boxes)
+        witness = {m: n for m, n in self._counts.items()}
+        for box, n in self._boxes.items():
+            if isinstance(box, ZeroConcentratedDP) and box.xi == 0.0:
+                step = SampledGaussian((1.0 + 2.0**-50) / math.sqrt(2.0 * box.rho), 1.0)
+                witness[step] = witness.get(step, 0) + n
+        self._witness = Composition(witness)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in {**self._counts, **self._boxes}.items())
+        return f"compose([{inside}])"
+
+    @property
+    def steps(self) -> int:
+        """Number of mechanisms run in all."""
+        return sum(self._counts.values()) + sum(self._boxes.values())
+
+    def _of_boxes(self, theta: NDArray) -> NDArray:
+        return sum((n * box.log_moments(theta) for box, n in self._boxes.items()), np.zeros(theta.shape))
+
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], end: float) -> Bounds:
+        upper = max(self._renyi(question, direction) for direction in wanted)
+        lower = self._witness._answer(question, wanted, end).lower
+        if not np.isfinite(upper):
+            return Bounds(lower, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE) if lower == np.inf else _UNKNOWN
+        return Bounds(min(lower, upper), upper, upper, Status.RENYI_ONLY, Proof.RENYI)
+
+    def _renyi(self, question: Question, direction: Direction) -> float:
+        """The upper bound of epsilon or delta in one direction."""
+        log_finite = self._log_finite(direction) if self._counts else 0.0
+        infinite = -math.expm1(log_finite) * (1.0 + _ROUNDING)
+
+        def moments(theta: NDArray) -> NDArray:
+            total = self._of_boxes(theta)
+            if self._counts:
+                steps = self._of(direction).steps
+                total = total + self._row.times(steps.log_moments(theta, exact=True))[0]
+            # the moments of discrete steps are those given F; see `_with_infinite`
+            return total + (1.0 + theta) * log_finite * (1.0 - _ROUNDING)
+
+        corners = [t - 1.0 for box in self._boxes if isinstance(box, RenyiDP) for t in box.orders if t < np.inf]
+        corners = [t * (1.0 - 2.0**-51) for t in corners]
+        if isinstance(question, EpsilonAt):
+            rest = (float(question.delta) - infinite) * (1.0 - 2.0**-50)
+            return max(renyi.optimum(moments, EpsilonAt(rest), corners), 0.0) if rest > 0.0 else np.inf
+        log_delta = renyi.optimum(moments, question, corners)
+        return min(infinite + math.exp(min(log_delta, 0.0)) * (1.0 + 2.0**-50), 1.0)
+
+    def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
+        """Finite where every box has a divergence of order infinity."""
+        known = super()._largest_loss(wanted)
+        total = sum(n * _pure(box) for box, n in self._boxes.items()) + known.upper
+        lower = self._witness._largest_loss(wanted).lower
+        return Bounds(lower, total, total * (1.0 + _ROUNDING), Status.RENYI_ONLY, Proof.RENYI)
+
+    def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
+        """Not certified: no Gaussian curve is known to lie above one of which only Renyi divergences are known."""
+        validate.delta(min_delta, "min_delta")
+        directions(direction)
+        return _UNKNOWN
+
+    def rdp(self, alpha: Any) -> NDArray:
+        """Upper bounds of the Renyi divergence at orders alpha > 1; inf where a box says nothing."""
+        orders = validate.orders(np.asarray(alpha, dtype=np.float64))
+        theta = orders.reshape(-1) - 1.0
+        return np.asarray(super().rdp(orders) + (self._of_boxes(theta) / theta).reshape(orders.shape))
+
+    def rdp_epsilon(self, delta: float) -> float:
+        """The Renyi bound of epsilon at `delta`: what `epsilon` has as its upper bound."""
+        question = EpsilonAt(validate.delta(delta))
+        return max(self._renyi(question, direction) for direction in directions("both"))
+
+
+def _pure(box: RenyiBox) -> float:
+    """The divergence of order infinity."""
+    return box.epsilons[-1] if isinstance(box, RenyiDP) and box.orders[-1] == np.inf else np.inf
 
 
 def _order(mechanism: Any) -> tuple[str, float, float]:

@@ -120,9 +120,9 @@ class RenyiDP(RenyiBox):
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """The chords, or theta times the next divergence where that is smaller, rounded up."""
-        at, known = np.array(self.orders) - 1.0, np.array(self.epsilons)
-        finite = np.isfinite(at)
-        x, k = np.concatenate([[0.0], at[finite]]), np.concatenate([[0.0], at[finite] * known[finite]])
+        above, known = np.array(self.orders) - 1.0, np.array(self.epsilons)
+        at, finite = above * (1.0 - 2.0**-52), np.isfinite(above)  # the difference is rounded
+        x, k = np.concatenate([[0.0], at[finite]]), np.concatenate([[0.0], above[finite] * known[finite]])
         chord = np.where(theta <= x[-1], np.interp(theta, x, k), np.inf)
         # D_alpha does not fall: the smallest of the later divergences holds
         later = np.append(np.minimum.accumulate(known[::-1])[::-1], np.inf)
