@@ -604,7 +604,6 @@ class RenyiComposition(Composition):
             return total + (1.0 + theta) * log_finite * (1.0 - _ROUNDING)
 
         corners = [t - 1.0 for box in self._boxes if isinstance(box, RenyiDP) for t in box.orders if t < np.inf]
-        corners = [t * (1.0 - 2.0**-51) for t in corners]
         if isinstance(question, EpsilonAt):
             rest = (float(question.delta) - infinite) * (1.0 - 2.0**-50)
             return max(renyi.optimum(moments, EpsilonAt(rest), corners), 0.0) if rest > 0.0 else np.inf

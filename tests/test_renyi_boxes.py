@@ -104,6 +104,7 @@ def test_the_words_of_a_composition():
         lambda: pa.RenyiDP([], []),
         lambda: pa.RenyiDP([3, 2], [0.1, 0.1]),
         lambda: pa.RenyiDP([1.0], [0.1]),
+        lambda: pa.RenyiDP([1e17], [0.1]),
         lambda: pa.RenyiDP([2.0], [np.inf]),
         lambda: pa.RenyiDP([2.0], [-0.1]),
     ],

@@ -13,6 +13,7 @@ from .. import validate
 __all__ = ["RenyiBox", "RenyiDP", "ZeroConcentratedDP"]
 
 _UP = 1.0 + 2.0**-48
+_LARGEST_ORDER = 2.0**53  # up to here, order - 1 is exact
 
 
 class RenyiBox:
@@ -74,14 +75,14 @@ class RenyiDP(RenyiBox):
     Parameters
     ----------
     orders : sequence of float
-        Above 1, ascending; the last may be inf, whose divergence is the epsilon of pure DP.
+        Above 1 and at most 2^53, ascending; the last may be inf, whose divergence is the epsilon of pure DP.
     epsilons : sequence of float
         Upper bounds of the divergences of these orders in both directions, nats, at least 0.
 
     Raises
     ------
     ValueError
-        If the two differ in length, the orders do not ascend from above 1, or a divergence is negative or not finite.
+        If the two differ in length, the orders do not ascend from above 1 to at most 2^53, or a divergence is negative or not finite.
 
     Notes
     -----
@@ -98,7 +99,7 @@ class RenyiDP(RenyiBox):
     --------
     >>> from pld_accountant.composition import compose
     >>> round(compose([(RenyiDP([2, 8, 32], [0.05, 0.2, 0.8]), 2)]).epsilon(1e-5).upper, 4)
-    1.6838
+    1.6141
     """
 
     orders: tuple[float, ...]
@@ -110,6 +111,8 @@ class RenyiDP(RenyiBox):
             raise ValueError(f"orders and epsilons must be lists of one length, got {orders!r} and {epsilons!r}")
         if not (np.all(at > 1.0) and np.all(np.diff(at) > 0.0)):
             raise ValueError(f"orders must be above 1 and ascend, got {orders!r}")
+        if np.any((at > _LARGEST_ORDER) & (at < np.inf)):
+            raise ValueError(f"finite orders must be at most {_LARGEST_ORDER:g}, got {orders!r}")
         if not np.all((known >= 0.0) & (known < np.inf)):
             raise ValueError(f"epsilons must be finite and at least 0, got {epsilons!r}")
         object.__setattr__(self, "orders", tuple(at.tolist()))
@@ -120,9 +123,9 @@ class RenyiDP(RenyiBox):
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """The chords, or theta times the next divergence where that is smaller, rounded up."""
-        above, known = np.array(self.orders) - 1.0, np.array(self.epsilons)
-        at, finite = above * (1.0 - 2.0**-52), np.isfinite(above)  # the difference is rounded
-        x, k = np.concatenate([[0.0], at[finite]]), np.concatenate([[0.0], above[finite] * known[finite]])
+        at, known = np.array(self.orders) - 1.0, np.array(self.epsilons)  # exact for orders up to 2^53
+        finite = np.isfinite(at)
+        x, k = np.concatenate([[0.0], at[finite]]), np.concatenate([[0.0], at[finite] * known[finite]])
         chord = np.where(theta <= x[-1], np.interp(theta, x, k), np.inf)
         # D_alpha does not fall: the smallest of the later divergences holds
         later = np.append(np.minimum.accumulate(known[::-1])[::-1], np.inf)
