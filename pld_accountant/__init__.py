@@ -17,6 +17,7 @@ from .mechanisms.gaussian import Gaussian
 from .mechanisms.gaussian_mixture import GaussianMixture, GroupGaussian, ReplaceOneSampledGaussian
 from .mechanisms.laplace import Laplace
 from .mechanisms.matrix import BandedMatrix, TreeAggregation
+from .mechanisms.renyi_boxes import RenyiDP, ZeroConcentratedDP
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .mechanisms.statistics import (
     ApproximateDP,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .adaptive.descent import descend
     from .adaptive.linear_queries import LinearQueries
     from .calibration import (
+        calibrate,
         calibrate_group_clipping_norms,
         calibrate_group_sample_rates,
         calibrate_noise_multiplier,
@@ -81,6 +83,7 @@ __all__ = [
     "PureDP",
     "RandomizedResponse",
     "Release",
+    "RenyiDP",
     "RenyiFilter",
     "RenyiOdometer",
     "ReplaceOneSampledGaussian",
@@ -88,7 +91,9 @@ __all__ = [
     "Status",
     "TreeAggregation",
     "ZCDPFilter",
+    "ZeroConcentratedDP",
     "__version__",
+    "calibrate",
     "calibrate_group_clipping_norms",
     "calibrate_group_sample_rates",
     "calibrate_noise_multiplier",
@@ -115,6 +120,7 @@ _LATER = {
     "PotentialOdometer": "filters.odometers",
     "RenyiOdometer": "filters.odometers",
     "LinearQueries": "adaptive.linear_queries",
+    "calibrate": "calibration",
     "calibrate_group_clipping_norms": "calibration",
     "calibrate_group_sample_rates": "calibration",
     "calibrate_noise_multiplier": "calibration",

@@ -1,6 +1,6 @@
-"""The smallest noise multiplier, most steps or largest sample rate that keep a target epsilon; the same for groups.
+"""The smallest noise, most steps or largest sample rate that keep a target: of any mechanisms, sampled Gaussians, groups.
 
-Epsilon falls with the noise multiplier and rises with steps and sample rate, so a search narrows a bracket.  At the end
+Epsilon falls with the noise and rises with steps and sample rate, so a search narrows a bracket.  At the end
 returned the certified upper bound keeps the target; at the other end of the bracket it exceeds the target.
 """
 
@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import validate
-from .composition import compose
+from .composition import Composition, compose
+from .mechanisms.base import Mechanism
 from .mechanisms.sampled_gaussian import SampledGaussian
 
 __all__ = [
     "GroupClippingNorms",
     "GroupSampleRates",
+    "calibrate",
     "calibrate_group_clipping_norms",
     "calibrate_group_sample_rates",
     "calibrate_noise_multiplier",
@@ -44,6 +46,102 @@ class _End:
     def keeps(self) -> bool:
         """Whether the target is kept."""
         return self.value <= 0
+
+
+def calibrate(
+    make: Callable[[Any], Any],
+    target_epsilon: float,
+    delta: float,
+    *,
+    between: tuple[float, float],
+    whole: bool = False,
+    direction: str = "both",
+) -> float:
+    """The last value of a parameter between two ends that keeps epsilon(delta) <= target_epsilon, for any mechanisms.
+
+    Parameters
+    ----------
+    make : callable
+        Gives, for a value of the parameter, what is run: a mechanism (one step of it), a list of (mechanism, count) as
+        for `compose`, or a `Composition`.  The parameter is anything in one direction of which epsilon rises: noise,
+        a scale, steps, a rate, the epsilon of a black box, a group size.
+    target_epsilon : float
+        At least 0, in nats.  At 0, the target is delta(0) <= delta, the advantage of an attacker.
+    delta : float
+        In [0, 1); at 0, the target is the largest loss.
+    between : (float, float)
+        Both above 0, the smaller first.  One of the two must keep the target and the other not.
+    whole : bool
+        Whether the parameter is a whole number.
+    direction : {"both", "remove", "add"}
+
+    Returns
+    -------
+    float
+        An int if `whole`.  The upper bound of epsilon was computed there, and is at most the target, whatever `make`
+        does elsewhere.  A value nearer to the other end by a relative 1e-6, or by 1 if `whole`, was computed and is
+        not proven to keep it.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, if neither end keeps the target, or if both do; the message says what is
+        reached at the ends.
+
+    **Cost**: about ten to twenty evaluations of `Composition.epsilon`.
+
+    Examples
+    --------
+    >>> from pld_accountant.mechanisms.laplace import Laplace
+    >>> scale = calibrate(lambda b: [(Laplace(b), 20)], 1.0, 1e-6, between=(1.0, 1000.0))
+    >>> compose([(Laplace(scale), 20)]).epsilon(1e-6).upper <= 1.0
+    True
+    """
+    target = validate.nonnegative(target_epsilon, "target_epsilon")
+    dlt = 0.0 if _is_zero(delta) else validate.delta(delta)
+    if target == 0.0 and dlt == 0.0:
+        raise ValueError("target_epsilon and delta must not both be 0: only what uses no data keeps this target")
+    try:
+        first, last = (validate.positive(value, "between") for value in between)
+    except TypeError:
+        raise ValueError(f"between must be two numbers, got {between!r}") from None
+    if not first < last:
+        raise ValueError(f"between must be two numbers, the smaller first, got {between!r}")
+    if whole:
+        first, last = (validate.count(value, "between", least=1) for value in between)
+
+    def at(place: float) -> _End:
+        run = _composed(make(int(place) if whole else place))
+        if target == 0.0:
+            return _End(place, _excess(run.delta(0.0, direction).upper, dlt))
+        return _End(place, _excess(run.epsilon(dlt, direction).upper, target))
+
+    low, high = at(first), at(last)
+    if low.keeps == high.keeps:
+        what = f"epsilon={target:g} at delta={dlt:g}"
+        reached = f"the ends reach {_reached(low)} and {_reached(high)} of it"
+        if low.keeps:
+            raise ValueError(f"every value tried between {first:g} and {last:g} keeps {what}: {reached}")
+        raise ValueError(f"neither {first:g} nor {last:g} keeps {what}: {reached}; move the ends of between")
+    place = _last_good(at, low, high, whole=whole)
+    return int(place) if whole else place
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value == 0
+
+
+def _composed(run: Any) -> Composition:
+    if isinstance(run, Composition):
+        return run
+    return compose([(run, 1)] if isinstance(run, Mechanism) else run)
+
+
+def _reached(end: _End) -> str:
+    """The upper bound at one end as a multiple of the target, in words."""
+    if not math.isfinite(end.value):
+        return "none" if end.value < 0 else "infinitely much"
+    return f"{math.exp(min(end.value, 700.0)):.4g} times"
 
 
 def calibrate_noise_multiplier(
@@ -155,14 +253,17 @@ def _asked(target_epsilon: float, delta: float, direction: str) -> tuple[float, 
     target, delta = validate.positive(target_epsilon, "target_epsilon"), validate.delta(delta)
 
     def asked(sigma: float, rate: float, steps: int) -> float:
-        upper = compose([(SampledGaussian(sigma, rate), steps)]).epsilon(delta, direction).upper
-        if upper == target:
-            return 0.0
-        # the sign comes from the comparison, because the logarithms are rounded
-        size = abs(math.log(upper) - math.log(target)) if 0 < upper < math.inf else math.inf
-        return max(size, 1e-300) if upper > target else -size
+        return _excess(compose([(SampledGaussian(sigma, rate), steps)]).epsilon(delta, direction).upper, target)
 
     return target, asked
+
+
+def _excess(upper: float, target: float) -> float:
+    """log(upper / target); its sign comes from the comparison, because the logarithms are rounded."""
+    if upper == target:
+        return 0.0
+    size = abs(math.log(upper) - math.log(target)) if 0 < upper < math.inf else math.inf
+    return max(size, 1e-300) if upper > target else -size
 
 
 def _bracket(at: Callable[[float], _End], first: float, further: Callable[[_End], float]) -> tuple[_End, _End]:

@@ -62,6 +62,7 @@ class Method(IntEnum):
     RENYI = 5
     NONE = 6
     LATTICE = 7
+    CONJUGATE = 8
 
     @property
     def sentence(self) -> str:
@@ -78,6 +79,7 @@ _METHOD_SENTENCES = {
     Method.RENYI: "Renyi (Chernoff) bound.",
     Method.NONE: "No method.",
     Method.LATTICE: "Sum over finitely many losses, on a lattice or one by one.",
+    Method.CONJUGATE: "Convex conjugate of the curve of delta.",
 }
 
 

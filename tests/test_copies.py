@@ -74,6 +74,8 @@ VALUES = {
     "ExponentialMechanism": lambda: pa.ExponentialMechanism(0.5),
     "GaussianMixture": lambda: pa.GaussianMixture(1.0, [0.0, 1.0], [0.5, 0.5]),
     "ReplaceOneSampledGaussian": lambda: pa.ReplaceOneSampledGaussian(2.0, 0.1),
+    "RenyiDP": lambda: pa.RenyiDP([2.0, 8.0], [0.1, 0.5]),
+    "ZeroConcentratedDP": lambda: pa.ZeroConcentratedDP(0.1),
     "Release": lambda: pa.Release(np.array([0.5]), ("everybody",), np.array([[3, 4]]), 1e-5, 1.0, 1.0),
     "Guarantee": lambda: pa.Ledger(1, **STEP).guarantee,
     "Laplace": lambda: pa.Laplace(3.0),

@@ -289,6 +289,8 @@ def test_every_public_object_with_a_state_has_a_lock(name):
         "ExponentialMechanism",
         "GaussianMixture",
         "PartitionJob",
+        "RenyiDP",
         "ReplaceOneSampledGaussian",
+        "ZeroConcentratedDP",
     }
     assert not isinstance(one, type) or issubclass(one, Locked) == (name not in stateless)

@@ -6,17 +6,20 @@ Canonne, Kamath and Steinke (2020), Proposition 12, is `EpsilonAt.chernoff`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..counting.counts import Counts, WholeCounts
 from ..mechanisms.base import StepFamily
+from ..notions.rdp import log_c
 from ..tables.table import TableMaker
 from ..threads import blocks
 from .question import EpsilonAt, Question
 from .tilting import Limits, make_plan
 
-__all__ = ["best_epsilon", "epsilon_at_orders", "optimal_epsilon", "renyi_bounds"]
+__all__ = ["best_epsilon", "epsilon_at_orders", "optimal_epsilon", "optimum", "renyi_bounds"]
 
 _ORDERS_PER_OCTAVE = 16
 _REFINED = 4  # times as many orders around the best one
@@ -116,15 +119,34 @@ def epsilon_at_orders(counts: Counts, steps: StepFamily, delta: float, theta: ND
 
 def optimal_epsilon(counts: WholeCounts, steps: StepFamily, delta: float) -> float:
     """`best_epsilon` of one person, with the order optimised over all real numbers above 1."""
-    question = EpsilonAt(delta)
+    return max(optimum(lambda theta: counts.times(steps.log_moments(theta))[0], EpsilonAt(delta)), 0.0)
 
-    at = np.log(2.0) * np.arange(-20.0, 36.0, 0.5)
-    best = np.inf
-    for _ in range(_ROUNDS):
-        theta = np.exp(at)
-        found = question.chernoff(counts.times(steps.log_moments(theta)), theta, question.target)[0]
+
+def optimum(log_moments: Callable[[NDArray], NDArray], question: Question, orders: Sequence[float] = ()) -> float:
+    """The smallest Chernoff bound of an epsilon or a log delta over all orders, rounded up.
+
+    Parameters
+    ----------
+    log_moments : callable
+        Upper bounds K(theta) of the log-moments of the sum of all losses; inf where nothing is known.
+    question : Question
+        To one person.
+    orders : sequence of float
+        Values of theta that are tried besides; where K has corners, the optimum is one of them.
+    """
+    target = float(np.asarray(question.target))
+    at, best = np.log(2.0) * np.arange(-20.0, 36.0, 0.5), np.inf
+    for k in range(_ROUNDS + 1):
+        theta = np.array(orders, dtype=np.float64) if k == _ROUNDS else np.exp(at)
+        if not theta.size:
+            break
+        moments, constant = log_moments(theta), np.asarray(log_c(theta))
+        found = question.chernoff(moments, theta, target)
+        size = np.abs(moments) - constant + abs(target) * (1.0 if question.wants_epsilon else theta)
+        found = found + 2.0**-48 * (size / theta if question.wants_epsilon else size)
         place = int(np.argmin(found))
         best = min(best, float(found[place]))
-        # epsilon is smooth in the order: the optimum lies between the neighbours of the best one
-        at = np.linspace(at[max(place - 1, 0)], at[min(place + 1, at.size - 1)], 9)
-    return max(best, 0.0)
+        if k < _ROUNDS:
+            # epsilon is smooth in the order: the optimum lies between the neighbours of the best one
+            at = np.linspace(at[max(place - 1, 0)], at[min(place + 1, at.size - 1)], 9)
+    return best

@@ -1,0 +1,318 @@
+"""Trade-off functions: the errors of any test whether one person's record was used, from every notion of privacy.
+
+A test sees the output and decides between "the record is not there" (the null hypothesis) and "it is there".  alpha is
+its type I error, the rate of false positives.  The trade-off function f(alpha) is the smallest type II error that a
+test can have; 1 - f(alpha) is the largest rate of true positives.  The larger f, the more privacy.
+
+Every function here rounds f down, so that its promise holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._rounding import LARGEST, in_range, plain
+
+__all__ = ["ProfileCurve", "tradeoff_of_dp", "tradeoff_of_gdp", "tradeoff_of_rdp", "tradeoff_of_zcdp"]
+
+_UNIT = 2.0**-50
+_FARTHEST = 700.0  # epsilons at which exp neither overflows nor underflows
+_MOST = 60  # evaluations for one alpha
+_CLOSE = 1e-5  # the wanted relative distance of the bounds
+_NEAR = 1e-7  # relative distance of two points below which nothing is gained
+_HALVINGS = 60
+_ORDERS = 1.0 + 2.0 ** (0.25 * np.arange(-48, 81))
+
+
+def _levels(alpha: Any) -> NDArray:
+    return in_range(alpha, "alpha", 0, 1, open_low=True)
+
+
+def tradeoff_of_dp(alpha: Any, epsilon: Any, delta: Any = 0.0) -> Any:
+    """The trade-off function that (epsilon, delta)-DP guarantees.
+
+    Parameters
+    ----------
+    alpha : float or ndarray
+        Rates of false positives, in (0, 1).
+    epsilon : float or ndarray
+        At least 0, inf allowed; broadcast.  The upper bounds of many people are taken as they are.
+    delta : float or ndarray
+        In [0, 1); broadcast.
+
+    Returns
+    -------
+    float or ndarray
+        max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)): a lower bound of the smallest type II
+        error, which some (epsilon, delta)-DP mechanism attains.
+
+    Raises
+    ------
+    ValueError
+        For arguments outside their ranges.
+
+    **Error**: rounded down, by about 1e-15 of its largest term.
+
+    References
+    ----------
+    Wasserman and Zhou (2010); Kairouz, Oh and Viswanath (2015), Theorem 2.1; Dong, Roth and Su (2022), Proposition 3.
+
+    Examples
+    --------
+    >>> f"{1 - tradeoff_of_dp(0.01, 1.0, 1e-5):.5f}"
+    '0.02719'
+    """
+    a, e = _levels(alpha), in_range(epsilon, "epsilon", 0, np.inf) if np.all(np.isfinite(epsilon)) else _any(epsilon)
+    rest = 1.0 - in_range(delta, "delta", 0, 1)
+    with np.errstate(over="ignore"):
+        first = rest - np.exp(e) * a * (1.0 + _UNIT * (1.0 + np.minimum(e, 1e9))) - _UNIT
+    second = np.exp(-e) * (1.0 - _UNIT * (1.0 + np.minimum(e, 1e9))) * (rest - a - _UNIT)
+    return plain(np.maximum(np.maximum(first, second), 0.0))
+
+
+def _any(epsilon: Any) -> NDArray:
+    e = np.asarray(epsilon, dtype=np.float64)
+    if not np.all(e >= 0):
+        raise ValueError(f"epsilon must be at least 0, got {epsilon!r}")
+    return e
+
+
+def tradeoff_of_gdp(alpha: Any, mu: Any) -> Any:
+    """The trade-off function of mu-Gaussian DP, Phi(Phi^-1(1 - alpha) - mu), rounded down.
+
+    Parameters
+    ----------
+    alpha : float or ndarray
+        In (0, 1).
+    mu : float or ndarray
+        At least 0; broadcast.
+
+    References
+    ----------
+    Dong, Roth and Su (2022), Definition 3.
+
+    Examples
+    --------
+    >>> f"{1 - tradeoff_of_gdp(0.01, 1.0):.4f}"
+    '0.0924'
+    """
+    from scipy import special
+
+    a, m = _levels(alpha), in_range(mu, "mu", 0)
+    z = -special.ndtri(a)
+    # ndtri and ndtr are good to a few units; 1e-12 is the margin of `gdp` too
+    return plain(special.ndtr(z - m - 1e-12 * (1.0 + np.abs(z) + m)) * (1.0 - 1e-12))
+
+
+def tradeoff_of_rdp(alpha: Any, order: Any, rho: Any) -> Any:
+    """A trade-off function that Renyi DP guarantees: both directions of (order, rho)-RDP.
+
+    Parameters
+    ----------
+    alpha : float or ndarray
+        In (0, 1).
+    order : float or ndarray
+        Above 1; broadcast.  The largest result over several orders also holds.
+    rho : float or ndarray
+        Renyi divergence of that order in both directions, at least 0; broadcast.
+
+    Returns
+    -------
+    float or ndarray
+        The smallest type II error whose Bernoulli laws have a Renyi divergence of at most rho, rounded down.
+
+    Raises
+    ------
+    ValueError
+        For arguments outside their ranges.
+
+    Notes
+    -----
+    A test is post-processing of the output into one bit.  The Renyi divergence of the bit's two laws,
+    Bernoulli(1 - beta) and Bernoulli(alpha), is then at most rho, and so is the reversed one.  At one order nothing
+    is lost: each pair of such laws is itself a mechanism.
+
+    **Error**: rounded down; relative about 1e-12.
+
+    References
+    ----------
+    van Erven and Harremoes (2014), Theorem 9 (data processing); Asoodeh, Liao, Calmon, Kosut and Sankar (2021).
+
+    Examples
+    --------
+    >>> f"{1 - tradeoff_of_rdp(0.01, 8.0, 8 * 0.5):.4f}"
+    '0.5889'
+    """
+    a, r = _levels(alpha), in_range(rho, "rho", 0)
+    x = in_range(order, "alpha", 1, open_low=True)
+    a, x, r = np.broadcast_arrays(a, x, r)
+    goal = (x - 1.0) * r
+    log_a, log_rest = np.log(a), np.log1p(-a)
+
+    def excluded(beta: NDArray) -> NDArray:
+        """Whether some direction's divergence surely exceeds rho."""
+        b, c = np.log(beta), np.log1p(-beta)
+        size = 2.0**-46 * (1.0 + x * (np.abs(b) + np.abs(c) + np.abs(log_a) + np.abs(log_rest)))
+        forth = np.logaddexp(x * c + (1.0 - x) * log_a, x * b + (1.0 - x) * log_rest)
+        back = np.logaddexp(x * log_a + (1.0 - x) * c, x * log_rest + (1.0 - x) * b)
+        return np.maximum(forth, back) - size > goal
+
+    low, high = np.full(a.shape, 1e-300), 1.0 - a
+    for _ in range(_HALVINGS):
+        middle = np.clip(np.sqrt(low) * np.sqrt(high), 1e-300, 1.0 - 2.0**-53)
+        out = excluded(middle)
+        low, high = np.where(out, middle, low), np.where(out, high, middle)
+    return plain(np.where(low > 1e-300, np.minimum(low, 1.0 - a), 0.0))
+
+
+def tradeoff_of_zcdp(alpha: Any, rho: Any) -> Any:
+    """A trade-off function that rho-zCDP guarantees: the largest of `tradeoff_of_rdp` over many orders, rounded down.
+
+    Parameters
+    ----------
+    alpha : float or ndarray
+        In (0, 1).
+    rho : float or ndarray
+        At least 0; broadcast.
+
+    Notes
+    -----
+    Each order gives a bound, and so does their largest.  It may lie below the best bound: a test must satisfy all
+    orders at once, and only a grid of them is tried.
+
+    References
+    ----------
+    Bun and Steinke (2016), Definition 1.1; `tradeoff_of_rdp`.
+
+    Examples
+    --------
+    >>> f"{1 - tradeoff_of_zcdp(0.01, 0.5):.4f} {1 - tradeoff_of_gdp(0.01, 1.0):.4f}"
+    '0.1247 0.0924'
+    """
+    a, r = np.broadcast_arrays(_levels(alpha), in_range(rho, "rho", 0))
+    found = tradeoff_of_rdp(a[..., None], _ORDERS, np.minimum(_ORDERS * r[..., None] * (1.0 + _UNIT), LARGEST / 2))
+    return plain(np.max(found, axis=-1))
+
+
+class ProfileCurve:
+    """The trade-off function of one pair (P, Q), from two-sided bounds of its hockey-stick curve.
+
+    Parameters
+    ----------
+    forth, back : callable
+        Give lower and upper delta at an epsilon >= 0, of (P, Q) and of (Q, P).
+
+    Notes
+    -----
+    With lambda = e^epsilon and H the hockey-stick divergence of P from Q, convex duality (Dong, Roth and Su 2022,
+    Proposition 6) gives, over all real epsilons,
+
+        f(alpha) = max of 1 - H(lambda) - lambda alpha.
+
+    - A maximum over some epsilons, with upper bounds of H, is a lower bound of f.
+    - H is convex in lambda, so it lies above the extensions of its chords.  Between two epsilons the extensions from
+      both sides, with lower bounds of H inside and upper bounds outside, bound the maximum from above.  The next
+      epsilon is where this upper bound is largest.
+
+    A rate of true positives, the minimum of H(lambda) + lambda alpha, is computed in the same way.
+
+    **Error**: bounds are a relative 1e-5 apart where the curve is as close; an absolute 2^-50 (1 + epsilon) for rates
+    of true positives.
+    """
+
+    def __init__(
+        self,
+        forth: Callable[[float], tuple[float, float]],
+        back: Callable[[float], tuple[float, float]],
+    ) -> None:
+        self._forth, self._back = forth, back
+        self._found: dict[float, tuple[float, float]] = {}
+
+    def type_two(self, alpha: float) -> tuple[float, float]:
+        """Lower and upper bound of f(alpha)."""
+        low, high = self._largest(alpha, self._one_minus, 0.0)
+        return max(low, 0.0), min(max(high, 0.0), 1.0 - alpha + _UNIT)
+
+    def true_positives(self, alpha: float) -> tuple[float, float]:
+        """Lower and upper bound of 1 - f(alpha)."""
+        low, high = self._largest(alpha, self._negated, -1.0)
+        return max(-high, alpha * (1.0 - _UNIT)), min(-low, 1.0)
+
+    def _delta(self, epsilon: float) -> tuple[float, float]:
+        if epsilon not in self._found:
+            low, high = self._forth(epsilon) if epsilon >= 0.0 else self._back(-epsilon)
+            self._found[epsilon] = max(low, 0.0), min(high, 1.0)
+        return self._found[epsilon]
+
+    def _one_minus(self, epsilon: float) -> tuple[float, float]:
+        """1 - H: concave, and lambda times its slope is at most itself, so the rounding of lambda is relative."""
+        low, high = self._delta(epsilon)
+        scale = np.exp(min(epsilon, 0.0))
+        slack = _UNIT * (2.0 + abs(epsilon))
+        return scale * (1.0 - high) * (1.0 - slack), scale * (1.0 - low) * (1.0 + slack)
+
+    def _negated(self, epsilon: float) -> tuple[float, float]:
+        """-H; lambda times its slope is a probability of Q times lambda, at most 1."""
+        low, high = self._delta(epsilon)
+        slack = _UNIT * (1.0 + abs(epsilon))
+        if epsilon < 0.0:
+            rest, scale = -np.expm1(epsilon), np.exp(epsilon)
+            low, high = rest + scale * low, rest + scale * high
+        return -high - slack, -low + slack
+
+    def _largest(self, alpha: float, at: Callable[[float], tuple[float, float]], start: float) -> tuple[float, float]:
+        """Bounds of the largest A(lambda) - lambda alpha, A concave with A(0) = start and A <= start + 1."""
+        far = min(max(-np.log(alpha), 1.0), _FARTHEST)
+        epsilons = sorted({-far, -0.5 * far, 0.0, 0.5 * far, far})
+        while True:
+            places = np.concatenate([[0.0], np.exp(epsilons)])
+            values = np.array([(start, start), *(at(e) for e in epsilons)])
+            lower = float(np.max(values[:, 0] - places * alpha * (1.0 + _UNIT)))
+            upper, place = _envelope(places, values[:, 0], values[:, 1], alpha, start + 1.0)
+            size = min(abs(lower), abs(upper))
+            if upper - lower <= _CLOSE * size or len(epsilons) >= _MOST or place <= 0.0:
+                break
+            new = float(np.clip(np.log(place), -_FARTHEST, _FARTHEST))
+            if min(abs(new - e) for e in epsilons) < _NEAR:
+                break
+            epsilons = sorted({*epsilons, new})
+        return lower, upper + _UNIT * abs(upper)
+
+
+def _envelope(places: NDArray, low: NDArray, high: NDArray, alpha: float, top: float) -> tuple[float, float]:
+    """An upper bound of A(lambda) - lambda alpha, and the lambda at which the bound is reached.
+
+    A is concave and rises by at most 1 a unit and to `top`; places ascend from 0.
+    """
+    best, where = -np.inf, 0.0
+    more = 2.0**-48
+    for i in range(places.size):
+        x = places[i]
+        slope = 1.0 if i == 0 else min((high[i] - low[i - 1]) / (x - places[i - 1]) * (1.0 + more), 1.0)
+        slope = max(slope, 0.0)
+        if i + 1 < places.size:
+            y = places[i + 1]
+            back = 0.0
+            if i + 2 < places.size:
+                back = max((low[i + 2] - high[i + 1]) / (places[i + 2] - y) * (1.0 - more), 0.0)
+            candidates = [x, y]
+            if slope > back:
+                cross = (high[i + 1] - back * y - high[i] + slope * x) / (slope - back)
+                candidates.append(float(np.clip(cross, x, y)))
+            for z in candidates:
+                one, other = high[i] + slope * (z - x), high[i + 1] - back * (y - z)
+                value = min(one, other, top) - z * alpha
+                size = more * (abs(one) + abs(other) + z * alpha) * (z > 0.0)
+                if value + size > best:
+                    best, where = value + size, z
+        else:
+            reach = x + (top - high[i]) / slope if slope > alpha else x
+            value = min(high[i] + slope * (reach - x), top) - reach * alpha
+            value += more * (abs(value) + reach * alpha)
+            if value > best:
+                best, where = value, reach
+    return float(best), float(where)

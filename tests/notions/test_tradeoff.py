@@ -1,0 +1,150 @@
+"""Trade-off functions: bounds enclose the truth, each side fails without its bound, promises are rounded down."""
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+import pld_accountant as pa
+from pld_accountant.notions import gdp, zcdp
+from pld_accountant.notions.tradeoff import (
+    ProfileCurve,
+    tradeoff_of_dp,
+    tradeoff_of_gdp,
+    tradeoff_of_rdp,
+    tradeoff_of_zcdp,
+)
+
+ALPHAS = [1e-9, 1e-5, 0.01, 0.3, 0.9, 0.9999]
+
+
+def gaussian(alpha, mu):
+    """The smallest type II error for N(mu, 1) against N(0, 1), in 40 digits."""
+    with mpmath.workdps(40):
+        z = -mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(alpha) - 1)
+        return mpmath.ncdf(z - mu)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 20.0])
+def test_bounds_enclose_the_gaussian_curve(alpha, sigma):
+    run = pa.compose([(pa.Gaussian(sigma), 1)])
+    exact = gaussian(alpha, 1 / mpmath.mpf(sigma))
+    found, success = run.tradeoff(alpha), run.attack_success(alpha)
+    assert found.lower <= exact <= found.upper
+    assert success.lower <= 1 - exact <= success.upper
+    assert found.upper - found.lower <= 1.2e-5 * found.upper
+    assert found.method == pa.Method.CONJUGATE
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.1, 0.5, 0.95])
+def test_bounds_enclose_a_curve_with_corners_in_each_direction(alpha):
+    # a likelihood-ratio test over three outcomes, drawn as the curve through its corners
+    with_record, without = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.3, 0.6])
+    corners = np.cumsum([0, *without]), 1 - np.cumsum([0, *with_record])
+    run = pa.compose([(pa.DiscretePair(with_record, without), 1)])
+    forth = np.interp(alpha, *corners)
+    back = np.interp(alpha, corners[1][::-1], corners[0][::-1])
+    for direction, exact in (("remove", forth), ("add", back), ("both", min(forth, back))):
+        found = run.tradeoff(alpha, direction)
+        assert found.lower <= exact * (1 + 1e-14) <= found.upper * (1 + 4e-14)
+        assert found.width <= 1.2e-5 * found.upper + 1e-12
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_loose_curves_give_bounds_of_what_they_enclose(alpha):
+    """The curves are certified only: a search that took them for the truth would give bounds that miss it."""
+
+    def loose(epsilon):
+        d = float(gdp.delta(epsilon, 1.0))
+        return d * (0.97 + 0.02 * np.sin(40 * epsilon)), d * (1.03 + 0.02 * np.sin(70 * epsilon))
+
+    exact = gaussian(alpha, 1)
+    curve = ProfileCurve(loose, loose)
+    low, high = curve.type_two(alpha)
+    assert low <= exact <= high
+    low, high = curve.true_positives(alpha)
+    assert low <= 1 - exact <= high
+
+
+def test_sampled_steps_lie_between_their_directions():
+    run = pa.compose([(pa.SampledGaussian(1.0, 0.1), 50)])
+    both, remove, add = (run.tradeoff([0.01, 0.2], d) for d in ("both", "remove", "add"))
+    assert np.all(both.lower == np.minimum(remove.lower, add.lower))
+    # the two curves are inverses of each other
+    back = run.tradeoff(float(remove.estimate[1]), "add")
+    assert back.lower * (1 - 1e-4) <= 0.2 <= back.upper * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("prior", [1e-6, 0.1, 0.5, 0.8])
+def test_bayes_risk_is_the_smallest_mean_of_the_two_errors(prior):
+    run = pa.compose([(pa.Gaussian(0.7), 1)])
+    alphas = np.concatenate([np.logspace(-12, -1, 400), np.linspace(0.1, 0.99999, 1000)])
+    errors = (1 - prior) * alphas + prior * stats.norm.cdf(-stats.norm.ppf(alphas) - 1 / 0.7)
+    best = min(errors.min(), prior, 1 - prior)
+    found = run.bayes_risk(prior)
+    assert found.lower <= best * (1 + 1e-12)
+    assert best <= found.upper * (1 + 1e-4)
+
+
+def test_advantage_is_the_total_variation():
+    found = pa.compose([(pa.DiscretePair([0.75, 0.25], [0.25, 0.75]), 1)]).advantage()
+    assert found.lower <= 0.5 <= found.upper <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_promises_of_notions_are_below_their_mechanisms(alpha):
+    for mu in (0.0, 0.1, 1.0, 5.0):
+        exact = gaussian(alpha, mpmath.mpf(mu))
+        assert tradeoff_of_gdp(alpha, mu) <= exact <= tradeoff_of_gdp(alpha, mu) * (1 + 1e-8) + 1e-300
+        # a Gaussian mechanism satisfies all of these
+        for order in (1.001, 2.0, 40.0):
+            assert tradeoff_of_rdp(alpha, order, order * mu**2 / 2) <= exact
+        assert tradeoff_of_zcdp(alpha, mu**2 / 2) <= exact
+        for epsilon in (0.0, 0.5, 3.0):
+            assert tradeoff_of_dp(alpha, epsilon, float(gdp.delta(epsilon, mu)) if mu else 0.0) <= exact
+
+
+def test_renyi_promise_is_tight_for_one_order():
+    """At the returned error the Bernoulli laws have the divergence rho: any larger promise would be false."""
+    a, order, rho = 0.05, 3.0, 0.4
+    b = float(tradeoff_of_rdp(a, order, rho))
+    forth = np.log((1 - b) ** order * a ** (1 - order) + b**order * (1 - a) ** (1 - order)) / (order - 1)
+    back = np.log(a**order * (1 - b) ** (1 - order) + (1 - a) ** order * b ** (1 - order)) / (order - 1)
+    assert max(forth, back) == pytest.approx(rho, rel=1e-9)
+    assert max(forth, back) >= rho
+
+
+def test_the_test_of_bits_beats_the_way_through_delta():
+    grid = np.linspace(0, 20, 2001)
+    through = np.max(tradeoff_of_dp(0.01, grid, zcdp.zcdp_delta(0.5, grid)))
+    assert tradeoff_of_zcdp(0.01, 0.5) > through
+
+
+def test_pure_dp_attains_its_promise():
+    found = pa.compose([(pa.PureDP(1.0), 1)]).tradeoff([0.01, 0.4])
+    promised = tradeoff_of_dp([0.01, 0.4], 1.0)
+    assert np.all(promised <= found.upper)
+    assert np.all(found.lower <= promised + 1e-11)
+    assert tradeoff_of_dp(0.3, np.inf) == 0.0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tradeoff_of_dp(0.0, 1.0),
+        lambda: tradeoff_of_dp(0.1, -1.0),
+        lambda: tradeoff_of_dp(0.1, np.nan),
+        lambda: tradeoff_of_dp(0.1, 1.0, 1.0),
+        lambda: tradeoff_of_gdp(1.0, 1.0),
+        lambda: tradeoff_of_rdp(0.1, 1.0, 1.0),
+        lambda: tradeoff_of_zcdp(0.1, -1.0),
+        lambda: pa.compose([]).tradeoff(0.0),
+        lambda: pa.compose([]).attack_success([0.1, 1.0]),
+        lambda: pa.compose([]).bayes_risk(1.0),
+        lambda: pa.compose([]).tradeoff(0.1, "left"),
+    ],
+)
+def test_bad_arguments_are_refused(call):
+    with pytest.raises(ValueError, match="must"):
+        call()
