@@ -1,0 +1,208 @@
+"""The mean of independent lognormal variables, from both sides in the convex order.
+
+The likelihood ratio of a record that takes part in one of t Gaussian steps is R = (Y_1 + ... + Y_t) / t, with
+Y = exp(s X - s^2 / 2), X standard normal and s = 1 / sigma.  E[f(R)] is convex in the law of each Y if f is convex, and
+so is every hockey-stick divergence of a composition in the law of each R.  So:
+
+1. The mass of a cell, shared between the two ends of the cell with its mean kept, gives a law above (`Side.UPPER`).
+2. The mass of a cell, put at its mean, gives a law below (`Side.LOWER`).
+3. The law of a sum of many terms is made by doubling: the sums of all pairs of atoms are brought back to cells by 1 or
+   2.  The order is kept by each step.  Only positive numbers are added, so that a mass of 1e-100 has as many correct
+   digits as one of 0.1, and nothing is cancelled.
+
+The first cell begins at 0.  The last has no end: the law above keeps its mass at the left end, and its remaining mean
+is mass of P at infinity.
+
+Error: a computed law is that of atoms moved by the relative amount `moved` at most, with masses wrong by the relative
+amount `slack` at most.  Both are counted with the sums.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Ratio", "Side", "mean_of_lognormals"]
+
+_UNIT = 2.0**-53
+_REACH = 14.0  # standard deviations: 1e-44 of P or Q lie beyond
+_NEAR = 7.0  # most of the cells lie within so many
+_CELLS = 2500
+_ROUGH = 300  # atoms of the sums by which grids are placed
+_BASE = 2.0**-46  # relative error of the masses and means of one variable's cells
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+
+class Side(enum.Enum):
+    """Which side of the true law a computed one lies on, in the convex order."""
+
+    LOWER = -1
+    UPPER = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio:
+    """A discrete law of a sum of likelihood ratios.
+
+    Attributes
+    ----------
+    terms : int
+        Number of terms; the mean is this number, together with `infinite`.
+    values, masses : ndarray, shape (atoms,)
+        Ascending values of at least 0, and their masses under Q.
+    infinite : float
+        The part of the mean at infinity, rounded up: mass of P, times `terms`, where Q has none.
+    moved, slack : float
+        Relative errors of the values and of the masses.
+    """
+
+    terms: int
+    values: NDArray
+    masses: NDArray
+    infinite: float
+    moved: float
+    slack: float
+
+
+def _settled(side: Side, knots: NDArray, mass: NDArray, moment: NDArray) -> tuple[NDArray, NDArray, float]:
+    """Atoms of cells, whose `moment` is mass times the distance from the left end; and the mean that is at infinity."""
+    if side is Side.LOWER:
+        some = mass > 0.0
+        distance = moment[some] / mass[some]
+        # round-off must not carry a mean out of its cell
+        right = np.append(knots[1:], np.inf)[some]
+        return np.minimum(knots[some] + distance, right), mass[some], 0.0
+    width = np.diff(knots)
+    atoms = np.zeros(knots.size)
+    over = np.minimum(moment[:-1] / width, mass[:-1])
+    atoms[:-1] += mass[:-1] - over
+    atoms[1:] += over
+    atoms[-1] += mass[-1]
+    return knots, atoms, float(moment[-1])
+
+
+def _one(s: float, side: Side, cells: int) -> Ratio:
+    """The law of one lognormal variable, on cells even in a variable that crowds them near the middle."""
+    from scipy.special import ndtr
+
+    x = _places(cells, s)
+    y = np.exp(s * x - 0.5 * s * s)
+    a, b = x[:-1, None], x[1:, None]
+    at = 0.5 * (a + b) + 0.5 * (b - a) * _NODES
+    density = np.exp(-0.5 * at * at) / math.sqrt(2.0 * math.pi) * _WEIGHTS * 0.5 * (b - a)
+    inner = density.sum(axis=1)
+    above = (density * np.expm1(s * (at - a))).sum(axis=1) * y[:-1]
+    knots = np.concatenate([[0.0], y])
+    mass = np.concatenate([[ndtr(x[0])], inner, [ndtr(-x[-1])]])
+    tail = float(ndtr(s - x[-1]))
+    moment = np.concatenate([[ndtr(x[0] - s)], above, [max(tail - y[-1] * mass[-1], 0.0)]])
+    values, masses, _ = _settled(side, knots, mass, moment)
+    return Ratio(1, values, masses, tail if side is Side.UPPER else 0.0, 2.0 * _BASE, _BASE)
+
+
+def _places(cells: int, s: float) -> NDArray:
+    """Ascending x from -reach to s + reach; three quarters of the cells lie within `_NEAR` of 0 or s."""
+    near = np.linspace(-_NEAR, s + _NEAR, (3 * cells) // 4)
+    far = np.linspace(_NEAR, _REACH, cells // 8 + 1)[1:]
+    return np.concatenate([-far[::-1], near, s + far])
+
+
+def _thinned(law: Ratio, atoms: int) -> tuple[NDArray, NDArray]:
+    """About so many groups of neighbouring atoms, at their means; to place grids only."""
+    step = max(law.values.size // atoms, 1)
+    start = np.arange(0, law.values.size, step)
+    mass = np.add.reduceat(law.masses, start)
+    mean = np.add.reduceat(law.masses * law.values, start)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(mass > 0.0, mean / mass, law.values[start]), mass
+
+
+def _quantiles(one: Ratio, two: Ratio) -> tuple[NDArray, NDArray]:
+    """Values of the sum, ascending, and what part of P and Q lies below them in standard deviations, their mean."""
+    from scipy.special import ndtri
+
+    (a, p), (b, r) = _thinned(one, _ROUGH), _thinned(two, _ROUGH)
+    sums = np.add.outer(a, b).ravel()
+    order = np.argsort(sums)
+    sums, mass = sums[order], np.multiply.outer(p, r).ravel()[order]
+    below = np.cumsum(mass)
+    above = np.cumsum(mass[::-1])[::-1]
+    own = mass * sums
+    own_below, own_above = np.cumsum(own), np.cumsum(own[::-1])[::-1]
+    total = own_below[-1]
+    tiny = 1e-280
+    z = [
+        np.where(low < 0.5, ndtri(np.clip(low, tiny, 0.5)), -ndtri(np.clip(high, tiny, 0.5)))
+        for low, high in ((below, above), (own_below / total, own_above / total))
+    ]
+    return sums, np.maximum.accumulate(0.5 * (z[0] + z[1]))
+
+
+def _grid(one: Ratio, two: Ratio, cells: int) -> NDArray:
+    """Knots for the sum of two: 0, and places that are even in standard deviations near the middle of P and Q."""
+    sums, z = _quantiles(one, two)
+    low, high = max(float(z[0]), -_REACH), min(float(z[-1]), _REACH)
+    goal = np.linspace(max(low, -_NEAR), min(high, _NEAR), cells // 2)
+    goal = np.unique(np.concatenate([np.linspace(low, high, cells // 4), goal]))
+    some = np.concatenate([[True], np.diff(z) > 0.0]) & (sums > 0.0)
+    places = np.interp(goal, z[some], np.log(sums[some]))
+    ends = np.interp([-_NEAR, _NEAR], z[some], np.log(sums[some]))
+    places = np.exp(np.concatenate([places, np.linspace(ends[0], ends[1], cells // 4)]))
+    return np.concatenate([[0.0], np.unique(places)])
+
+
+def _sum(one: Ratio, two: Ratio, side: Side, knots: NDArray) -> Ratio:
+    """The law of the sum of two independent laws, on these cells."""
+    from ..kernels.convolve import add_values
+
+    mass, moment = np.empty(knots.size), np.empty(knots.size)
+    add_values(one.values, one.masses, two.values, two.masses, one is two, knots, mass, moment)
+    values, masses, infinite = _settled(side, knots, mass, moment)
+    units = (one.values.size + two.values.size + 32) * _UNIT
+    slack = one.slack + two.slack + units
+    infinite = (infinite + one.infinite + two.infinite) * (1.0 + 1e-6) + 1e-290 * (side is Side.UPPER)
+    # a conditional mean is a quotient of two sums, and a value is a sum of two
+    moved = max(one.moved, two.moved) + 2.0 * units
+    return Ratio(one.terms + two.terms, values, masses, infinite, moved, slack)
+
+
+@lru_cache(maxsize=64)
+def mean_of_lognormals(s: float, terms: int, side: Side, step: float, cells: int = _CELLS) -> Ratio:
+    """The law of R = (Y_1 + ... + Y_terms) / terms from one side, Y = exp(s X - s^2 / 2).
+
+    Parameters
+    ----------
+    s : float
+        Above 0.
+    terms : int
+        At least 1.
+    side : Side
+    step : float
+        0 for values where they are needed most; otherwise the values above are exp of multiples of this step.
+    cells : int
+        About how many cells each sum has.
+
+    Returns
+    -------
+    Ratio
+        With `terms` 1.
+
+    **Cost**: about 5 cells^2 nanoseconds for each bit of `terms`, and as much for each bit that is set.
+    """
+    power, total, rest = _one(s, side, cells), None, terms
+    while True:
+        last = rest == 1
+        if rest & 1:
+            total = power if total is None else _sum(total, power, side, _grid(total, power, cells))
+        rest >>= 1
+        if last:
+            break
+        power = _sum(power, power, side, _grid(power, power, cells))
+    assert total is not None
+    moved = total.moved + 4.0 * _UNIT
+    return Ratio(1, total.values / terms, total.masses, total.infinite / terms * (1.0 + 1e-12), moved, total.slack)
