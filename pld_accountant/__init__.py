@@ -17,6 +17,7 @@ from .mechanisms.gaussian import Gaussian
 from .mechanisms.gaussian_mixture import GaussianMixture, GroupGaussian, ReplaceOneSampledGaussian
 from .mechanisms.laplace import Laplace
 from .mechanisms.matrix import BandedMatrix, TreeAggregation
+from .mechanisms.random_allocation import RandomAllocation
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .mechanisms.statistics import (
     ApproximateDP,
@@ -71,6 +72,7 @@ __all__ = [
     "PotentialFilter",
     "PotentialOdometer",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "Release",
     "RenyiFilter",

@@ -18,8 +18,8 @@ from .engine.method import deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds
 from .locked import Locked
-from .mechanisms.base import Direction, Mechanism, directions
-from .mechanisms.discrete import DiscretePair
+from .mechanisms.base import Direction, Enclosed, Mechanism, directions
+from .mechanisms.discrete import Discrete
 from .mechanisms.gaussian import Gaussian, full_batch_delta, full_batch_epsilon, full_batch_mu
 from .mechanisms.laplace import Laplace
 from .mechanisms.mixed import MixedSteps
@@ -38,6 +38,7 @@ __all__ = ["Composition", "compose"]
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 _MOST_STEPS = 2**53  # above this, a double does not hold every whole number
 _ROUNDING = 2.0**-40  # relative, above the errors of masses at infinity
+_UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 _UNKNOWN = Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED, method=Proof.NONE)
 
@@ -80,13 +81,13 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
     >>> round(c.epsilon(1e-5).upper, 6)
     1.004113
     """
-    counts: dict[Mechanism, int] = {}
+    counts: dict[Mechanism | Enclosed, int] = {}
     for entry in steps:
         try:
             mechanism, number = entry
         except (TypeError, ValueError):
             raise ValueError(f"steps must hold pairs (mechanism, count), got {entry!r}") from None
-        if not isinstance(mechanism, Mechanism) or isinstance(mechanism, type):
+        if not isinstance(mechanism, (Mechanism, Enclosed)) or isinstance(mechanism, type):
             raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
         step = SampledGaussian(mechanism.noise_multiplier, 1.0) if isinstance(mechanism, Gaussian) else mechanism
         counts[step] = counts.get(step, 0) + validate.count(number, "count")
@@ -105,6 +106,7 @@ class Composition(Locked):
         self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))
         self._makers: dict[Direction, TableMakers] = {}
         self._lattices: dict[Direction, LatticeSum | AtomSum | None] = {}
+        self._logs_finite: dict[Direction, float] = {}
 
     def __repr__(self) -> str:
         inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in self._counts.items())
@@ -118,6 +120,21 @@ class Composition(Locked):
     @property
     def _row(self) -> WholeCounts:
         return WholeCounts(np.array([list(self._counts.values())], dtype=np.int64))
+
+    @cached_property
+    def _enclosing(self) -> tuple[tuple[Composition, float], tuple[Composition, float]] | None:
+        """Compositions below and above, with the logs of their deltas' errors, if a step is known by others only."""
+        if not any(isinstance(m, Enclosed) for m in self._counts):
+            return None
+        ends = []
+        for side in ("below", "above"):
+            steps, slack = [], 0.0
+            for m, n in self._counts.items():
+                parts, error = getattr(m, side)() if isinstance(m, Enclosed) else ([(m, 1)], 0.0)
+                steps += [(part, n * count) for part, count in parts]
+                slack += n * error
+            ends.append((compose(steps), slack * (1.0 + 2.0**-40)))
+        return ends[0], ends[1]
 
     @cached_property
     def _full_batch(self) -> float | None:
@@ -174,6 +191,10 @@ class Composition(Locked):
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """The largest loss that has a probability above 0: epsilon at delta = 0."""
+        if self._enclosing is not None:
+            (low, _), (high, _) = self._enclosing
+            lower, upper = low._largest_loss(wanted).lower, high._largest_loss(wanted).upper
+            return Bounds(upper if np.isinf(upper) else lower, upper, upper)
         total = 0.0
         for direction in wanted if self._counts else ():
             if self._log_finite(direction) < 0.0:
@@ -219,6 +240,8 @@ class Composition(Locked):
 
     def _one(self, direction: Direction, question: Question, end: float) -> Bounds:
         """The answer in one direction, arrays of one element."""
+        if self._enclosing is not None:
+            return self._between(direction, question, end)
         lattice = self._lattice(direction)
         if lattice is not None:
             if isinstance(question, EpsilonAt):
@@ -231,13 +254,30 @@ class Composition(Locked):
             return bounds(self._row, self._of(direction), [question], deadline=end)[0]
         return self._with_infinite(direction, question, end)
 
+    def _between(self, direction: Direction, question: Question, end: float) -> Bounds:
+        """The lower bound of the composition below, and the upper bound of the one above."""
+        assert self._enclosing is not None
+        (low, shrunk), (high, grown) = self._enclosing
+        if isinstance(question, EpsilonAt):
+            delta = float(question.delta)
+            more, less = delta * math.exp(shrunk) * _UP, delta * math.exp(-grown) / _UP
+            below = low._answer(EpsilonAt(more), (direction,), end) if more < 1.0 else Bounds(0.0, 0.0, 0.0)
+            above = high._answer(EpsilonAt(less), (direction,), end)
+            lower, upper = float(below.lower), float(above.upper)
+        else:
+            below, above = (c._answer(question, (direction,), end) for c in (low, high))
+            lower = float(below.lower) * math.exp(-shrunk) / _UP
+            upper = min(float(above.upper) * math.exp(grown) * _UP, 1.0)
+        status = max(int(below.status), int(above.status))
+        middle = 0.5 * (lower + upper) if np.isfinite(upper) else np.nan
+        return _one_element(lower, middle, upper, status, int(above.method))
+
     def _log_finite(self, direction: Direction) -> float:
         """log of the chance that no step's loss is infinite; only discrete laws have infinite losses."""
-        counts = {m.law(direction).infinite: 0 for m in self._counts if isinstance(m, DiscretePair)}
-        for m, n in self._counts.items():
-            if isinstance(m, DiscretePair):
-                counts[m.law(direction).infinite] += n
-        return sum(n * (np.log1p(-mass) if mass < 1.0 else -np.inf) for mass, n in counts.items())
+        if direction not in self._logs_finite:
+            laws = [(m.law(direction).infinite, n) for m, n in self._counts.items() if isinstance(m, Discrete)]
+            self._logs_finite[direction] = sum(n * (np.log1p(-mass) if mass < 1.0 else -np.inf) for mass, n in laws)
+        return self._logs_finite[direction]
 
     def _with_infinite(self, direction: Direction, question: Question, end: float) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
@@ -276,7 +316,7 @@ class Composition(Locked):
     def _lattice(self, direction: Direction) -> LatticeSum | AtomSum | None:
         """The sum of discrete laws if their losses lie on one lattice, or are few."""
         if direction not in self._lattices:
-            pairs = [m for m in self._counts if isinstance(m, DiscretePair)]
+            pairs = [m for m in self._counts if isinstance(m, Discrete)]
             self._lattices[direction] = None
             if len(pairs) == len(self._counts):
                 from .engine.atoms import AtomSum
@@ -288,7 +328,7 @@ class Composition(Locked):
 
     def _surely_below(self, found: Bounds, question: Question, direction: Direction) -> bool:
         """Whether the Renyi bound alone proves that this direction's answer is below another direction's."""
-        if self._lattice(direction) is not None or self._log_finite(direction):
+        if self._enclosing is not None or self._lattice(direction) is not None or self._log_finite(direction):
             return False
         makers = self._of(direction)
         most = float(renyi.renyi_bounds(self._row, makers.any(interpolated=False), question)[0])
@@ -330,7 +370,7 @@ class Composition(Locked):
             if gdp.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
-        if any(self._log_finite(d) for d in wanted):
+        if self._enclosing is not None or any(self._log_finite(d) for d in wanted):
             return _UNKNOWN
         above = np.zeros(1)
         for d in wanted:
@@ -356,6 +396,8 @@ class Composition(Locked):
         """
         orders = np.asarray(alpha, dtype=np.float64)
         total = np.zeros(orders.shape)
+        if self._enclosing is not None:
+            return self._enclosing[1][0].rdp(alpha)
         if self._counts:
             theta = validate.orders(orders).reshape(-1) - 1.0
             k = np.full(theta.size, -np.inf)
@@ -386,6 +428,8 @@ class Composition(Locked):
         delta = validate.delta(delta)
         if not self._counts:
             return 0.0
+        if self._enclosing is not None:
+            return self._enclosing[1][0].rdp_epsilon(delta)
         if any(self._log_finite(direction) for direction in self._larger_moments):
             return float("inf")
         return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self._larger_moments)
