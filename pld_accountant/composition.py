@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from . import validate
 from .counting.counts import WholeCounts
 from .engine import dominating_mu, renyi
-from .engine.method import deadline
+from .engine.method import Method, deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
+from .engine.schedule import ENCLOSING
 from .engine.solver import bounds
 from .locked import Locked
 from .mechanisms.base import Direction, Enclosed, Mechanism, directions
@@ -107,6 +108,7 @@ class Composition(Locked):
         self._makers: dict[Direction, TableMakers] = {}
         self._lattices: dict[Direction, LatticeSum | AtomSum | None] = {}
         self._logs_finite: dict[Direction, float] = {}
+        self._methods: tuple[Method, ...] | None = None
 
     def __repr__(self) -> str:
         inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in self._counts.items())
@@ -133,7 +135,10 @@ class Composition(Locked):
                 parts, error = getattr(m, side)() if isinstance(m, Enclosed) else ([(m, 1)], 0.0)
                 steps += [(part, n * count) for part, count in parts]
                 slack += n * error
-            ends.append((compose(steps), slack * (1.0 + 2.0**-40)))
+            composed = compose(steps)
+            if any(isinstance(m, Discrete) for m in composed._counts):
+                composed._methods = ENCLOSING
+            ends.append((composed, slack * (1.0 + 2.0**-40)))
         return ends[0], ends[1]
 
     @cached_property
@@ -251,7 +256,7 @@ class Composition(Locked):
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if not self._log_finite(direction):
-            return bounds(self._row, self._of(direction), [question], deadline=end)[0]
+            return bounds(self._row, self._of(direction), [question], methods=self._methods, deadline=end)[0]
         return self._with_infinite(direction, question, end)
 
     def _between(self, direction: Direction, question: Question, end: float) -> Bounds:
@@ -295,7 +300,7 @@ class Composition(Locked):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
             ends = [EpsilonAt(value) for value in (most * (1.0 + _ROUNDING), least * (1.0 - _ROUNDING)) if value < 1.0]
-            found = bounds(self._row, self._of(direction), ends, deadline=end)
+            found = bounds(self._row, self._of(direction), ends, methods=self._methods, deadline=end)
             low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
             low, high = low + log_finite - _ROUNDING * abs(log_finite), float(found[-1].upper[0]) + log_finite
             high += _ROUNDING * abs(log_finite)
@@ -308,7 +313,7 @@ class Composition(Locked):
         epsilon = float(np.asarray(question.target)) - log_finite
         room = _ROUNDING * abs(log_finite)
         asked = [DeltaAt(epsilon + room), DeltaAt(max(epsilon - room, 0.0))]
-        far, near = bounds(self._row, self._of(direction), asked, deadline=end)
+        far, near = bounds(self._row, self._of(direction), asked, methods=self._methods, deadline=end)
         lower = below + (1.0 - above) * float(far.lower[0])
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + _ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])

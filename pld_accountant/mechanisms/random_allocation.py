@@ -143,16 +143,16 @@ class AllocationSide:
         some = (ratio.values > 0.0) & (ratio.masses > 0.0)
         value, mass = ratio.values[some], ratio.masses[some]
         loss = np.log(value)
-        infinite, excluded = ratio.infinite, not some.all()
+        infinite = ratio.infinite
         if direction == "remove":
             mass = mass * value
         else:
             loss, mass = -loss[::-1], mass[::-1]
-            infinite, excluded = float(ratio.masses[~some].sum()), ratio.infinite > 0.0
+            infinite = float(ratio.masses[~some].sum())
         kept = mass > 0.0
         moved = ratio.moved * 1.01 + 2.0**-50 * np.abs(loss)
         loss = loss + (moved if upper else -moved)
-        return _merged(loss[kept], mass[kept], max(infinite, _SMALLEST) if upper else 0.0, excluded)
+        return _merged(loss[kept], mass[kept], max(infinite, _SMALLEST) if upper else 0.0)
 
     @staticmethod
     def steps(mechanisms: Sequence[AllocationSide], direction: Direction) -> StepFamily:
@@ -160,7 +160,10 @@ class AllocationSide:
         return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
-def _merged(loss: NDArray, mass: NDArray, infinite: float, excluded: bool) -> DiscreteLaw:
-    """The law with losses that ascend; equal ones are one atom."""
+def _merged(loss: NDArray, mass: NDArray, infinite: float) -> DiscreteLaw:
+    """The law with losses that ascend; equal ones are one atom.
+
+    No outcome counts as excluded: only bounds of mu need that, and no side is asked for its mu.
+    """
     losses, index = np.unique(loss, return_inverse=True)
-    return DiscreteLaw(losses, np.bincount(index.reshape(-1), mass, losses.size), infinite, excluded)
+    return DiscreteLaw(losses, np.bincount(index.reshape(-1), mass, losses.size), infinite, False)
