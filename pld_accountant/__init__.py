@@ -13,6 +13,7 @@ from .composition import Composition, compose
 from .ledger import Ledger
 from .mechanisms.bounded_range import ExponentialMechanism
 from .mechanisms.discrete import DiscretePair
+from .mechanisms.fixed_size import FixedSizeBatch
 from .mechanisms.gaussian import Gaussian
 from .mechanisms.gaussian_mixture import GaussianMixture, GroupGaussian, ReplaceOneSampledGaussian
 from .mechanisms.laplace import Laplace
@@ -28,6 +29,7 @@ from .mechanisms.statistics import (
     PureDP,
     RandomizedResponse,
 )
+from .mechanisms.truncated_poisson import TruncatedPoisson
 from .results import Bounds, Guarantee, Method, Status
 from .version import __version__
 
@@ -56,6 +58,7 @@ __all__ = [
     "DiscreteLaplace",
     "DiscretePair",
     "ExponentialMechanism",
+    "FixedSizeBatch",
     "Gaussian",
     "GaussianFilter",
     "GaussianMixture",
@@ -81,6 +84,7 @@ __all__ = [
     "SampledGaussian",
     "Status",
     "TreeAggregation",
+    "TruncatedPoisson",
     "ZCDPFilter",
     "__version__",
     "calibrate_noise_multiplier",

@@ -136,7 +136,7 @@ class Composition(Locked):
                 steps += [(part, n * count) for part, count in parts]
                 slack += n * error
             composed = compose(steps)
-            if any(isinstance(m, Discrete) for m in composed._counts):
+            if not all(isinstance(m, SampledGaussian) for m in composed._counts):
                 composed._methods = ENCLOSING
             ends.append((composed, slack * (1.0 + 2.0**-40)))
         return ends[0], ends[1]
@@ -375,7 +375,14 @@ class Composition(Locked):
             if gdp.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
-        if self._enclosing is not None or any(self._log_finite(d) for d in wanted):
+        if self._enclosing is not None:
+            (low, shrunk), (high, grown) = self._enclosing
+            most = high.mu(min_delta, direction) if shrunk == grown == 0.0 else _UNKNOWN
+            if not np.isfinite(most.upper):
+                return _UNKNOWN
+            least = float(low.mu(min_delta, direction).lower)
+            return Bounds(least, 0.5 * (least + most.upper), most.upper, most.status, most.method)
+        if any(self._log_finite(d) for d in wanted):
             return _UNKNOWN
         above = np.zeros(1)
         for d in wanted:

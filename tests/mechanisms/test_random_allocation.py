@@ -1,5 +1,6 @@
 """Random allocation against integrals by the trapezoidal rule, exact moments, and samples; shares no code with ours."""
 
+import itertools
 import math
 
 import numpy as np
@@ -127,7 +128,7 @@ def test_coarse_cells_lie_outside_of_fine_ones():
             for law in [mean_of_lognormals(1.0, terms, side, cells)]
         }
         order = [(Side.LOWER, 60), (Side.LOWER, 2500), (Side.UPPER, 2500), (Side.UPPER, 60)]
-        for one, two in zip(order, order[1:], strict=False):
+        for one, two in itertools.pairwise(order):
             assert np.all(np.array(curves[one]) <= np.array(curves[two]) * (1 + 1e-9) + 1e-15), (terms, one, two)
 
 

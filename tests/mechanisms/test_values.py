@@ -12,12 +12,12 @@ import pld_accountant as pa
 
 FACTS = json.loads((Path(__file__).parent.parent / "data" / "mechanism_values.json").read_text())
 ASKED = [f for f in FACTS if f["at"].get("delta", 1.0) > 0.0 and f["at"].get("epsilon", 0.0) >= 0.0]
-ASKED = [f for f in ASKED if f["quantity"] != "rdp"]
+ASKED = [f for f in ASKED if f["quantity"] in ("epsilon", "delta")]
 
 
 def step(kind, p):
     """The mechanism of one entry's parameters."""
-    rate = p.get("sample_rate", 1.0)
+    rate = p.get("sample_rate", p.get("sampling_probability", 1.0))
     if kind == "Laplace":
         return pa.PoissonSampled(pa.Laplace(p["scale"] / p.get("sensitivity", 1.0)), rate)
     if kind == "discrete Laplace":
@@ -34,6 +34,8 @@ def step(kind, p):
         return pa.GaussianMixture(p["standard_deviation"], p["sensitivities"], p["probabilities"])
     if kind.startswith("random allocation"):
         return pa.RandomAllocation(p["noise_multiplier"], p["steps"], p["selected"])
+    if kind.startswith("truncated"):
+        return pa.TruncatedPoisson(p["noise_multiplier"], rate, p["truncated_batch_size"], p["dataset_size"])
     if kind.startswith("exponential"):
         return pa.PermuteAndFlip(p["epsilon"])
     return pa.ApproximateDP(p["epsilon"], p["delta"])
