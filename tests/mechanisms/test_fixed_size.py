@@ -1,5 +1,6 @@
 """Batches of one size: the symmetric pair against sums over both of its signs, and the mechanism's own lower bound."""
 
+import itertools
 import math
 
 import numpy as np
@@ -32,7 +33,7 @@ def half(sigma, q, low, high):
 @pytest.mark.parametrize(("sigma", "q"), [(0.5, 0.3), (2.0, 0.01), (1.0, 1.0)])
 def test_masses_are_those_of_the_half_its_mirror_image_and_an_atom(sigma, q):
     p, u = family(sigma, q).masses(0, GRID)
-    for k, (left, right) in enumerate(zip(GRID[:-1], GRID[1:], strict=True)):
+    for k, (left, right) in enumerate(itertools.pairwise(GRID)):
         if left >= 0:
             mass, other = half(sigma, q, left, right)
         else:

@@ -74,5 +74,5 @@ def test_rdp_is_the_mean_of_the_kinds_and_the_family_keeps_its_protocol():
     "parameters", [(0.05, 0.1, 5, 50), (1.0, 0.0, 5, 50), (1.0, 0.1, 0, 50), (1.0, 0.1, 5, 0), (1.0, 0.1, 5, 10**10)]
 )
 def test_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(ValueError, match="must"):
         pa.TruncatedPoisson(*parameters)
