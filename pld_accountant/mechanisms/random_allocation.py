@@ -107,7 +107,8 @@ class RandomAllocation:
             else:
                 part = AllocationSide(self.noise_multiplier, size, side)
                 found.append((part, count))
-                slack += count * part.ratio.slack
+                # a mass of P is a mass of Q times the value
+                slack += count * (part.ratio.slack + 2.0 * part.ratio.moved)
         return found, slack * _WIDEN
 
     def below(self) -> tuple[list[tuple[Mechanism, int]], float]:
