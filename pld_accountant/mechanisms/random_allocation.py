@@ -134,9 +134,7 @@ class AllocationSide:
     @property
     def ratio(self) -> Ratio:
         """The law of the likelihood ratio."""
-        # the quotient's round-off: the side moves s by one unit
-        s = math.nextafter(1.0 / self.noise_multiplier, math.inf if self.side is Side.UPPER else 0.0)
-        return mean_of_lognormals(s, self.batches, self.side)
+        return mean_of_lognormals(1.0 / self.noise_multiplier, self.batches, self.side)
 
     def law(self, direction: Direction) -> DiscreteLaw:
         """The losses in one direction, moved by the error of the ratio's values."""

@@ -75,7 +75,7 @@ def test_bounds_enclose_the_integral(name, sigma, direction):
         assert bounds.status == pa.Status.CERTIFIED
         assert bounds.lower - error <= exact <= bounds.upper + error
         if name != "2 of 3":
-            assert bounds.upper <= bounds.lower * 1.003 + 1e-9
+            assert bounds.upper <= bounds.lower * 1.005 + 1e-9
         assert found.epsilon(exact + error, direction).lower <= epsilon + 1e-12
         assert found.epsilon(exact - error, direction).upper >= epsilon
 
@@ -172,7 +172,7 @@ def test_the_tail_is_counted_as_infinite(monkeypatch):
     """With cells that end early, the bounds are wide and true."""
     monkeypatch.setattr(lognormal_sums, "_REACH", 2.6)
     monkeypatch.setattr(lognormal_sums, "_NEAR", 2.0)
-    mean_of_lognormals.cache_clear()
+    lognormal_sums._both.cache_clear()
     try:
         found = pa.compose([(pa.RandomAllocation(0.8, 2), 1)])
         for direction in WAYS:
@@ -182,7 +182,7 @@ def test_the_tail_is_counted_as_infinite(monkeypatch):
                 assert bounds.lower <= exact + error and exact - error <= bounds.upper
         assert pa.compose([(pa.RandomAllocation(0.8, 2), 1)]).epsilon(1e-6).upper == math.inf
     finally:
-        mean_of_lognormals.cache_clear()
+        lognormal_sums._both.cache_clear()
 
 
 def test_the_error_of_values_moves_losses_outwards_and_that_of_masses_widens_delta(monkeypatch):
