@@ -31,7 +31,7 @@ class RandomAllocation:
     of the other records.  Batches then differ in size.  An epoch is one mechanism; several epochs are a count.
 
     **Not this sampling**: records that are shuffled and cut into batches of one size.  There, one record's place moves
-    the others, and the epsilon can be larger; see the guide on batches.
+    the others, and the epsilon is much larger at little noise; see the guide on batches.
 
     Parameters
     ----------

@@ -229,6 +229,21 @@ def test_the_errors_of_sums_cover_the_round_off_of_the_kernel():
             assert moment[k] == pytest.approx(exact, rel=600 * 2.0**-53, abs=1e-13)
 
 
+@pytest.mark.parametrize("side", Side)
+def test_round_off_of_every_sum_is_counted(side):
+    """Of the units of the kernel for each doubling, twice those of its terms."""
+    cells, unit = 200, 2.0**-53
+    slack, moved = (
+        [getattr(mean_of_lognormals(0.5, n, side, cells), at) for n in (1, 2, 4)] for at in ("slack", "moved")
+    )
+    atoms = [mean_of_lognormals(0.5, n, side, cells).values.size for n in (1, 2)]
+    for k in (0, 1):
+        assert slack[k + 1] >= 2 * slack[k] + 2 * atoms[k] * unit
+        assert moved[k + 1] >= moved[k] + 4 * atoms[k] * unit
+    # 8 points' masses: exponents of up to (reach + s)^2 / 2
+    assert slack[0] >= 0.5 * 14.5**2 * unit and moved[0] >= 2 * slack[0]
+
+
 def test_corners_are_true_and_in_bounded_time():
     for sigma, batches in ((0.05, 2), (0.1, 1000), (100.0, 10**6), (1.0, 10**9)):
         found = pa.compose([(pa.RandomAllocation(sigma, batches), 1)]).epsilon(1e-6)
