@@ -67,6 +67,7 @@ figures: $(VENV)/demo.made
 	$(BIN)/python figures/speed.py
 	$(BIN)/python figures/training.py
 	$(BIN)/python figures/potential.py
+	$(BIN)/python figures/batches.py
 
 # Warnings are errors; the examples on the pages are run as well.
 docs: $(VENV)/docs.made

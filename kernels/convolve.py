@@ -89,6 +89,49 @@ def compose(la, pa, lb, pb, knots, p, u):
     u += some_u
 
 
+@jit("void(f8[::1], f8[::1], f8[::1], f8[::1], b1, f8[::1], f8[::1], f8[::1])")
+def add_values(a, pa, b, pb, twice, knots, mass, moment):
+    """Write each cell's mass, and its mass times the distance from its left end, for the sum of two ascending values.
+
+    Every sum must be at least the first knot; the last cell has no right end.  A cell's number is the sum of at most
+    a.size + b.size terms in a row, so that its relative error is at most that many units.
+
+    twice : a and b are the same law, of which each pair of different atoms is counted once, with twice its mass.
+    """
+    mass[:] = 0.0
+    moment[:] = 0.0
+    first, last = 0, knots.size - 1
+    for i in range(a.size):
+        x, w = a[i], pa[i]
+        begin = 0
+        if twice:
+            begin, w = i + 1, 2.0 * w
+            s = x + x
+            while first < last and s >= knots[first + 1]:
+                first += 1
+            own = pa[i] * pa[i]
+            mass[first] += own
+            moment[first] += own * (s - knots[first])
+        elif b.size:
+            while first < last and x + b[0] >= knots[first + 1]:
+                first += 1
+        k = first
+        m, d = 0.0, 0.0
+        for j in range(begin, b.size):
+            s = x + b[j]
+            if k < last and s >= knots[k + 1]:
+                mass[k] += w * m
+                moment[k] += w * d
+                m, d = 0.0, 0.0
+                k += 1
+                while k < last and s >= knots[k + 1]:
+                    k += 1
+            m += pb[j]
+            d += pb[j] * (s - knots[k])
+        mass[k] += w * m
+        moment[k] += w * d
+
+
 @jit("void(f8[::1], f8[::1], f8[::1], f8[::1])")
 def spread_up(knots, p, u, mass):
     """Share each cell's masses under P and Q between its ends; mass has an element for every knot."""

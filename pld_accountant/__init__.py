@@ -13,10 +13,12 @@ from .composition import Composition, compose
 from .ledger import Ledger
 from .mechanisms.bounded_range import ExponentialMechanism
 from .mechanisms.discrete import DiscretePair
+from .mechanisms.fixed_size import FixedSizeBatch
 from .mechanisms.gaussian import Gaussian
 from .mechanisms.gaussian_mixture import GaussianMixture, GroupGaussian, ReplaceOneSampledGaussian
 from .mechanisms.laplace import Laplace
 from .mechanisms.matrix import BandedMatrix, TreeAggregation
+from .mechanisms.random_allocation import RandomAllocation
 from .mechanisms.renyi_boxes import RenyiDP, ZeroConcentratedDP
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .mechanisms.statistics import (
@@ -28,6 +30,7 @@ from .mechanisms.statistics import (
     PureDP,
     RandomizedResponse,
 )
+from .mechanisms.truncated_poisson import TruncatedPoisson
 from .results import Bounds, Guarantee, Method, Status
 from .version import __version__
 
@@ -64,6 +67,7 @@ __all__ = [
     "DiscreteLaplace",
     "DiscretePair",
     "ExponentialMechanism",
+    "FixedSizeBatch",
     "Gaussian",
     "GaussianFilter",
     "GaussianMixture",
@@ -81,6 +85,7 @@ __all__ = [
     "PotentialFilter",
     "PotentialOdometer",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "Release",
     "RenyiDP",
@@ -90,6 +95,7 @@ __all__ = [
     "SampledGaussian",
     "Status",
     "TreeAggregation",
+    "TruncatedPoisson",
     "ZCDPFilter",
     "ZeroConcentratedDP",
     "__version__",

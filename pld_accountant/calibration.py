@@ -1,4 +1,4 @@
-"""The smallest noise, most steps or largest sample rate that keep a target: of any mechanisms, sampled Gaussians, groups.
+"""The smallest noise, most steps or largest sample rate that keep a target, of any mechanisms and of groups.
 
 Epsilon falls with the noise and rises with steps and sample rate, so a search narrows a bracket.  At the end
 returned the certified upper bound keeps the target; at the other end of the bracket it exceeds the target.

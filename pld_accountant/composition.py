@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from . import validate
 from .counting.counts import WholeCounts
 from .engine import dominating_mu, renyi
-from .engine.method import deadline
+from .engine.method import Method, deadline
 from .engine.question import DeltaAt, EpsilonAt, Question
+from .engine.schedule import ENCLOSING
 from .engine.solver import bounds
 from .locked import Locked
-from .mechanisms.base import Direction, Mechanism, directions
-from .mechanisms.discrete import DiscretePair
+from .mechanisms.base import Direction, Enclosed, Mechanism, directions
+from .mechanisms.discrete import Discrete
 from .mechanisms.gaussian import Gaussian, full_batch_delta, full_batch_epsilon, full_batch_mu
 from .mechanisms.laplace import Laplace
 from .mechanisms.mixed import mixed
@@ -40,6 +41,7 @@ __all__ = ["Composition", "compose"]
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 _MOST_STEPS = 2**53  # above this, a double does not hold every whole number
 _ROUNDING = 2.0**-40  # relative, above the errors of masses at infinity
+_UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 _UNKNOWN = Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED, method=Proof.NONE)
 
@@ -82,7 +84,7 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
     >>> round(c.epsilon(1e-5).upper, 6)
     1.004113
     """
-    counts: dict[Mechanism, int] = {}
+    counts: dict[Mechanism | Enclosed, int] = {}
     boxes: dict[RenyiBox, int] = {}
     for entry in steps:
         try:
@@ -92,7 +94,7 @@ def compose(steps: Iterable[tuple[Mechanism, int]]) -> Composition:
         if isinstance(mechanism, RenyiBox):
             boxes[mechanism] = boxes.get(mechanism, 0) + validate.count(number, "count")
             continue
-        if not isinstance(mechanism, Mechanism) or isinstance(mechanism, type):
+        if not isinstance(mechanism, (Mechanism, Enclosed)) or isinstance(mechanism, type):
             raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
         step = SampledGaussian(mechanism.noise_multiplier, 1.0) if isinstance(mechanism, Gaussian) else mechanism
         counts[step] = counts.get(step, 0) + validate.count(number, "count")
@@ -117,6 +119,8 @@ class Composition(Locked):
         self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))
         self._makers: dict[Direction, TableMakers] = {}
         self._lattices: dict[Direction, LatticeSum | AtomSum | None] = {}
+        self._logs_finite: dict[Direction, float] = {}
+        self._methods: tuple[Method, ...] | None = None
 
     def __repr__(self) -> str:
         inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in self._counts.items())
@@ -130,6 +134,24 @@ class Composition(Locked):
     @property
     def _row(self) -> WholeCounts:
         return WholeCounts(np.array([list(self._counts.values())], dtype=np.int64))
+
+    @cached_property
+    def _enclosing(self) -> tuple[tuple[Composition, float], tuple[Composition, float]] | None:
+        """Compositions below and above, with the logs of their deltas' errors, if a step is known by others only."""
+        if not any(isinstance(m, Enclosed) for m in self._counts):
+            return None
+        ends = []
+        for side in ("below", "above"):
+            steps, slack = [], 0.0
+            for m, n in self._counts.items():
+                parts, error = getattr(m, side)() if isinstance(m, Enclosed) else ([(m, 1)], 0.0)
+                steps += [(part, n * count) for part, count in parts]
+                slack += n * error
+            composed = compose(steps)
+            if not all(isinstance(m, SampledGaussian) for m in composed._counts):
+                composed._methods = ENCLOSING
+            ends.append((composed, slack * (1.0 + 2.0**-40)))
+        return ends[0], ends[1]
 
     @cached_property
     def _full_batch(self) -> float | None:
@@ -186,6 +208,10 @@ class Composition(Locked):
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """The largest loss that has a probability above 0: epsilon at delta = 0."""
+        if self._enclosing is not None:
+            (low, _), (high, _) = self._enclosing
+            lower, upper = low._largest_loss(wanted).lower, high._largest_loss(wanted).upper
+            return Bounds(upper if np.isinf(upper) else lower, upper, upper)
         total = 0.0
         for direction in wanted if self._counts else ():
             if self._log_finite(direction) < 0.0:
@@ -231,6 +257,8 @@ class Composition(Locked):
 
     def _one(self, direction: Direction, question: Question, end: float) -> Bounds:
         """The answer in one direction, arrays of one element."""
+        if self._enclosing is not None:
+            return self._between(direction, question, end)
         lattice = self._lattice(direction)
         if lattice is not None:
             if isinstance(question, EpsilonAt):
@@ -240,16 +268,33 @@ class Composition(Locked):
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if not self._log_finite(direction):
-            return bounds(self._row, self._of(direction), [question], deadline=end)[0]
+            return bounds(self._row, self._of(direction), [question], methods=self._methods, deadline=end)[0]
         return self._with_infinite(direction, question, end)
+
+    def _between(self, direction: Direction, question: Question, end: float) -> Bounds:
+        """The lower bound of the composition below, and the upper bound of the one above."""
+        assert self._enclosing is not None
+        (low, shrunk), (high, grown) = self._enclosing
+        if isinstance(question, EpsilonAt):
+            delta = float(question.delta)
+            more, less = delta * math.exp(shrunk) * _UP, delta * math.exp(-grown) / _UP
+            below = low._answer(EpsilonAt(more), (direction,), end) if more < 1.0 else Bounds(0.0, 0.0, 0.0)
+            above = high._answer(EpsilonAt(less), (direction,), end)
+            lower, upper = float(below.lower), float(above.upper)
+        else:
+            below, above = (c._answer(question, (direction,), end) for c in (low, high))
+            lower = float(below.lower) * math.exp(-shrunk) / _UP
+            upper = min(float(above.upper) * math.exp(grown) * _UP, 1.0)
+        status = max(int(below.status), int(above.status))
+        middle = 0.5 * (lower + upper) if np.isfinite(upper) else np.nan
+        return _one_element(lower, middle, upper, status, int(above.method))
 
     def _log_finite(self, direction: Direction) -> float:
         """log of the chance that no step's loss is infinite; only discrete laws have infinite losses."""
-        counts = {m.law(direction).infinite: 0 for m in self._counts if isinstance(m, DiscretePair)}
-        for m, n in self._counts.items():
-            if isinstance(m, DiscretePair):
-                counts[m.law(direction).infinite] += n
-        return sum(n * (np.log1p(-mass) if mass < 1.0 else -np.inf) for mass, n in counts.items())
+        if direction not in self._logs_finite:
+            laws = [(m.law(direction).infinite, n) for m, n in self._counts.items() if isinstance(m, Discrete)]
+            self._logs_finite[direction] = sum(n * (np.log1p(-mass) if mass < 1.0 else -np.inf) for mass, n in laws)
+        return self._logs_finite[direction]
 
     def _with_infinite(self, direction: Direction, question: Question, end: float) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
@@ -267,7 +312,7 @@ class Composition(Locked):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
             ends = [EpsilonAt(value) for value in (most * (1.0 + _ROUNDING), least * (1.0 - _ROUNDING)) if value < 1.0]
-            found = bounds(self._row, self._of(direction), ends, deadline=end)
+            found = bounds(self._row, self._of(direction), ends, methods=self._methods, deadline=end)
             low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
             low, high = low + log_finite - _ROUNDING * abs(log_finite), float(found[-1].upper[0]) + log_finite
             high += _ROUNDING * abs(log_finite)
@@ -280,7 +325,7 @@ class Composition(Locked):
         epsilon = float(np.asarray(question.target)) - log_finite
         room = _ROUNDING * abs(log_finite)
         asked = [DeltaAt(epsilon + room), DeltaAt(max(epsilon - room, 0.0))]
-        far, near = bounds(self._row, self._of(direction), asked, deadline=end)
+        far, near = bounds(self._row, self._of(direction), asked, methods=self._methods, deadline=end)
         lower = below + (1.0 - above) * float(far.lower[0])
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + _ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
@@ -288,7 +333,7 @@ class Composition(Locked):
     def _lattice(self, direction: Direction) -> LatticeSum | AtomSum | None:
         """The sum of discrete laws if their losses lie on one lattice, or are few."""
         if direction not in self._lattices:
-            pairs = [m for m in self._counts if isinstance(m, DiscretePair)]
+            pairs = [m for m in self._counts if isinstance(m, Discrete)]
             self._lattices[direction] = None
             if len(pairs) == len(self._counts):
                 from .engine.atoms import AtomSum
@@ -300,7 +345,7 @@ class Composition(Locked):
 
     def _surely_below(self, found: Bounds, question: Question, direction: Direction) -> bool:
         """Whether the Renyi bound alone proves that this direction's answer is below another direction's."""
-        if self._lattice(direction) is not None or self._log_finite(direction):
+        if self._enclosing is not None or self._lattice(direction) is not None or self._log_finite(direction):
             return False
         makers = self._of(direction)
         most = float(renyi.renyi_bounds(self._row, makers.any(interpolated=False), question)[0])
@@ -342,6 +387,13 @@ class Composition(Locked):
             if gdp.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
+        if self._enclosing is not None:
+            (low, shrunk), (high, grown) = self._enclosing
+            most = high.mu(min_delta, direction) if shrunk == grown == 0.0 else _UNKNOWN
+            if not np.isfinite(most.upper):
+                return _UNKNOWN
+            least = float(low.mu(min_delta, direction).lower)
+            return Bounds(least, 0.5 * (least + most.upper), most.upper, most.status, most.method)
         if any(self._log_finite(d) for d in wanted):
             return _UNKNOWN
         above = np.zeros(1)
@@ -511,6 +563,8 @@ class Composition(Locked):
         """
         orders = np.asarray(alpha, dtype=np.float64)
         total = np.zeros(orders.shape)
+        if self._enclosing is not None:
+            return self._enclosing[1][0].rdp(alpha)
         if self._counts:
             theta = validate.orders(orders).reshape(-1) - 1.0
             k = np.full(theta.size, -np.inf)
@@ -541,6 +595,8 @@ class Composition(Locked):
         delta = validate.delta(delta)
         if not self._counts:
             return 0.0
+        if self._enclosing is not None:
+            return self._enclosing[1][0].rdp_epsilon(delta)
         if any(self._log_finite(direction) for direction in self._larger_moments):
             return float("inf")
         return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self._larger_moments)
@@ -564,7 +620,7 @@ class RenyiComposition(Composition):
     def __init__(self, counts: Mapping[Any, int], boxes: Mapping[RenyiBox, int]) -> None:
         super().__init__(counts)
         self._boxes = dict(boxes)
-        witness = {m: n for m, n in self._counts.items()}
+        witness = dict(self._counts)
         for box, n in self._boxes.items():
             if isinstance(box, ZeroConcentratedDP) and box.xi == 0.0:
                 step = SampledGaussian((1.0 + 2.0**-50) / math.sqrt(2.0 * box.rho), 1.0)

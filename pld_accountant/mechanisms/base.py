@@ -13,6 +13,7 @@ __all__ = [
     "MASS_ERROR",
     "CharacteristicSteps",
     "Direction",
+    "Enclosed",
     "Mechanism",
     "Spectrum",
     "SplittableSteps",
@@ -58,6 +59,28 @@ class Mechanism(Protocol):
     @staticmethod
     def steps(mechanisms: Sequence[Any], direction: Direction) -> StepFamily:
         """The family with one row for each of these mechanisms, all of this kind."""
+        ...
+
+
+@runtime_checkable
+class Enclosed(Protocol):
+    """A mechanism that is known by two lists of others only; hashable, and passed to `compose` like any other.
+
+    Attributes
+    ----------
+    noise_multiplier : float
+        As for `Mechanism`.
+    """
+
+    @property
+    def noise_multiplier(self) -> float: ...
+
+    def below(self) -> tuple[list[tuple[Mechanism, int]], float]:
+        """Mechanisms whose delta, in any composition, is at most exp(the second) times this one's."""
+        ...
+
+    def above(self) -> tuple[list[tuple[Mechanism, int]], float]:
+        """Mechanisms whose delta, in any composition, times exp(the second) is at least this one's."""
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from .. import validate
 from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
 
-__all__ = ["MASS_SLACK", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
+__all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
 
 MASS_SLACK = 2.0**-42
 """Relative error of the masses of a law; twice it is the absolute error of its losses."""
@@ -40,6 +41,18 @@ class DiscreteLaw:
     masses: NDArray
     infinite: float
     excluded: bool
+
+
+@runtime_checkable
+class Discrete(Protocol):
+    """A mechanism with finitely many losses."""
+
+    @property
+    def noise_multiplier(self) -> float: ...
+
+    def law(self, direction: Direction) -> DiscreteLaw:
+        """The losses in one direction."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -128,7 +141,7 @@ class DiscretePair:
         return DiscreteLaw(losses, masses, infinite, bool(np.any((mass == 0.0) & (other > 0.0))))
 
     @staticmethod
-    def steps(mechanisms: Sequence[DiscretePair], direction: Direction) -> StepFamily:
+    def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
         """The family with one row for each of these mechanisms, given that no loss is infinite."""
         return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 

@@ -82,7 +82,8 @@ class RenyiDP(RenyiBox):
     Raises
     ------
     ValueError
-        If the two differ in length, the orders do not ascend from above 1 to at most 2^53, or a divergence is negative or not finite.
+        If the two differ in length, the orders do not ascend from above 1 to at most 2^53, or a divergence is negative
+        or not finite.
 
     Notes
     -----

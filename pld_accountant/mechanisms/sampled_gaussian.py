@@ -301,21 +301,22 @@ class SampledGaussianSteps:
     def losses(self, row: int, reach: float, number: int) -> NDArray:
         """Losses at x even on [-reach sigma, 1 + reach sigma], ascending."""
         reach = min(reach, _GRID_REACH) * self.sigma[row]
-        return np.sort(self._loss(row, np.linspace(-reach, 1.0 + reach, number)))
+        return np.sort(self.losses_at(row, np.linspace(-reach, 1.0 + reach, number)))
 
     def typical_loss(self, row: int) -> float:
         """The loss at x = 0, where the mass of the unsampled steps lies."""
-        return float(self._loss(row, np.zeros(1))[0])
+        return float(self.losses_at(row, np.zeros(1))[0])
 
     def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
         """See `base.StepFamily`; a part that ends does so at its end."""
         sigma = self.sigma[row]
         a = 1.0 + theta if self.sign > 0 else -theta
         low, high = min(-reach * sigma, a - 10.0 * sigma), max(1.0 + reach * sigma, a + 10.0 * sigma)
-        ends = np.sort(self._loss(row, np.array([low, min(high, self.part[row, 1])])))
+        ends = np.sort(self.losses_at(row, np.array([low, min(high, self.part[row, 1])])))
         return float(ends[0]), float(ends[1])
 
-    def _loss(self, row: int, x: NDArray) -> NDArray:
+    def losses_at(self, row: int, x: NDArray) -> NDArray:
+        """The loss at places of the Gaussian's own variable."""
         from ..kernels import discretise
 
         loss = np.empty(x.size)

@@ -1,0 +1,261 @@
+"""Poisson batches that are cut to a largest size, as fixed shapes need; and steps whose kind is drawn openly."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+from .gaussian_mixture import ReplaceOneSampledGaussian
+from .sampled_gaussian import SampledGaussian
+
+__all__ = ["DrawnSteps", "TruncatedPoisson"]
+
+_MOST_RECORDS = 10**9
+_DIGITS = 60
+_BERNOULLI = ("1/12", "-1/360", "1/1260", "-1/1680", "1/1188", "-691/360360", "1/156")
+
+
+@dataclass(frozen=True)
+class TruncatedPoisson:
+    """A Gaussian step on a Poisson sample of which at most `batch_size` records, chosen uniformly, are kept.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise divided by one record's largest contribution; at least 1 / 15.
+    sample_rate : float
+        Probability with which each record is drawn, in (0, 1].
+    batch_size : int
+        The largest size of a batch, at least 1.
+    records : int
+        Records of the data set, the record that is added or removed among them; at least 1 and at most 10^9.
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of range.
+
+    Notes
+    -----
+    Let t be the probability that the other records fill the batch.  With probability 1 - t they do not, and the step is
+    a `SampledGaussian`.  With probability t the record may displace another, which is the pair of
+    `ReplaceOneSampledGaussian` at half the noise multiplier and the rate P(Bin(records, sample_rate) > batch_size)
+    batch_size / (t records).  Which of both happened counts as known.  Both bounds are those of this mixture, which
+    dominates the mechanism and need not be tight.  The number of records counts as known, too.
+
+    References
+    ----------
+    Ganesh (2025), "Tighter privacy analysis for truncated Poisson sampling".
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> f"{compose([(TruncatedPoisson(1.0, 0.5, 2, 3), 1)]).delta(1.0).upper:.9f}"
+    '0.060551409'
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    batch_size: int
+    records: int
+
+    def __post_init__(self) -> None:
+        sigma = validate.noise_multiplier(self.noise_multiplier)
+        if not sigma * 15.0 >= 1.0:
+            raise ValueError(f"noise_multiplier must be at least 1/15, got {sigma}")
+        object.__setattr__(self, "noise_multiplier", sigma)
+        object.__setattr__(self, "sample_rate", validate.sample_rate(self.sample_rate))
+        object.__setattr__(self, "batch_size", validate.count(self.batch_size, "batch_size", least=1))
+        records = validate.count(self.records, "records", least=1)
+        if records > _MOST_RECORDS:
+            raise ValueError(f"records must be at most {_MOST_RECORDS}, got {records}")
+        object.__setattr__(self, "records", records)
+
+    def _parts(self, direction: Direction) -> tuple[list[StepFamily], list[float]]:
+        plain = SampledGaussian.steps([SampledGaussian(self.noise_multiplier, self.sample_rate)], direction)
+        others, full = _tail(self.records - 1, self.sample_rate, self.batch_size)
+        if full <= 0.0:
+            return [plain], [1.0]
+        beyond = _tail(self.records, self.sample_rate, self.batch_size + 1)[1]
+        rate = min(beyond * self.batch_size / (full * self.records), 1.0)
+        if rate <= 0.0:
+            return [plain], [1.0]
+        swapped = ReplaceOneSampledGaussian(0.5 * self.noise_multiplier, rate)
+        return [plain, swapped.steps([swapped], direction)], [others, full]
+
+    @staticmethod
+    def steps(mechanisms: Sequence[TruncatedPoisson], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms."""
+        return DrawnSteps([m._parts(direction) for m in mechanisms], direction)
+
+
+@lru_cache(maxsize=64)
+def _tail(n: int, rate: float, least: int) -> tuple[float, float]:
+    """P(X < least) and P(X >= least) of X binomial (n, rate), each correct to the last digits of a double."""
+    if least > n:
+        return 1.0, 0.0
+    if rate == 1.0:
+        return 0.0, 1.0
+    with decimal.localcontext() as context:
+        context.prec, context.Emin = _DIGITS, decimal.MIN_EMIN
+        p = Decimal(rate)
+        odds = p / (1 - p)
+        log_ways = _log_factorial(n) - _log_factorial(least) - _log_factorial(n - least)
+        start = (log_ways + least * p.ln() + (n - least) * (1 - p).ln()).exp()
+        above, term, k = start, start, least
+        while k < n and (term > above * Decimal("1e-25") or k < n * p):
+            term *= (n - k) * odds / (k + 1)
+            above, k = above + term, k + 1
+        below, term, k = Decimal(0), start, least
+        while k > 0 and (term > below * Decimal("1e-25") or k > n * p):
+            term *= k / ((n - k + 1) * odds)
+            below, k = below + term, k - 1
+        return float(below), float(above)
+
+
+def _log_factorial(n: int) -> Decimal:
+    """ln n!, by Stirling's series at n + 200 or more."""
+    z = Decimal(n + 1)
+    down = Decimal(1)
+    while z < 200:
+        down *= z
+        z += 1
+    two_pi = 2 * Decimal("3.14159265358979323846264338327950288419716939937510582097494")
+    series = Decimal(0)
+    for i, fraction in enumerate(_BERNOULLI):
+        over, under = fraction.split("/")
+        series += Decimal(over) / Decimal(under) / z ** (2 * i + 1)
+    return (z - Decimal("0.5")) * z.ln() - z + two_pi.ln() / 2 + series - down.ln()
+
+
+class DrawnSteps:
+    """Steps of several kinds, drawn with known probabilities; which kind was drawn is public.
+
+    Parameters
+    ----------
+    rows : sequence of (list of StepFamily, list of float)
+        Families of one row each, and their probabilities.
+    direction : {"remove", "add"}
+    """
+
+    whole = True
+
+    def __init__(self, rows: Sequence[tuple[list[StepFamily], list[float]]], direction: Direction) -> None:
+        self.direction: Direction = direction
+        self._rows = list(rows)
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self._rows)
+
+    def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
+        """log of the mean of exp(K), rounded up, shape (size, tilts)."""
+        found = np.empty((self.size, theta.size))
+        for row, (parts, weights) in enumerate(self._rows):
+            k = np.array([part.log_moments(theta, exact=exact)[0] for part in parts])
+            share = np.array(weights)[:, None]
+            near = np.log1p((np.expm1(np.minimum(k, 30.0)) * share).sum(axis=0))
+            far = np.logaddexp.reduce(k + np.log(share), axis=0)
+            value = np.where(k.max(axis=0) < 30.0, near, far)
+            found[row] = value + 1e-13 * np.abs(value) + 1e-16
+        return found
+
+    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        low, high = np.empty((2, row.size))
+        zero = np.zeros(1, dtype=np.int64)
+        for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
+            ends = [part.log_delta_of_step(np.array([e]), zero) for part in self._rows[k][0]]
+            log_weight = np.log(self._rows[k][1])
+            low[i] = np.logaddexp.reduce([w + float(a[0]) for w, (a, _) in zip(log_weight, ends, strict=True)])
+            high[i] = np.logaddexp.reduce([w + float(b[0]) for w, (_, b) in zip(log_weight, ends, strict=True)])
+        slack = 1e-14 * (1.0 + np.abs(np.nan_to_num(high, neginf=0.0)))
+        return low - slack, np.minimum(high + slack, 0.0)
+
+    def log_delta_of_step(
+        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`; the mean of the kinds' deltas."""
+        if lower_row is None or weight is None:
+            return self._log_delta(epsilon, row)
+        lower, upper = self._log_delta(epsilon, lower_row), self._log_delta(epsilon, row)
+        return mixture_log_delta(lower, upper, weight, lower_row >= 0)
+
+    def epsilon_of_step(
+        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`; at most the largest epsilon of a kind."""
+        zero = np.zeros(1, dtype=np.int64)
+        top = np.array(
+            [
+                max(float(part.epsilon_of_step(np.array([d]), zero)[1][0]) for part in self._rows[k][0])
+                for d, k in zip(delta, row, strict=True)
+            ]
+        )
+
+        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
+            return self.log_delta_of_step(epsilon, row, lower_row, weight)
+
+        none = bounds(np.zeros(top.shape))[1] <= np.log(delta)
+        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
+        return np.where(none, 0.0, low), np.where(none, 0.0, high)
+
+    def largest_loss(self) -> NDArray:
+        """The largest of the kinds'."""
+        return np.array([max(float(part.largest_loss()[0]) for part in parts) for parts, _ in self._rows])
+
+    def surely_lost(self, deviations: NDArray) -> NDArray:
+        """The smallest of the kinds': each has enough mass above it."""
+        return np.array([np.min([p.surely_lost(deviations)[0] for p in parts], axis=0) for parts, _ in self._rows])
+
+    def gaussian_mu(self) -> NDArray:
+        """The largest of the kinds': its curve lies above each."""
+        return np.array([max(float(part.gaussian_mu()[0]) for part in parts) for parts, _ in self._rows])
+
+    def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`; means of the kinds' masses."""
+        parts, weights = self._rows[row]
+        p, u = np.zeros((2, knots.size - 1))
+        for part, weight in zip(parts, weights, strict=True):
+            one, two = part.masses(0, knots)
+            p += weight * one
+            u += weight * two
+        return p, np.clip(u, 0.0, p)
+
+    def losses(self, row: int, reach: float, number: int) -> NDArray:
+        """Losses of all kinds."""
+        loss = np.sort(np.concatenate([part.losses(0, reach, number) for part in self._rows[row][0]]))
+        return loss[np.rint(np.linspace(0, loss.size - 1, number)).astype(np.int64)]
+
+    def typical_loss(self, row: int) -> float:
+        """That of the likeliest kind."""
+        parts, weights = self._rows[row]
+        return parts[int(np.argmax(weights))].typical_loss(0)
+
+    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+        """The hull of the kinds' ranges."""
+        ends = [part.range_of_losses(0, reach, theta) for part in self._rows[row][0]]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+
+    def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
+        """The largest factor, and the sum of the largest additive errors; a kind's losses below 0 count as added."""
+        factor, offset = 0.0, 0.0
+        for (parts, _), n in zip(self._rows, counts, strict=True):
+            if n:
+                found = [part.loss_roundoff(np.array([n]), depth) for part in parts]
+                factor = max(factor, *(f for f, _ in found))
+                offset += max(o for _, o in found)
+        negative = sum(n * max(-self.range_of_losses(k, 38.0, 1.0)[0], 0.0) for k, n in enumerate(counts) if n)
+        return factor, offset + 3.0 * factor * float(negative)
+
+    def truncated(self, reach: float) -> StepFamily:
+        """The steps themselves."""
+        return self
