@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import ledger_file, validate
-from .composition import Composition
+from .composition import Composition, compose
 from .counting.packed import BLOCK, PackedTally
 from .counting.tally import Tally
 from .engine import dominating_mu, renyi
@@ -812,7 +812,7 @@ class Ledger(Locked):
 
     def worst_case(self) -> Composition:
         """The hypothetical person who is clipped at every step; no individual's bound exceeds theirs."""
-        return Composition({SampledGaussian(s, q): n for (s, q), n in self._tally.schedule.items()})
+        return compose((SampledGaussian(s, q), n) for (s, q), n in self._tally.schedule.items())
 
     # ------------------------------------------------------------------ files
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant import composition
+from pld_accountant.composition import known
 from pld_accountant.engine.solver import bounds
 from pld_accountant.notions import gdp
 
@@ -70,7 +70,7 @@ def test_a_direction_that_is_surely_below_is_not_asked(monkeypatch):
         asked.append(makers.steps.direction)
         return bounds(counts, makers, questions, **more)
 
-    monkeypatch.setattr(composition, "bounds", spy)
+    monkeypatch.setattr(known, "bounds", spy)
     rare = pa.compose([(pa.SampledGaussian(0.6, 1e-4), 600)])
     for ask, target in ((rare.epsilon, 1e-20), (rare.delta, 5.0)):
         asked.clear()

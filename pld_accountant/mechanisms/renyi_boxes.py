@@ -23,6 +23,18 @@ class RenyiBox:
         """Upper bounds of (alpha - 1) D_alpha at alpha = 1 + theta, shape of theta; inf where nothing is known."""
         raise NotImplementedError
 
+    def corners(self) -> Sequence[float]:
+        """Values of theta where the bound of the log-moments has a corner."""
+        return ()
+
+    def largest_loss(self) -> float:
+        """An upper bound of every loss: the divergence of order infinity."""
+        return np.inf
+
+    def gaussian(self) -> float:
+        """The noise multiplier of a full-batch Gaussian mechanism that satisfies the guarantee; inf for no release."""
+        return np.inf
+
 
 @dataclass(frozen=True)
 class ZeroConcentratedDP(RenyiBox):
@@ -66,6 +78,10 @@ class ZeroConcentratedDP(RenyiBox):
     def log_moments(self, theta: NDArray) -> NDArray:
         """theta (xi + rho (1 + theta)), rounded up."""
         return theta * (self.xi + self.rho * (1.0 + theta)) * _UP
+
+    def gaussian(self) -> float:
+        """1 / sqrt(2 rho), which has the divergence rho alpha."""
+        return float((1.0 + 2.0**-50) / np.sqrt(2.0 * self.rho))
 
 
 @dataclass(frozen=True)
@@ -132,3 +148,11 @@ class RenyiDP(RenyiBox):
         later = np.append(np.minimum.accumulate(known[::-1])[::-1], np.inf)
         step = later[np.searchsorted(at, theta, side="left")]
         return np.minimum(chord, theta * step) * _UP
+
+    def corners(self) -> Sequence[float]:
+        """The finite orders less 1."""
+        return [order - 1.0 for order in self.orders if order < np.inf]
+
+    def largest_loss(self) -> float:
+        """Finite if the divergence of order infinity is known."""
+        return self.epsilons[-1] if self.orders[-1] == np.inf else np.inf

@@ -1,0 +1,74 @@
+"""Compositions: the privacy loss of one worst-case person over a list of mechanisms.
+
+In: mechanisms and how often each runs.  Out: `Bounds` of epsilon, delta, mu, trade-off functions and attacks.
+
+    base.py      `Composition`: the questions, and what their answers mean
+    known.py     mechanisms whose losses are known, composed by the engine
+    enclosed.py  mechanisms that lie between others
+    black_box.py  mechanisms of which only Renyi divergences are known
+
+May import: engine, counting, tables.makers, mechanisms, notions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .. import validate
+from ..mechanisms.base import Enclosed, Mechanism
+from ..mechanisms.gaussian import Gaussian
+from ..mechanisms.renyi_boxes import RenyiBox
+from ..mechanisms.sampled_gaussian import SampledGaussian
+from .base import Composition
+from .black_box import BlackBoxComposition
+from .enclosed import of_mechanisms
+
+__all__ = ["Composition", "compose"]
+
+_MOST_STEPS = 2**53  # above this, a double does not hold every whole number
+
+
+def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox, int]]) -> Composition:
+    """Compose mechanisms that are fixed in advance.
+
+    Parameters
+    ----------
+    steps : iterable of (mechanism, count)
+        Each mechanism and how often it runs, in any order.
+
+    Returns
+    -------
+    Composition
+
+    Raises
+    ------
+    ValueError
+        If an entry is not a mechanism, a count is not a whole number of at least 0, or there are more than 2^53 steps
+        in all.
+
+    Examples
+    --------
+    >>> c = compose([(SampledGaussian(2, 0.005), 10_000)])
+    >>> round(c.epsilon(1e-5).upper, 6)
+    1.004113
+    """
+    counts: dict[Mechanism | Enclosed, int] = {}
+    boxes: dict[RenyiBox, int] = {}
+    for entry in steps:
+        try:
+            mechanism, number = entry
+        except (TypeError, ValueError):
+            raise ValueError(f"steps must hold pairs (mechanism, count), got {entry!r}") from None
+        if isinstance(mechanism, RenyiBox):
+            boxes[mechanism] = boxes.get(mechanism, 0) + validate.count(number, "count")
+            continue
+        if not isinstance(mechanism, (Mechanism, Enclosed)) or isinstance(mechanism, type):
+            raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
+        step = SampledGaussian(mechanism.noise_multiplier, 1.0) if isinstance(mechanism, Gaussian) else mechanism
+        counts[step] = counts.get(step, 0) + validate.count(number, "count")
+    total = sum(counts.values()) + sum(boxes.values())
+    if total > _MOST_STEPS:
+        raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {total}")
+    others = {step: n for step, n in counts.items() if n}
+    black = {box: n for box, n in boxes.items() if n}
+    return BlackBoxComposition(others, black) if black else of_mechanisms(others)

@@ -1,0 +1,114 @@
+"""`BlackBoxComposition`: mechanisms of which only Renyi divergences are known, besides others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from ..engine import renyi
+from ..engine.question import EpsilonAt, Question
+from ..mechanisms.base import Direction, directions
+from ..mechanisms.renyi_boxes import RenyiBox
+from ..mechanisms.sampled_gaussian import SampledGaussian
+from ..results import Bounds, Status
+from ..results import Method as Proof
+from .base import ROUNDING, UNKNOWN, Composition, described
+from .enclosed import EnclosedComposition, End, of_mechanisms
+
+__all__ = ["BlackBoxComposition"]
+
+
+class BlackBoxComposition(Composition):
+    """A composition with black boxes of which only Renyi guarantees are known.
+
+    Upper bounds are the Renyi bound of all steps together, at the best real order; their status is RENYI_ONLY.  The
+    truth is the largest value over all mechanisms that satisfy what is known, so that lower bounds come from one of
+    them: Gaussian noise for every `ZeroConcentratedDP` without a xi, and nothing for the other boxes.
+
+    Parameters
+    ----------
+    counts : mapping of Mechanism or Enclosed to int
+        How often each other mechanism runs.
+    boxes : mapping of RenyiBox to int
+        How often each box runs.
+
+    Notes
+    -----
+    Let D be the chance that a step has an infinite loss, and F the event that none has.  With K the sum of the
+    log-moments log E[e^(theta L); F] of the steps and of the boxes' bounds,
+    delta(epsilon) <= D + c(theta) exp(K(theta) - theta epsilon) (Canonne, Kamath and Steinke 2020, Proposition 12).
+    Log-moments add over steps (Mironov 2017, Proposition 1).
+    """
+
+    def __init__(self, counts: Mapping[Any, int], boxes: Mapping[RenyiBox, int]) -> None:
+        self._others = of_mechanisms(counts)
+        self._boxes = dict(boxes)
+        self._counts = {**counts, **boxes}
+        witness = dict(counts)
+        for box, n in boxes.items():
+            if (noise := box.gaussian()) < np.inf:
+                step = SampledGaussian(noise, 1.0)
+                witness[step] = witness.get(step, 0) + n
+        self._witness = of_mechanisms(witness)
+
+    def __repr__(self) -> str:
+        return described(self._counts)
+
+    @property
+    def steps(self) -> int:
+        return sum(self._counts.values())
+
+    @property
+    def _above(self) -> End:
+        others = self._others
+        return others._above if isinstance(others, EnclosedComposition) else End(others, 0.0)
+
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], end: float) -> Bounds:
+        upper = max(self._upper(question, direction) for direction in wanted)
+        lower = self._witness._answer(question, wanted, end).lower
+        if not np.isfinite(upper):
+            return Bounds(lower, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE) if lower == np.inf else UNKNOWN
+        return Bounds(min(lower, upper), upper, upper, Status.RENYI_ONLY, Proof.RENYI)
+
+    def _upper(self, question: Question, direction: Direction) -> float:
+        """The Renyi bound of epsilon or delta in one direction."""
+        others, slack = self._above
+        infinite = others.infinite(direction)
+
+        def log_moments(theta: NDArray) -> NDArray:
+            return others.log_moments(direction, theta) + self._of_boxes(theta)
+
+        corners = [theta for box in self._boxes for theta in box.corners()]
+        grown = math.exp(slack) * (1.0 + 2.0**-50)
+        if isinstance(question, EpsilonAt):
+            rest = (float(question.delta) / grown - infinite) * (1.0 - 2.0**-50)
+            return max(renyi.optimum(log_moments, EpsilonAt(rest), corners), 0.0) if rest > 0.0 else np.inf
+        log_delta = renyi.optimum(log_moments, question, corners)
+        return min((infinite + math.exp(min(log_delta, 0.0))) * grown, 1.0)
+
+    def _of_boxes(self, theta: NDArray) -> NDArray:
+        return np.sum([n * box.log_moments(theta) for box, n in self._boxes.items()], axis=0)
+
+    def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
+        """Finite where every box has a divergence of order infinity."""
+        total = sum(n * box.largest_loss() for box, n in self._boxes.items()) + self._others._largest_loss(wanted).upper
+        lower = self._witness._largest_loss(wanted).lower
+        return Bounds(lower, total, total * (1.0 + ROUNDING), Status.RENYI_ONLY, Proof.RENYI)
+
+    def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
+        """Not certified: no Gaussian curve is known to lie above one of which only Renyi divergences are known."""
+        return UNKNOWN
+
+    def rdp(self, alpha: Any) -> NDArray:
+        orders = validate.orders(np.asarray(alpha, dtype=np.float64))
+        theta = orders.reshape(-1) - 1.0
+        return np.asarray(self._others.rdp(orders) + (self._of_boxes(theta) / theta).reshape(orders.shape))
+
+    def rdp_epsilon(self, delta: float) -> float:
+        question = EpsilonAt(validate.delta(delta))
+        return max(self._upper(question, direction) for direction in directions("both"))

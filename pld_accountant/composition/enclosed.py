@@ -1,0 +1,119 @@
+"""`EnclosedComposition`: mechanisms that lie between others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from ..engine.question import EpsilonAt, Question
+from ..engine.schedule import ENCLOSING
+from ..mechanisms.base import Direction, Enclosed
+from ..mechanisms.gaussian import Gaussian
+from ..mechanisms.sampled_gaussian import SampledGaussian
+from ..results import Bounds
+from .base import UNKNOWN, Composition, described
+from .known import KnownComposition
+
+__all__ = ["EnclosedComposition", "End", "of_mechanisms"]
+
+_UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
+
+
+class End(NamedTuple):
+    """A composition whose delta is at most (below), or at least (above), another's but for a factor exp(slack)."""
+
+    composition: KnownComposition
+    slack: float
+
+
+class EnclosedComposition(Composition):
+    """A composition of mechanisms, some of which are known by others only (`mechanisms.base.Enclosed`).
+
+    Lower bounds are those of the composition below, upper bounds those of the composition above.
+
+    Parameters
+    ----------
+    counts : mapping of Mechanism or Enclosed to int
+        How often each runs.
+    """
+
+    def __init__(self, counts: Mapping[Any, int]) -> None:
+        self._counts = dict(counts)
+
+    def __repr__(self) -> str:
+        return described(self._counts)
+
+    @property
+    def steps(self) -> int:
+        return sum(self._counts.values())
+
+    @cached_property
+    def _below(self) -> End:
+        return self._end("below")
+
+    @cached_property
+    def _above(self) -> End:
+        return self._end("above")
+
+    def _end(self, side: str) -> End:
+        steps: dict[Any, int] = {}
+        slack = 0.0
+        for mechanism, number in self._counts.items():
+            parts, error = getattr(mechanism, side)() if isinstance(mechanism, Enclosed) else ([(mechanism, 1)], 0.0)
+            for part, times in parts:
+                step = SampledGaussian(part.noise_multiplier, 1.0) if isinstance(part, Gaussian) else part
+                steps[step] = steps.get(step, 0) + number * times
+            slack += number * error
+        sampled_gaussians = all(isinstance(step, SampledGaussian) for step in steps)
+        composed = KnownComposition(steps, None if sampled_gaussians else ENCLOSING)
+        return End(composed, slack * (1.0 + 2.0**-40))
+
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], end: float) -> Bounds:
+        (low, shrunk), (high, grown) = self._below, self._above
+        if isinstance(question, EpsilonAt):
+            delta = float(question.delta)
+            more, less = delta * math.exp(shrunk) * _UP, delta * math.exp(-grown) / _UP
+            below = low._answer(EpsilonAt(more), wanted, end) if more < 1.0 else Bounds(0.0, 0.0, 0.0)
+            above = high._answer(EpsilonAt(less), wanted, end)
+            lower, upper = below.lower, above.upper
+        else:
+            below, above = (one._answer(question, wanted, end) for one in (low, high))
+            lower = below.lower * math.exp(-shrunk) / _UP
+            upper = min(above.upper * math.exp(grown) * _UP, 1.0)
+        middle = 0.5 * (lower + upper) if np.isfinite(upper) else np.nan
+        return Bounds(lower, middle, upper, max(below.status, above.status), above.method)
+
+    def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
+        lower = self._below.composition._largest_loss(wanted).lower
+        upper = self._above.composition._largest_loss(wanted).upper
+        return Bounds(upper if np.isinf(upper) else lower, upper, upper)
+
+    def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
+        (low, shrunk), (high, grown) = self._below, self._above
+        most = high._mu(min_delta, wanted) if shrunk == grown == 0.0 else UNKNOWN
+        if not np.isfinite(most.upper):
+            return UNKNOWN
+        least = low._mu(min_delta, wanted).lower
+        return Bounds(least, 0.5 * (least + most.upper), most.upper, most.status, most.method)
+
+    def rdp(self, alpha: Any) -> NDArray:
+        # the divergence is that of the f with f''(x) = x^(alpha - 2), an integral of deltas
+        orders = validate.orders(np.asarray(alpha, dtype=np.float64))
+        return np.asarray(self._above.composition.rdp(orders) + self._above.slack / (orders - 1.0) * _UP)
+
+    def rdp_epsilon(self, delta: float) -> float:
+        less = validate.delta(delta) * math.exp(-self._above.slack) / _UP
+        return float(self._above.composition.rdp_epsilon(less))
+
+
+def of_mechanisms(counts: Mapping[Any, int]) -> KnownComposition | EnclosedComposition:
+    """The composition of mechanisms that are known by their losses or by others."""
+    if any(isinstance(mechanism, Enclosed) for mechanism in counts):
+        return EnclosedComposition(counts)
+    return KnownComposition(counts)

@@ -1,0 +1,264 @@
+"""`KnownComposition`: mechanisms whose privacy losses are known, composed by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from ..counting.counts import WholeCounts
+from ..engine import dominating_mu, renyi
+from ..engine.method import Method
+from ..engine.question import DeltaAt, EpsilonAt, Question
+from ..engine.solver import bounds
+from ..mechanisms.base import Direction
+from ..mechanisms.discrete import Discrete
+from ..mechanisms.gaussian import full_batch_delta, full_batch_epsilon, full_batch_mu
+from ..mechanisms.laplace import Laplace
+from ..mechanisms.mixed import mixed
+from ..mechanisms.sampled_gaussian import SampledGaussian
+from ..notions import gdp
+from ..results import Bounds, Status
+from ..results import Method as Proof
+from ..tables.makers import TableMakers
+from .base import ROUNDING, UNKNOWN, Composition, described
+
+if TYPE_CHECKING:
+    from ..engine.atoms import AtomSum
+    from ..engine.lattice import LatticeSum
+
+__all__ = ["KnownComposition"]
+
+_LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
+
+
+class KnownComposition(Composition):
+    """A composition of mechanisms whose losses are known.
+
+    Parameters
+    ----------
+    counts : mapping of Mechanism to int
+        How often each runs.
+    methods : tuple of Method, optional
+        The methods to try, in this order; by default those that suit the mechanisms.
+    """
+
+    def __init__(self, counts: Mapping[Any, int], methods: tuple[Method, ...] | None = None) -> None:
+        self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))
+        self._methods = methods
+        self._makers: dict[Direction, TableMakers] = {}
+        self._lattices: dict[Direction, LatticeSum | AtomSum | None] = {}
+        self._logs_finite: dict[Direction, float] = {}
+
+    def __repr__(self) -> str:
+        return described(self._counts)
+
+    @property
+    def steps(self) -> int:
+        return sum(self._counts.values())
+
+    @property
+    def _row(self) -> WholeCounts:
+        return WholeCounts(np.array([list(self._counts.values())], dtype=np.int64))
+
+    @property
+    def _full_batch(self) -> float | None:
+        """mu if every step is a full batch of the Gaussian mechanism, whose composition has a closed form."""
+        if any(not isinstance(m, SampledGaussian) or m.sample_rate < 1.0 for m in self._counts):
+            return None
+        sigma = np.array([mechanism.noise_multiplier for mechanism in self._counts])
+        return full_batch_mu(sigma, np.array(list(self._counts.values())))
+
+    def _of(self, direction: Direction) -> TableMakers:
+        if direction not in self._makers:
+            kinds = [list(group) for _, group in groupby(self._counts, key=type)]
+            parts = [kind[0].steps(kind, direction) for kind in kinds]
+            self._makers[direction] = TableMakers(mixed(parts))
+        return self._makers[direction]
+
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], end: float) -> Bounds:
+        if not self._counts:
+            return Bounds(0.0, 0.0, 0.0)
+        mu = self._full_batch
+        if mu is not None:
+            return _full_batch_bounds(mu, question)
+        first, *others = wanted
+        found = self._one(first, question, end)
+        for direction in others:
+            if not self._surely_below(found, question, direction):
+                found = larger(found, self._one(direction, question, end))
+        return found[0]
+
+    def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
+        total = 0.0
+        for direction in wanted if self._counts else ():
+            if self._log_finite(direction) < 0.0:
+                return Bounds(np.inf, np.inf, np.inf)
+            total = max(total, float(self._row.times(self._of(direction).steps.largest_loss()[:, None])[0, 0]))
+        slack = ROUNDING * (total + self.steps) if 0.0 < total < np.inf else 0.0
+        return Bounds(max(total - slack, 0.0), total, total + slack)
+
+    def _one(self, direction: Direction, question: Question, end: float) -> Bounds:
+        """The answer in one direction, arrays of one element."""
+        lattice = self._lattice(direction)
+        if lattice is not None:
+            if isinstance(question, EpsilonAt):
+                lower, upper = lattice.epsilon(float(question.delta))
+            else:
+                lower, upper = lattice.delta(float(np.asarray(question.target)))
+            middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
+            return _one_element(lower, middle, upper, method=Proof.LATTICE)
+        if not self._log_finite(direction):
+            return bounds(self._row, self._of(direction), [question], methods=self._methods, deadline=end)[0]
+        return self._with_infinite(direction, question, end)
+
+    def _log_finite(self, direction: Direction) -> float:
+        """log of the chance that no step's loss is infinite; only discrete laws have infinite losses."""
+        if direction not in self._logs_finite:
+            laws = [(m.law(direction).infinite, n) for m, n in self._counts.items() if isinstance(m, Discrete)]
+            self._logs_finite[direction] = sum(n * (np.log1p(-mass) if mass < 1.0 else -np.inf) for mass, n in laws)
+        return self._logs_finite[direction]
+
+    def _with_infinite(self, direction: Direction, question: Question, end: float) -> Bounds:
+        """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
+
+        Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
+        """
+        log_finite = self._log_finite(direction)
+        infinite = -float(np.expm1(log_finite))
+        above, below = infinite * (1.0 + ROUNDING), infinite * (1.0 - ROUNDING)
+        if isinstance(question, EpsilonAt):
+            delta = float(question.delta)
+            if delta < below or infinite >= 1.0:
+                return _one_element(np.inf, np.inf, np.inf)
+            if delta <= above:
+                return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
+            least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
+            ends = [EpsilonAt(value) for value in (most * (1.0 + ROUNDING), least * (1.0 - ROUNDING)) if value < 1.0]
+            found = bounds(self._row, self._of(direction), ends, methods=self._methods, deadline=end)
+            low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
+            low, high = low + log_finite - ROUNDING * abs(log_finite), float(found[-1].upper[0]) + log_finite
+            high += ROUNDING * abs(log_finite)
+            lower, upper = max(low, 0.0), max(high, 0.0)
+            if not np.isfinite(upper):
+                return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
+            return _one_element(lower, 0.5 * (lower + upper), upper, found[-1].status[0], found[-1].method[0])
+        if infinite >= 1.0:
+            return _one_element(1.0 - ROUNDING, 1.0, 1.0)
+        epsilon = float(np.asarray(question.target)) - log_finite
+        room = ROUNDING * abs(log_finite)
+        asked = [DeltaAt(epsilon + room), DeltaAt(max(epsilon - room, 0.0))]
+        far, near = bounds(self._row, self._of(direction), asked, methods=self._methods, deadline=end)
+        lower = below + (1.0 - above) * float(far.lower[0])
+        upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING), 1.0)
+        return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
+
+    def _lattice(self, direction: Direction) -> LatticeSum | AtomSum | None:
+        """The sum of discrete laws if their losses lie on one lattice, or are few."""
+        if direction not in self._lattices:
+            pairs = [m for m in self._counts if isinstance(m, Discrete)]
+            self._lattices[direction] = None
+            if len(pairs) == len(self._counts):
+                from ..engine.atoms import AtomSum
+                from ..engine.lattice import LatticeSum
+
+                laws, counts = [m.law(direction) for m in pairs], list(self._counts.values())
+                self._lattices[direction] = LatticeSum.of(laws, counts) or AtomSum.of(laws, counts)
+        return self._lattices[direction]
+
+    def _surely_below(self, found: Bounds, question: Question, direction: Direction) -> bool:
+        """Whether the Renyi bound alone proves that this direction's answer is below another direction's."""
+        if self._lattice(direction) is not None or self._log_finite(direction):
+            return False
+        makers = self._of(direction)
+        most = float(renyi.renyi_bounds(self._row, makers.any(interpolated=False), question)[0])
+        return bool((most if question.wants_epsilon else np.exp(most)) < found.lower[0])
+
+    def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
+        if not self._counts:
+            return Bounds(0.0, 0.0, 0.0)
+        mu = self._full_batch
+        if mu is not None:
+            if gdp.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
+                return Bounds(0.0, 0.0, 0.0)
+            return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
+        if any(self._log_finite(d) for d in wanted):
+            return UNKNOWN
+        above = np.zeros(1)
+        for d in wanted:
+            above = dominating_mu.mu_upper(self._row, self._of(d), min_delta, floor=above)
+        upper = float(above[0])
+        if not np.isfinite(upper):
+            return UNKNOWN
+        lower = max(float(dominating_mu.mu_lower(self._row, self._of(d), min_delta)[0]) for d in wanted)
+        return Bounds(lower, 0.5 * (lower + upper), upper, method=Proof.TRANSFORM)
+
+    def infinite(self, direction: Direction) -> float:
+        """An upper bound of the chance that some step's loss is infinite."""
+        return -float(np.expm1(self._log_finite(direction))) * (1.0 + ROUNDING)
+
+    def log_moments(self, direction: Direction, theta: NDArray) -> NDArray:
+        """Upper bounds of log E[e^(theta L); L finite], L the sum of all losses; shape of theta."""
+        if not self._counts:
+            return np.zeros(theta.shape)
+        given_finite = self._row.times(self._of(direction).steps.log_moments(theta, exact=True))[0]
+        return np.asarray(given_finite + (1.0 + theta) * self._log_finite(direction) * (1.0 - ROUNDING))
+
+    def rdp(self, alpha: Any) -> NDArray:
+        orders = validate.orders(np.asarray(alpha, dtype=np.float64))
+        if any(self.infinite(direction) for direction in self.larger_moments):
+            return np.full(orders.shape, np.inf)
+        theta = orders.reshape(-1) - 1.0
+        k = np.max([self.log_moments(direction, theta) for direction in self.larger_moments], axis=0)
+        return np.asarray((k / theta).reshape(orders.shape))
+
+    def rdp_epsilon(self, delta: float) -> float:
+        delta = validate.delta(delta)
+        if not self._counts:
+            return 0.0
+        if any(self.infinite(direction) for direction in self.larger_moments):
+            return float("inf")
+        return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self.larger_moments)
+
+    @property
+    def larger_moments(self) -> tuple[Direction, ...]:
+        """The directions that may have the larger Renyi divergence at some order.
+
+        Removal alone for Laplace and sampled Gaussians (Mironov, Talwar and Zhang 2019, Section 3.2).
+        """
+        known = all(isinstance(m, (SampledGaussian, Laplace)) for m in self._counts)
+        return ("remove",) if known else ("remove", "add")
+
+
+def larger(a: Bounds, b: Bounds) -> Bounds:
+    """Bounds of the larger of two quantities, with the less favourable status."""
+    lower, estimate, upper = (np.maximum(x, y) for x, y in zip(a, b, strict=True))
+    method = np.where(np.asarray(b.upper) > np.asarray(a.upper), b.method, a.method)
+    return Bounds(lower, estimate, upper, np.maximum(a.status, b.status), method)
+
+
+def _one_element(
+    lower: float, estimate: float, upper: float, status: int = Status.CERTIFIED, method: int = Proof.CLOSED_FORM
+) -> Bounds:
+    low, middle, high = (np.array([value], dtype=np.float64) for value in (lower, estimate, upper))
+    return Bounds(low, middle, high, np.array([status]), np.array([method]))
+
+
+def _order(mechanism: Any) -> tuple[str, float, float]:
+    """Sort key: mechanisms of one kind are neighbours, in the order of their noise."""
+    return type(mechanism).__name__, mechanism.noise_multiplier, getattr(mechanism, "sample_rate", 1.0)
+
+
+def _full_batch_bounds(mu: float, question: Question) -> Bounds:
+    """Bounds for full-batch steps, from the closed form of the Gaussian mechanism."""
+    if not mu < _LARGEST_MU:
+        return UNKNOWN
+    if isinstance(question, EpsilonAt):
+        lower, upper = full_batch_epsilon(mu, float(question.delta))
+        return Bounds(lower, 0.5 * (lower + upper), upper)
+    found = full_batch_delta(mu, float(np.asarray(question.target)))
+    return UNKNOWN if found is None else Bounds(*found)
