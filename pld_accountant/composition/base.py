@@ -165,8 +165,8 @@ class Composition(Locked):
         ValueError
             For an alpha outside (0, 1), or an unknown direction.
 
-        **Error**: the bounds are a relative 1e-5 apart where those of delta are as close.
-        **Cost**: about twenty evaluations of `delta` for the first alpha and direction, fewer for each other alpha.
+        **Error**: the bounds are a relative 1e-5 apart, or twice as far as those of delta where these are further apart.
+        **Cost**: about thirty evaluations of `delta` for each alpha, fifteen if one direction is asked.
 
         References
         ----------

@@ -220,8 +220,8 @@ class ProfileCurve:
 
     A rate of true positives, the minimum of H(lambda) + lambda alpha, is computed in the same way.
 
-    **Error**: bounds are a relative 1e-5 apart where the curve is as close; an absolute 2^-50 (1 + epsilon) for rates
-    of true positives.
+    **Error**: bounds are a relative 1e-5 apart, or twice as far as those of the curve where these are further apart; an
+    absolute 2^-50 (1 + epsilon) for rates of true positives.
     """
 
     def __init__(
@@ -273,8 +273,10 @@ class ProfileCurve:
             values = np.array([(start, start), *(at(e) for e in epsilons)])
             lower = float(np.max(values[:, 0] - places * alpha * (1.0 + _UNIT)))
             upper, place = _envelope(places, values[:, 0], values[:, 1], alpha, start + 1.0)
-            size = min(abs(lower), abs(upper))
-            if upper - lower <= _CLOSE * size or len(epsilons) >= _MOST or place <= 0.0:
+            near = np.argsort(np.abs(places - place))[:2]
+            known = float(np.max(values[near, 1] - values[near, 0]))
+            enough = max(_CLOSE * min(abs(lower), abs(upper)), 2.0 * known)
+            if upper - lower <= enough or len(epsilons) >= _MOST or place <= 0.0:
                 break
             new = float(np.clip(np.log(place), -_FARTHEST, _FARTHEST))
             if min(abs(new - e) for e in epsilons) < _NEAR:
