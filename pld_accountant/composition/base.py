@@ -165,7 +165,7 @@ class Composition(Locked):
         ValueError
             For an alpha outside (0, 1), or an unknown direction.
 
-        **Error**: the bounds are a relative 1e-5 apart, or twice as far as those of delta where these are further apart.
+        **Error**: the bounds are a relative 1e-5 apart, or twice as far as those of delta if these are further apart.
         **Cost**: about thirty evaluations of `delta` for each alpha, fifteen if one direction is asked.
 
         References
