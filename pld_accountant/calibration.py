@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _TOLERANCE = 1e-6  # relative width of the last bracket
+_ROUGH = 1e-3  # relative width of the bounds that are tried first
+_ROUGH = 1e-3  # relative width of the bounds that are tried first
 _LEAST_NOISE, _MOST_NOISE = 0.02, 1e8
 _MOST_STEPS = 2**32 - 1  # the most steps of a ledger
 
@@ -114,7 +116,7 @@ def calibrate(
         run = _composed(make(int(place) if whole else place))
         if target == 0.0:
             return _End(place, _excess(run.delta(0.0, direction).upper, dlt))
-        return _End(place, _excess(run.epsilon(dlt, direction).upper, target))
+        return _End(place, _excess(_upper_epsilon(run, dlt, direction, target), target))
 
     low, high = at(first), at(last)
     if low.keeps == high.keeps:
@@ -253,9 +255,17 @@ def _asked(target_epsilon: float, delta: float, direction: str) -> tuple[float, 
     target, delta = validate.positive(target_epsilon, "target_epsilon"), validate.delta(delta)
 
     def asked(sigma: float, rate: float, steps: int) -> float:
-        return _excess(compose([(SampledGaussian(sigma, rate), steps)]).epsilon(delta, direction).upper, target)
+        run = compose([(SampledGaussian(sigma, rate), steps)])
+        return _excess(_upper_epsilon(run, delta, direction, target), target)
 
     return target, asked
+
+
+def _upper_epsilon(run: Composition, delta: float, direction: str, target: float) -> float:
+    """An upper bound, no closer than it takes to tell whether epsilon keeps the target."""
+    rough = run.epsilon(delta, direction, tolerance=_ROUGH)
+    decided = rough.upper <= target or rough.lower > target
+    return float(rough.upper if decided else run.epsilon(delta, direction).upper)
 
 
 def _excess(upper: float, target: float) -> float:

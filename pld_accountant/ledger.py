@@ -16,7 +16,7 @@ from .composition import Composition, compose
 from .counting.packed import BLOCK, PackedTally
 from .counting.tally import Tally
 from .engine import dominating_mu, renyi
-from .engine.method import deadline
+from .engine.method import Effort
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
 from .events import ids
@@ -671,21 +671,21 @@ class Ledger(Locked):
         seconds: float | None,
     ) -> Bounds:
         if isinstance(self._tally, PackedTally):
-            until = deadline(seconds)
+            until = Effort.of(seconds).deadline
 
             def one(block: Ledger, tell: Progress | None) -> Bounds:
                 left = None if seconds is None else max(until - time.monotonic(), 1e-9)
                 return block._answers(values, ask, direction, bounds, tell, left)
 
             return _joined_people(self._by_blocks(one, progress))
-        end = deadline(seconds)
+        effort = Effort.of(seconds)
         if bounds not in ("all", "upper"):
             raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
         wanted = directions(direction)
         if np.ndim(values) > 1 or np.size(values) == 0:
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
         questions = [ask(v) for v in ([values] if np.ndim(values) == 0 else values)]
-        found = self._bounds(questions, wanted, bounds == "all", progress, end)
+        found = self._bounds(questions, wanted, bounds == "all", progress, effort)
         if np.ndim(values) == 0:
             return found[0]
         parts = ("lower", "estimate", "upper", "status", "method")
@@ -697,7 +697,7 @@ class Ledger(Locked):
         wanted: Sequence[Direction],
         lower: bool,
         progress: Progress | None,
-        end: float,
+        effort: Effort,
     ) -> list[Bounds]:
         people, tally = self.num_examples, self._unpacked()
         if not tally.groups:
@@ -706,7 +706,7 @@ class Ledger(Locked):
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
         above = tally.interpolated()
         sides = [
-            solve_bounds(above, self._of(d), questions, whole=tally.whole(), progress=report, deadline=end)
+            solve_bounds(above, self._of(d), questions, whole=tally.whole(), progress=report, effort=effort)
             for d in wanted
         ]
         if lower:
@@ -714,9 +714,9 @@ class Ledger(Locked):
             targets = [float(np.asarray(q.target)) for q in questions]
             if questions[0].wants_epsilon and max(targets) < _LARGE:
                 below = tally.interpolated(min(targets))
-                sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, deadline=end))
+                sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, effort=effort))
             else:
-                sides.append(solve_bounds(whole, makers, questions, progress=report, deadline=end))
+                sides.append(solve_bounds(whole, makers, questions, progress=report, effort=effort))
         worst = self.worst_case()
         direction = "both" if len(wanted) > 1 else wanted[0]
         caps = [

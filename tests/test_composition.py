@@ -5,6 +5,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.composition import known
+from pld_accountant.engine.convolution import ConvolvedLoss
 from pld_accountant.engine.solver import bounds
 from pld_accountant.notions import gdp
 
@@ -187,3 +188,42 @@ def test_delta_at_the_ends_warns_of_nothing(epsilon):
     for steps in ([(pa.Laplace(1.0), 2000)], [(pa.SampledGaussian(1.0, 0.1), 1_000_000)]):
         upper = pa.compose(steps).delta(epsilon).upper
         assert upper == 1.0 if epsilon < 2.0 else upper <= 5e-324
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps"), [(2.0, 1e-3, 60), (0.8, 1e-3, 70), (0.6, 1e-4, 600)])
+def test_a_tolerance_gives_wider_bounds_of_the_same_number(sigma, rate, steps):
+    run = pa.compose([(pa.SampledGaussian(sigma, rate), steps)])
+    for ask, at in ((run.epsilon, 1e-7), (run.delta, 0.5)):
+        close = ask(at)
+        for tolerance in (1e-2, 1e-4):
+            wide = ask(at, tolerance=tolerance)
+            assert wide.certified
+            # both hold the number, so they overlap
+            assert wide.lower <= close.upper and close.lower <= wide.upper
+            size = wide.upper if ask == run.epsilon else -wide.upper * np.log(wide.upper)
+            assert wide.upper - wide.lower <= tolerance * size
+    assert run.epsilon(1e-7, tolerance=1e-9) == run.epsilon(1e-7)
+
+
+def test_methods_that_stop_early_do_so_only_with_a_tolerance(monkeypatch):
+    passes = []
+    step = ConvolvedLoss._pass
+
+    def spy(self, points, aim, final):
+        passes.append(points)
+        step(self, points, aim, final)
+
+    monkeypatch.setattr(ConvolvedLoss, "_pass", spy)
+    run = pa.compose([(pa.SampledGaussian(1.0, 1e-3), 13)])
+    run.epsilon(1e-5, tolerance=1e-3)
+    few, passes[:] = sum(passes), []
+    run.epsilon(1e-5)
+    assert sum(passes) > 3 * few
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1.0, -1e-3, np.nan, "a"])
+def test_a_bad_tolerance_is_refused(tolerance):
+    run = pa.compose([(pa.SampledGaussian(2.0, 0.01), 10)])
+    for ask in (run.epsilon, run.delta):
+        with pytest.raises(ValueError, match="tolerance"):
+            ask(0.5, tolerance=tolerance)

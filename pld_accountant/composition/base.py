@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from ..engine.method import deadline
+from ..engine.method import Effort
 from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..locked import Locked
 from ..mechanisms.base import Direction, directions
@@ -41,8 +41,8 @@ class Composition(Locked):
         """Number of mechanisms run in all."""
 
     @abstractmethod
-    def _answer(self, question: Question, wanted: tuple[Direction, ...], end: float) -> Bounds:
-        """The larger answer of the directions, floats, found before the time `end`."""
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
+        """The larger answer of the directions, floats."""
 
     @abstractmethod
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
@@ -52,7 +52,14 @@ class Composition(Locked):
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         """`mu`, of checked arguments."""
 
-    def epsilon(self, delta: float, direction: str = "both", *, seconds: float | None = None) -> Bounds:
+    def epsilon(
+        self,
+        delta: float,
+        direction: str = "both",
+        *,
+        seconds: float | None = None,
+        tolerance: float | None = None,
+    ) -> Bounds:
         """Bounds of epsilon(delta).
 
         Parameters
@@ -64,6 +71,9 @@ class Composition(Locked):
         seconds : float, optional
             After this time no further method is tried: the bounds are certified as they are, and may be wide.  With a
             limit, the result depends on the speed of the machine.  A method that has begun is finished.
+        tolerance : float, optional
+            In (0, 1): certified bounds this close, relative, are close enough.  At 1e-4, few or rare steps take tenths
+            of a second instead of seconds.  By default, and below 1e-6: as close as the methods come.
 
         Returns
         -------
@@ -74,7 +84,7 @@ class Composition(Locked):
         Raises
         ------
         ValueError
-            For a delta outside (0, 1), an unknown direction, or seconds that are not above 0.
+            For a delta outside (0, 1), an unknown direction, or seconds or a tolerance out of range.
 
         **Error**: the true value lies between the bounds, which differ by a relative 1e-6 at most in all cases tried,
         and by 1e-9 typically.
@@ -89,10 +99,19 @@ class Composition(Locked):
         """
         if np.ndim(delta) == 0 and delta == 0:
             return self._largest_loss(directions(direction))
-        return self._answer(EpsilonAt(validate.delta(delta)), directions(direction), deadline(seconds))
+        return self._answer(EpsilonAt(validate.delta(delta)), directions(direction), Effort.of(seconds, tolerance))
 
-    def delta(self, epsilon: float, direction: str = "both", *, seconds: float | None = None) -> Bounds:
+    def delta(
+        self,
+        epsilon: float,
+        direction: str = "both",
+        *,
+        seconds: float | None = None,
+        tolerance: float | None = None,
+    ) -> Bounds:
         """Bounds of delta(epsilon), epsilon finite; otherwise as `epsilon`.
+
+        A `tolerance` is relative to log delta.
 
         At a negative epsilon it is 1 - e^epsilon + e^epsilon delta'(-epsilon), with delta' of the other direction,
         because the integrals of (P - e^epsilon Q)+ and (e^epsilon Q - P)+ differ by 1 - e^epsilon.
@@ -104,15 +123,15 @@ class Composition(Locked):
         >>> f"{b.estimate:.4e}"
         '1.0630e-05'
         """
-        wanted = directions(direction)
+        wanted, effort = directions(direction), Effort.of(seconds, tolerance)
         if np.ndim(epsilon) == 0 and epsilon < 0:
             far = DeltaAt(validate.nonnegative(-epsilon, "-epsilon"))
-            d = self._answer(far, tuple(_OTHER[one] for one in wanted), deadline(seconds))
+            d = self._answer(far, tuple(_OTHER[one] for one in wanted), effort)
             shrunk, rest = math.exp(epsilon), -math.expm1(epsilon)
             low, middle, high = (rest + shrunk * value for value in d)
             return Bounds(low * (1.0 - 2.0**-48), middle, min(high * (1.0 + 2.0**-48), 1.0), d.status, d.method)
         question = DeltaAt(validate.nonnegative(epsilon, "epsilon"))
-        return self._answer(question, wanted, deadline(seconds))
+        return self._answer(question, wanted, effort)
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
         """The smallest mu whose Gaussian curve lies above delta at every epsilon >= 0 with delta >= min_delta.

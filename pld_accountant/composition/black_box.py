@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..engine import renyi
+from ..engine.method import Effort
 from ..engine.question import EpsilonAt, Question
 from ..mechanisms.base import Direction, directions
 from ..mechanisms.renyi_boxes import RenyiBox
@@ -68,9 +69,9 @@ class BlackBoxComposition(Composition):
         others = self._others
         return others._above if isinstance(others, EnclosedComposition) else End(others, 0.0)
 
-    def _answer(self, question: Question, wanted: tuple[Direction, ...], end: float) -> Bounds:
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
         upper = max(self._upper(question, direction) for direction in wanted)
-        lower = self._witness._answer(question, wanted, end).lower
+        lower = self._witness._answer(question, wanted, effort).lower
         if not np.isfinite(upper):
             return Bounds(lower, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE) if lower == np.inf else UNKNOWN
         return Bounds(min(lower, upper), upper, upper, Status.RENYI_ONLY, Proof.RENYI)

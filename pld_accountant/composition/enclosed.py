@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
+from ..engine.method import Effort
 from ..engine.question import EpsilonAt, Question
 from ..engine.schedule import ENCLOSING
 from ..mechanisms.base import Direction, Enclosed
@@ -74,16 +75,16 @@ class EnclosedComposition(Composition):
         composed = KnownComposition(steps, None if sampled_gaussians else ENCLOSING)
         return End(composed, slack * (1.0 + 2.0**-40))
 
-    def _answer(self, question: Question, wanted: tuple[Direction, ...], end: float) -> Bounds:
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
         (low, shrunk), (high, grown) = self._below, self._above
         if isinstance(question, EpsilonAt):
             delta = float(question.delta)
             more, less = delta * math.exp(shrunk) * _UP, delta * math.exp(-grown) / _UP
-            below = low._answer(EpsilonAt(more), wanted, end) if more < 1.0 else Bounds(0.0, 0.0, 0.0)
-            above = high._answer(EpsilonAt(less), wanted, end)
+            below = low._answer(EpsilonAt(more), wanted, effort) if more < 1.0 else Bounds(0.0, 0.0, 0.0)
+            above = high._answer(EpsilonAt(less), wanted, effort)
             lower, upper = below.lower, above.upper
         else:
-            below, above = (one._answer(question, wanted, end) for one in (low, high))
+            below, above = (one._answer(question, wanted, effort) for one in (low, high))
             lower = below.lower * math.exp(-shrunk) / _UP
             upper = min(above.upper * math.exp(grown) * _UP, 1.0)
         middle = 0.5 * (lower + upper) if np.isfinite(upper) else np.nan

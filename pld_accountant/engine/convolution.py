@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,9 @@ from .working import WorkingBounds
 __all__ = ["Convolution", "ConvolvedLoss"]
 
 _REACH = 38.0  # truncation of one step, in standard deviations
-_ROUGH, _FIRST, _MOST_MODEL = 300, 500, 2_000  # points: of rough grids, of the next pass, and of a model at most
+_ROUGH, _FIRST, _MOST_MODEL = 100, 300, 2_000  # points: of rough grids, of the next pass, and of a model at most
 _ENOUGH = 100.0  # times the width wanted: at this width a pass can be the model of the final passes
-_PAIRED = 250  # atoms of each partial sum whose pairs place a rough grid
+_PAIRED = 80  # atoms of each partial sum whose pairs place a rough grid
 _ROUGH_STEP = 0.4  # of the log of the tail mass, between two knots of a rough grid
 _LEAF = 100_000  # points of a grid if no partial sum is formed
 _TRIES = 3  # final passes at most
@@ -65,6 +65,10 @@ class Convolution(Method):
     wanted: float = 1e-4
     pairs: float = 8e8
 
+    def relaxed(self, width: float) -> Method:
+        """See `Method`."""
+        return replace(self, width=max(self.width, width), wanted=max(self.wanted, 0.7 * width))
+
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
         assert isinstance(job.counts, WholeCounts)
@@ -80,7 +84,7 @@ class Convolution(Method):
             known = 1.0
             if not question.wants_epsilon:
                 known = min(max(-float(np.nan_to_num(working.renyi[person], nan=-1.0)), 1.0), 700.0)
-            lower, upper = loss.bounds(question, self.wanted * known, self.pairs / who.size, job.deadline)
+            lower, upper = loss.bounds(question, self.wanted * known, self.pairs / who.size, job.effort.deadline)
             if not np.isfinite(upper):
                 continue
             found = WorkingBounds.unknown(1, question)
@@ -269,7 +273,7 @@ class ConvolvedLoss:
         few = int(_ROUGH / 2 + min(-self._log_least, 700.0) / _ROUGH_STEP)
         steps = np.linspace(0.0, self._log_least, few)
         high = sums[np.searchsorted(-above, -np.exp(steps)) - 1]
-        low = sums[np.minimum(np.searchsorted(below, np.exp(steps[:: few // 100])), sums.size - 1)]
+        low = sums[np.minimum(np.searchsorted(below, np.exp(steps[:: max(few // 100, 1)])), sums.size - 1)]
         with np.errstate(divide="ignore"):
             tilted = np.log(mass) + self._tilt * sums
         tilted = np.cumsum(np.exp((tilted - tilted.max()) / 3.0))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +17,35 @@ from ..tables.makers import TableMakers
 from .question import Question
 from .working import WorkingBounds
 
-__all__ = ["Job", "Method", "deadline", "levels"]
+__all__ = ["WITHOUT_LIMIT", "Effort", "Job", "Method", "levels"]
 
 _LOST = 1e-6  # share of delta that truncated losses may leave out near the end, all steps together
 _LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
 
 
-def deadline(seconds: float | None) -> float:
-    """The time on the clock `time.monotonic` in so many seconds, above 0; None: never."""
-    return np.inf if seconds is None else time.monotonic() + validate.positive(seconds, "seconds")
+class Effort(NamedTuple):
+    """Limits of what methods try.
+
+    Attributes
+    ----------
+    deadline : float
+        On the clock `time.monotonic`: later, no method begins, and bounds stay as wide as they are.
+    width : float
+        Bounds this close are close enough (`Method.width`).
+    """
+
+    deadline: float = np.inf
+    width: float = 0.0
+
+    @classmethod
+    def of(cls, seconds: float | None = None, tolerance: float | None = None) -> Effort:
+        """So many seconds from now, above 0, and bounds this close, in (0, 1); None: no limit."""
+        end = np.inf if seconds is None else time.monotonic() + validate.positive(seconds, "seconds")
+        return cls(end, 0.0 if tolerance is None else validate.delta(tolerance, "tolerance"))
+
+
+WITHOUT_LIMIT = Effort()
 
 
 @dataclass(frozen=True)
@@ -43,8 +63,7 @@ class Job:
         Whether there are so few people and buckets that each may cost seconds and tables of their own.
     progress : callable, optional
         Called with the number of people solved since the last call; the first method's.
-    deadline : float
-        On the clock `time.monotonic`: later, no method begins.
+    effort : Effort
     """
 
     counts: Counts
@@ -53,12 +72,12 @@ class Job:
     steps: NDArray
     few: bool
     progress: Callable[[int], None] | None = None
-    deadline: float = np.inf
+    effort: Effort = WITHOUT_LIMIT
 
     @property
     def late(self) -> bool:
         """Whether the deadline is over."""
-        return time.monotonic() > self.deadline
+        return time.monotonic() > self.effort.deadline
 
     @property
     def interpolated(self) -> bool:
@@ -141,6 +160,10 @@ class Method(ABC):
         left = people[~done & (self.least_steps <= steps) & (steps <= self.most_steps)]
         skipped = left.size > self.most_people or not (self.delta or job.question.wants_epsilon)
         return left[:0] if skipped else left
+
+    def relaxed(self, width: float) -> Method:
+        """The method for somebody whom bounds this close serve."""
+        return replace(self, width=max(self.width, width))
 
     @abstractmethod
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:

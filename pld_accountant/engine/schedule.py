@@ -17,7 +17,7 @@ from .rare_losses.split import RareLosses
 from .tilting import Limits
 from .transform import GridTransform, Transform
 
-__all__ = ["CURVE", "ENCLOSING", "GRID", "INTERPOLATED", "LOOSE", "SINGLE", "TINY", "WHOLE"]
+__all__ = ["COARSE", "CURVE", "ENCLOSING", "GRID", "INTERPOLATED", "LOOSE", "QUICK", "SINGLE", "TINY", "WHOLE"]
 
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
 
@@ -41,6 +41,13 @@ SINGLE: tuple[Method, ...] = (
     Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8),
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
+
+# at these widths few or rare steps are convolved in a tenth of a second, and split in seconds
+QUICK: tuple[Method, ...] = (*SINGLE[:2], SINGLE[-1], *SINGLE[2:-1])
+"""The same for bounds that may be wider than `COARSE`."""
+
+COARSE = 1e-5
+"""A width, relative, from which on `QUICK` is quicker than `SINGLE`."""
 
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))
 

@@ -16,7 +16,7 @@ from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from . import schedule
 from .closed_forms import cap_delta, cap_epsilon, largest_loss, single_steps, surely_zero
-from .method import Job, Method
+from .method import WITHOUT_LIMIT, Effort, Job, Method
 from .plancherel import solve_several
 from .question import DeltaAt, EpsilonAt, Question
 from .renyi import renyi_bounds
@@ -39,7 +39,7 @@ def bounds(
     whole: WholeCounts | None = None,
     methods: Schedule | None = None,
     progress: Progress | None = None,
-    deadline: float = np.inf,
+    effort: Effort = WITHOUT_LIMIT,
 ) -> list[Bounds]:
     """Bounds for every person and question, in one direction.
 
@@ -57,8 +57,8 @@ def bounds(
         The schedule; chosen by the number of people and the kind of counts if not given.
     progress : callable, optional
         Called with the number of people and questions done since the last call.
-    deadline : float
-        On the clock `time.monotonic`: later, no method begins, and the bounds stay as wide as they are.
+    effort : Effort
+        When to stop.
 
     Returns
     -------
@@ -66,10 +66,10 @@ def bounds(
         One for each question, arrays of shape (people,); of epsilon, or of delta itself.
     """
     asked = [q.loosened(counts.log_loss) if isinstance(q, EpsilonAt) else q for q in questions]
-    found = _solve(counts, makers, asked, methods, progress, whole, deadline)
+    found = _solve(counts, makers, asked, methods, progress, whole, effort)
     for question, working in zip(questions, found, strict=True):
         if whole is not None:
-            _solve_loose(working, counts, whole, makers, question, deadline)
+            _solve_loose(working, counts, whole, makers, question, effort)
     return [working.answer(question) for question, working in zip(questions, found, strict=True)]
 
 
@@ -85,7 +85,7 @@ def _solve(
     methods: Schedule | None,
     progress: Progress | None,
     whole: WholeCounts | None,
-    deadline: float = np.inf,
+    effort: Effort = WITHOUT_LIMIT,
 ) -> list[WorkingBounds]:
     people, steps = len(counts), counts.steps()
     exact = whole if isinstance(counts, InterpolatedCounts) else counts
@@ -95,7 +95,9 @@ def _solve(
     if whole is not None and few and isinstance(counts, InterpolatedCounts):
         # whole counts serve these people more exactly (`_solve_loose`)
         many = many[~counts.whole()[many]]
-    chosen = _schedule(counts, makers, few and whole is None) if methods is None else methods
+    chosen = _schedule(counts, makers, few and whole is None, effort) if methods is None else methods
+    if effort.width:
+        chosen = [method.relaxed(effort.width) for method in chosen]
     found = []
     open_people = []
     for question in questions:
@@ -116,24 +118,24 @@ def _solve(
         found.append(working)
         open_people.append(left)
     first = 0
-    in_time = time.monotonic() <= deadline
+    in_time = time.monotonic() <= effort.deadline
     if len(questions) > 1 and not few and chosen and isinstance(chosen[0], Transform) and in_time:
         _first_together(counts, makers, questions, chosen[0], found, many, progress)
         first = 1
     for question, working, left in zip(questions, found, open_people, strict=True):
-        job = Job(counts, makers, question, steps, few, progress, deadline)
+        job = Job(counts, makers, question, steps, few, progress, effort)
         _run(job, working, left, chosen[first:], first == 0)
         if isinstance(question, EpsilonAt) and exact is not None:
             cap_epsilon(exact, makers.steps, question, working, cap)
     return found
 
 
-def _schedule(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
+def _schedule(counts: Counts, makers: TableMakers, few: bool, effort: Effort) -> Schedule:
     """The schedule for this kind of steps, counts and number of people."""
     if not isinstance(makers.steps, CharacteristicSteps):
         return schedule.GRID
     if few:
-        return schedule.SINGLE
+        return schedule.QUICK if effort.width >= schedule.COARSE else schedule.SINGLE
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE
 
 
@@ -181,16 +183,16 @@ def _solve_loose(
     whole: WholeCounts,
     makers: TableMakers,
     question: Question,
-    deadline: float,
+    effort: Effort,
 ) -> None:
     """Solve people whose interpolated bounds are loose again with whole counts, and keep the tighter side."""
     steps = whole.steps()
     many = np.flatnonzero(steps > 1)
-    job = Job(counts, makers, question, steps, False, deadline=deadline)
+    job = Job(counts, makers, question, steps, False, effort=effort)
     loose = schedule.LOOSE.left_open(job, working, many)
     if loose.size and not job.late:
-        methods = _schedule(whole, makers, _handful(whole, many))
-        again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, deadline)[0]
+        methods = _schedule(whole, makers, _handful(whole, many), effort)
+        again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, effort)[0]
         working.take_side(loose, again, lower=counts.log_loss > 0.0)
 
 

@@ -68,6 +68,10 @@ class RareLosses(Method):
     blur: float = 0.0
     wanted: float = 2.5e-4
 
+    def relaxed(self, width: float) -> Method:
+        """See `Method`."""
+        return replace(self, width=max(self.width, width), wanted=max(self.wanted, 0.2 * width))
+
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`; people of about the same delta together."""
         if job.makers.steps.direction == "add" or not isinstance(job.makers.steps, SplittableSteps):
