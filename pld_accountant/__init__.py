@@ -20,6 +20,7 @@ from .mechanisms.laplace import Laplace
 from .mechanisms.matrix import BandedMatrix, TreeAggregation
 from .mechanisms.random_allocation import RandomAllocation
 from .mechanisms.renyi_boxes import RenyiDP, ZeroConcentratedDP
+from .mechanisms.repeated_selection import RepeatedSelection
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .mechanisms.statistics import (
     ApproximateDP,
@@ -91,6 +92,7 @@ __all__ = [
     "RenyiDP",
     "RenyiFilter",
     "RenyiOdometer",
+    "RepeatedSelection",
     "ReplaceOneSampledGaussian",
     "SampledGaussian",
     "Status",
