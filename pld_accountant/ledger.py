@@ -585,8 +585,12 @@ class Ledger(Locked):
         tally = self._unpacked()
         if direction not in self._makers or self._makers[direction].steps.size != tally.counts.shape[1]:
             neighbours = tally.interpolated().neighbours()
-            self._makers[direction] = TableMakers(SampledGaussianSteps(*tally.rows(), direction), neighbours)
+            self._makers[direction] = TableMakers(SampledGaussianSteps(*tally.rows(), direction), neighbours, keep=True)
         return self._makers[direction]
+
+    def _keep_tables(self) -> None:
+        for makers in self._makers.values():
+            makers.keep()
 
     def epsilon(
         self,
@@ -717,6 +721,7 @@ class Ledger(Locked):
                 sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, effort=effort))
             else:
                 sides.append(solve_bounds(whole, makers, questions, progress=report, effort=effort))
+        self._keep_tables()
         worst = self.worst_case()
         direction = "both" if len(wanted) > 1 else wanted[0]
         caps = [
@@ -770,6 +775,7 @@ class Ledger(Locked):
         below = dominating_mu.mu_lower(
             tally.whole(lower=True), self._of(first), min_delta, share=share, progress=report
         )
+        self._keep_tables()
         finite = np.isfinite(upper)
         lower = np.where(finite, below * _LOWER, 0.0)
         middle = np.where(finite, 0.5 * (lower + upper), np.nan)
