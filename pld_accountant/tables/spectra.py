@@ -141,7 +141,7 @@ class Spectra:
     def keep(self) -> None:
         """Write the file if it is worth it: if what was computed since it was read or written took a while."""
         with self._lock:
-            if self._path is None or not self._memory or self._seconds < _WORTH:
+            if self._path is None or not self._memory or self._seconds <= _WORTH:
                 return
             self._seconds = 0.0
             kept.write(self._path, _KIND, _FILE_VERSION, {}, {**self._named(), **_packed(self._memory)})
@@ -198,9 +198,10 @@ class Spectra:
         old = _spectrum(values, m)
         omega = spacing * np.arange(1, m + 1)
         apart = np.abs(np.exp(old.re + 1j * old.im) - np.exp(new.re + 1j * new.im))
-        scalars = values[:, :_LOW], _values(new)[:, :_LOW]
+        found = _values(new)
         return bool(
-            np.allclose(*scalars, rtol=_AGREE, atol=1e-15)
+            np.allclose(values[:, :_LOW], found[:, :_LOW], rtol=_AGREE, atol=1e-15)
+            and np.allclose(values[:, _ERRORS], found[:, _ERRORS], rtol=1e-6, atol=0.0)
             and np.all(apart <= 4.0 * (new.error + new.error_slope * omega) + 1e-15)
         )
 
