@@ -133,6 +133,25 @@ def test_other_steps_have_other_files(folder, change):
     assert answers(other).tobytes() == answers(Spectra(steps(**change))).tobytes()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"q": np.ones(4)},
+        {"q": np.array([1.0, 0.9, 1e-6, 1e-3])},
+        {"direction": "add"},
+        {"sigma": np.geomspace(0.2, 900, 4)},
+    ],
+    ids=str,
+)
+def test_a_right_file_is_believed(change):
+    first = fresh(**change)
+    right = answers(first)
+    first.keep()
+    again = fresh(**change)
+    assert again._read()
+    assert answers(again).tobytes() == right.tobytes()
+
+
 def test_other_code_has_other_files(monkeypatch):
     path = fresh()._path
     monkeypatch.setattr(spectra, "_code", lambda: "another digest")
