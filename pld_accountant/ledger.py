@@ -633,6 +633,8 @@ class Ledger(Locked):
         a person, the smaller one is the upper bound and the status is RENYI_ONLY.  If both are infinite, the bounds are
         0 and inf and the status is NOT_CERTIFIED.
         **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15.
+        The first question needs tables of the buckets, a second or more.  They are kept on disk for later processes, in
+        ``$PLD_ACCOUNTANT_CACHE``, by default the user's cache folder; an empty variable means that nothing is kept.
         **Threads**: the number of threads changes no bit of the result.  The order of people may change the bounds, but
         the true value always lies between them.
         """

@@ -2,7 +2,7 @@
 
 The files lie in ``$PLD_ACCOUNTANT_CACHE``, or else in ``pld_accountant`` of the user's cache folder; an empty variable
 means no files.  A file is read only if its checksum is right, it belongs to this user, and nobody else may write to it.
-What it holds is for the reader to judge.  A file is whole or absent, so processes may read and write it at once: the
+The reader judges its content.  A file is whole or absent, so processes may read and write it at once: the
 last one that writes it decides what it holds.
 """
 

@@ -77,7 +77,7 @@ class TableMakers:
         return CharacteristicTables(self._spectra(steps), self._cache, neighbours, variance=variance)
 
     def _spectra(self, steps: CharacteristicSteps) -> Spectra:
-        """Of the whole steps one for all makers; the others' ends depend on the question, and are not kept."""
+        """One for all makers of the whole steps; the others' ends depend on the question, and are not kept."""
         if steps is not self.steps:
             return Spectra(steps)
         return self.kept("spectra", lambda: Spectra(steps, keep=self._keep))

@@ -155,7 +155,7 @@ class Spectra:
         return {f"of_{name}": value for name, value in self.steps.parameters().items()}
 
     def _read(self) -> dict[_Key, _Rows]:
-        """What the file holds; nothing if a check fails."""
+        """The content of the file; nothing if a check fails."""
         assert self._path is not None
         found = kept.read(self._path, _KIND, _FILE_VERSION)
         if found is None:
