@@ -49,10 +49,12 @@ def demo(out: Path, seed: int, steps: int, quiet: bool) -> None:
 def warm_up(quiet: bool) -> None:
     """Compile all kernels for this machine, once, so that no later command or program waits for it.
 
-    The machine code is kept on disk.  Kernels that are there already are not compiled again.
+    The machine code is kept on disk.  Kernels that are there already are not compiled again.  Tables, which depend on
+    the noise and the sample rate, are kept when a question first needs them.
     """
     import time
 
+    from ..files.kept import cache_folder
     from ..warm_up import warm_up as compile_all
 
     begun = time.monotonic()
@@ -62,3 +64,6 @@ def warm_up(quiet: bool) -> None:
         click.echo(
             f"All kernels are compiled, in {time.monotonic() - begun:.1f} seconds; the machine code is in {folder}"
         )
+        tables = cache_folder()
+        where = "not kept" if tables is None else f"kept in {tables}"
+        click.echo(f"Tables that a question needs are {where} (PLD_ACCOUNTANT_CACHE)")
