@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from . import options
-from .options import FILE, STDOUT, example, user_errors
-from .running import check_files, tell
+from .options import FILE, example, user_errors
+from .running import check_files, finish
 
 __all__ = ["release"]
 
@@ -35,7 +35,7 @@ __all__ = ["release"]
 )
 @options.groups
 @click.option("--group-names", help="The public list of groups, separated by commas; needed with --groups.")
-@click.option("--json", "json_file", type=FILE, help="The release as JSON; - writes it to standard output, alone.")
+@options.json_file
 @click.option("--book", type=FILE, help="Write the ledger with the cost of the release added for everybody.")
 @options.quiet
 def release(
@@ -57,10 +57,8 @@ def release(
     from ..files.groups import read_labels
     from ..ledger import Ledger
     from ..publishing import release as release_counts
-    from ..report import outputs
 
-    written = [path for path in (None if json_file == STDOUT else json_file, book) if path is not None]
-    check_files([(path, ()) for path in written], (ledger_file, groups))
+    check_files([(json_file, ()), (book, ())], (ledger_file, groups))
     with user_errors():
         ledger = Ledger.load(ledger_file)
         labels = None if groups is None else read_labels(groups, ledger.num_examples)
@@ -68,8 +66,4 @@ def release(
         found = release_counts(
             ledger, delta, epsilon=epsilon, edges=edges, labels=labels, groups=names, book=book is not None
         )
-        writers = {} if json_file in (None, STDOUT) else {json_file: outputs.json_writer(found.as_dict())}
-        if book is not None:
-            writers[book] = ledger.save
-        outputs.write_all(writers)
-    tell(found, "", writers, json_file, quiet)
+    finish(found.as_dict(), found.text(), json_file, quiet, {} if book is None else {book: ledger.save})

@@ -36,6 +36,48 @@ def run(*words):
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
+def test_record_counts_events_and_logs(folder):
+    table = {"person": ["a", "b"], "norm": [0.5, 1.0], "count": [50, 20]}
+    pq.write_table(pyarrow.table(table), "march.parquet")
+    words = ("--schedule", "2:0.05:60", "--max-grad-norm", 1, "--compressed", "--out", "march.npz")
+    result = run("record", "march.parquet", *words)
+    assert result.exit_code == 0 and "2 people, 60 steps" in result.stdout, result.output
+    found = pa.Ledger.load("march.npz")
+    expected = pa.Ledger.from_events(table, schedule=[(2, 0.05, 60)], max_grad_norm=1)
+    assert found.compressed and np.array_equal(found.counts, expected.counts)
+    assert found.schedule == expected.schedule == ((2.0, 0.05, 60),)
+    steps = ("--noise-multiplier", 2, "--sample-rate", 0.05, "--max-grad-norm", 1)
+    assert run("record", "norms.npy", *steps, "--examples", 2, "--out", "log.npz", "--quiet").output == ""
+    assert np.array_equal(pa.Ledger.load("log.npz").counts, pa.Ledger.from_norms(np.ones((3, 2)), **STEP).counts)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("events.parquet", "--schedule", "2:0.05"), "must be NOISE:RATE:STEPS"),
+        (("events.parquet", "--schedule", "2:1.5:10"), "sample_rate must lie in"),
+        (("events.parquet", "--schedule", "2:0.05:9,1:0.05:9"), "noise_multiplier must be given"),
+        (("norms.npy", "--schedule", "2:0.05:9"), "so it has no --schedule"),
+        (("norms.npy", "--compressed"), "so it has no --compressed"),
+    ],
+)
+def test_mistakes_in_record(folder, words, message):
+    before = sorted(os.listdir())
+    result = run("record", *words, "--max-grad-norm", 1, "--out", "new.npz")
+    assert result.exit_code == 2 and message in result.stderr, result.output
+    assert sorted(os.listdir()) == before
+
+
+def test_merge_and_verify_say_the_same_as_json(folder):
+    told = json.loads(run("merge", "first.npz", "second.npz", "--out", "both.npz", "--json", "-").stdout)
+    assert (told["num_examples"], told["steps"]) == (3, 100)
+    assert run("verify", "first.npz", "--results", "eps.parquet", "--json", "v.json").exit_code == 0
+    told = json.loads((folder / "v.json").read_text())
+    assert told["whole"] and told["results"] == {"file": "eps.parquet", "other": None, "same": 2, "contradict": 0}
+    result = run("verify", "second.npz", "--results", "eps.parquet", "--json", "-")
+    assert result.exit_code == 1 and json.loads(result.stdout)["results"]["other"] == "other people"
+
+
 def test_merge_adds_steps_of_the_same_people(folder):
     result = run("merge", "first.npz", "second.npz", "--out", "both.npz")
     assert result.exit_code == 0 and "3 people, 100 steps" in result.stdout, result.output
