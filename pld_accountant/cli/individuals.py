@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from . import options
+from .kinds import load_ledger
 from .options import FILE, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
@@ -47,6 +48,8 @@ def epsilon(
 
     NORMS may be an event table instead: a Parquet file or folder with the columns person and norm (or sensitivity), and
     perhaps count or step, noise_multiplier, sample_rate and group; the rows are in any order.
+
+    NORMS may be a ledger, or a journal of a training run, too; then it holds all parameters of the steps.
     """
     from ..report import calls
 
@@ -141,11 +144,10 @@ def report(
 ) -> None:
     """One HTML page on everybody's epsilon, with charts and tables.
 
-    LEDGER is a file written by `pld-accountant epsilon ... --ledger LEDGER` or by `Ledger.save`.
+    LEDGER is a file written by `record`, by `epsilon ... --ledger LEDGER` or by `Ledger.save`, or a journal.
     """
     from ..files.fingerprint import fingerprint
     from ..files.groups import read_labels
-    from ..ledger import Ledger
     from ..report import outputs
     from ..report.content import gather
     from ..report.html.page import page_writer
@@ -154,8 +156,8 @@ def report(
     bars = progress_bars(quiet)
     check_files([(out, outputs.PAGE_ENDINGS), (json_file, ())], (ledger_file, groups))
     with user_errors():
-        ledger = Ledger.load(ledger_file)
-        labels = None if groups is None else read_labels(groups, ledger.num_examples)
+        ledger = load_ledger(ledger_file)
+        labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
         source = fingerprint(ledger_file)
     request = Request(ledger, delta, direction, labels, source=source, min_group=min_group)
     with bars("Accounting", "examples") as show:

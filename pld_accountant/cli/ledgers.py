@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import options
+from .kinds import as_text, described, load_ledger
 from .options import FILE, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
@@ -54,17 +54,16 @@ def record(norms: Path, out: Path, json_file: Path | None, quiet: bool, **log: A
 def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Path | None, quiet: bool) -> None:
     """One ledger of several: people are matched by id, or by number if nobody has an id.
 
+    LEDGERS are files of ledgers, or journals of training runs.
     Without --same-steps the ledgers hold further steps, and a person who is missing in one took no part in its steps.
     """
-    from ..ledger import Ledger
-
     check_files([(out, ()), (json_file, ())], ledgers)
     bars = progress_bars(quiet)
     with user_errors(), bars("Merging", "ledgers") as show:
-        whole = Ledger.load(ledgers[0])
+        whole = load_ledger(ledgers[0])
         for done, path in enumerate(ledgers[1:], 1):
             show(done, len(ledgers))
-            whole.merge(Ledger.load(path), same_steps=same_steps)
+            whole.merge(load_ledger(path), same_steps=same_steps)
     finish(
         _of_ledger(whole), f"{whole.num_examples:,} people, {whole.steps:,} steps", json_file, quiet, {out: whole.save}
     )
@@ -75,7 +74,9 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Pat
     epilog=example("verify ledger.npz --results eps.parquet"),
 )
 @click.argument("ledger_file", metavar="LEDGER", type=FILE)
-@click.option("--results", type=FILE, help="Results as .parquet, which are computed anew from the ledger.")
+@click.option(
+    "--results", type=FILE, help="Results as .parquet or in a folder, which are computed anew from the ledger."
+)
 @options.json_file
 @options.quiet
 def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quiet: bool) -> int:
@@ -86,12 +87,11 @@ def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quie
     """
     import numpy as np
 
-    from ..ledger import Ledger
     from ..report.reading import read_results
 
     check_files([(json_file, ())], (ledger_file, results))
     with user_errors():
-        ledger = Ledger.load(ledger_file)
+        ledger = load_ledger(ledger_file)
         found = None if results is None else read_results(results).individuals
     facts = _of_ledger(ledger) | {"ledger": str(ledger_file), "whole": True}
     lines = [f"{ledger_file}: whole; {ledger.num_examples:,} people, {ledger.steps:,} steps"]
@@ -123,7 +123,11 @@ def _compared(found: Bounds, anew: Bounds) -> tuple[int, int]:
 
 
 def _of_ledger(ledger: Ledger) -> dict[str, Any]:
+    from ..report.provenance import provenance
+
     return {
+        "provenance": provenance(),
+        "kind": "facts of a ledger",
         "num_examples": ledger.num_examples,
         "steps": ledger.steps,
         "schedule": [
@@ -135,7 +139,7 @@ def _of_ledger(ledger: Ledger) -> dict[str, Any]:
 
 
 @options.command(
-    short_help="The kind of a file: a ledger, a filter, results, events or a log.",
+    short_help="The kind of a file: a ledger, a journal, a filter, results, events or a log.",
     epilog=example("describe ledger.npz"),
 )
 @click.argument("file", type=FILE)
@@ -145,53 +149,5 @@ def describe(file: Path, json_file: Path | None, quiet: bool) -> None:
     """The kind of a file, its parameters, and numbers of people and steps; no person's number is printed."""
     check_files([(json_file, ())], (file,))
     with user_errors():
-        facts = _described(file)
-    text = "\n".join(f"{name.replace('_', ' ')}: {_short(value)}" for name, value in facts.items())
-    finish(facts, text, json_file, quiet)
-
-
-def _described(file: Path) -> dict[str, Any]:
-    from ..events.source import is_events_file
-    from ..files import store
-    from ..files.norm_log import open_norms
-
-    if file.is_file() and zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            ours = {"header.npy", "sha256.npy"} <= set(archive.namelist())
-        if ours:
-            header = store.header(file)
-            return {"kind": header.pop("kind"), "version": header.pop("version"), **header}
-    if file.suffix.lower() == ".parquet" and file.is_file():
-        from ..files.formats import require
-
-        schema = require("pyarrow.parquet", "parquet", f"reading {file}").read_schema(file)
-        if b"pld_accountant" in (schema.metadata or {}):
-            return _of_results(file)
-    if is_events_file(file):
-        from ..events.source import arrow_events
-
-        table = arrow_events(file)
-        return {"kind": "event table", "events": table.num_rows, "columns": table.schema.names}
-    with open_norms(file, orientation=None, dataset=None, people=None) as log:
-        return {
-            "kind": "log of norms",
-            "steps": log.shape[0],
-            "people": log.shape[1],
-            "orientation": f"{log.orientation} ({'assumed' if log.assumed else 'stated'})",
-        }
-
-
-def _of_results(file: Path) -> dict[str, Any]:
-    from ..report.reading import read_results
-
-    found = read_results(file).as_dict()
-    wanted = ("delta", "num_examples", "steps", "parameters", "schedule", "worst_case", "not_certified", "renyi_only")
-    return {"kind": "results", **{name: found[name] for name in (*wanted, "guarantee", "provenance")}}
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_short(one)}" for name, one in value.items())
-    if isinstance(value, list):
-        return "; ".join(_short(one) for one in value)
-    return str(value)
+        facts = described(file)
+    finish(facts, as_text(facts), json_file, quiet)

@@ -26,7 +26,6 @@ __all__ = [
     "groups",
     "json_file",
     "log_of_norms",
-    "max_grad_norm",
     "min_group",
     "noise_multiplier",
     "number",
@@ -52,7 +51,7 @@ def example(*lines: str) -> str:
 
 
 class OfSteps(click.Option):
-    """An option that a log of norms needs, and that an event table may hold as a column instead."""
+    """An option that a log of norms needs, and that an event table or a ledger may hold instead."""
 
 
 def _read_parameters(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
@@ -262,7 +261,7 @@ def number(name: str, *, required: bool = True, cls: type[click.Option] = click.
 
 
 noise_multiplier, sample_rate = number("--noise-multiplier"), number("--sample-rate")
-max_grad_norm, steps, delta = number("--max-grad-norm"), number("--steps"), number("--delta")
+steps, delta = number("--steps"), number("--delta")
 direction = click.option(
     "--direction",
     type=click.Choice(["both", "remove", "add"]),
@@ -281,13 +280,18 @@ quiet = click.option("--quiet", is_flag=True, help="Print no summary and no prog
 json_file = click.option(
     "--json", "json_file", type=FILE, help="The answer as JSON; - writes it to standard output, alone."
 )
-groups = click.option("--groups", type=FILE, help="A label per example: .npy, .csv or .txt.")
+groups = click.option(
+    "--groups",
+    type=FILE,
+    help="A label per example: .npy, .csv or .txt in the order of the people, or .parquet with the columns id (or "
+    "person) and group.",
+)
 
 _LOG_OF_NORMS = (
     click.argument("norms", type=FILE),
     number("--noise-multiplier", required=False, cls=OfSteps),
     number("--sample-rate", required=False, cls=OfSteps),
-    max_grad_norm,
+    number("--max-grad-norm", required=False, cls=OfSteps),
     click.option(
         "--schedule",
         callback=schedule,
@@ -306,9 +310,7 @@ _LOG_OF_NORMS = (
     click.option(
         "--buckets",
         type=click.IntRange(min=2, max=4096),
-        default=256,
-        show_default=True,
-        help="Buckets of relative norms; more give tighter bounds.",
+        help="Buckets of relative norms; more give tighter bounds.  [default: 256]",
     ),
     click.option(
         "--columns",

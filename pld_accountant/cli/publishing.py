@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from . import options
+from .kinds import load_ledger
 from .options import FILE, example, user_errors
 from .running import check_files, finish
 
@@ -51,17 +52,16 @@ def release(
 ) -> None:
     """Count people by epsilon and group, and add noise, so that the counts may be published.
 
-    LEDGER is a file written by `pld-accountant epsilon ... --ledger LEDGER` or by `Ledger.save`.  Each call is a new
-    release with its own cost.  The page on publishing states the conditions of the guarantee.
+    LEDGER is a file written by `record`, by `epsilon ... --ledger LEDGER` or by `Ledger.save`, or a journal.  Each call
+    is a new release with its own cost.  The page on publishing states the conditions of the guarantee.
     """
     from ..files.groups import read_labels
-    from ..ledger import Ledger
     from ..publishing import release as release_counts
 
     check_files([(json_file, ()), (book, ())], (ledger_file, groups))
     with user_errors():
-        ledger = Ledger.load(ledger_file)
-        labels = None if groups is None else read_labels(groups, ledger.num_examples)
+        ledger = load_ledger(ledger_file)
+        labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
         names = None if group_names is None else [name.strip() for name in group_names.split(",")]
         found = release_counts(
             ledger, delta, epsilon=epsilon, edges=edges, labels=labels, groups=names, book=book is not None

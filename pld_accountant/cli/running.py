@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import click
 
+from .kinds import holds_ledger, load_ledger
 from .options import PROGRAM, STDOUT, user_errors
 
 __all__ = ["Log", "check_files", "finish", "progress_bars", "read_log"]
@@ -104,16 +105,19 @@ def read_log(
 
     from ..events.source import is_events_file
 
+    given = {"orientation": orientation, "dataset": dataset, "examples": examples}
     of_events: dict[str, Any] = {"columns": columns, "schedule": schedule}
     with user_errors():
+        if holds_ledger(norms):
+            return _read_ledger(norms, bars, {**parameters, **of_events, **given}, groups, people)
         events = is_events_file(norms, columns)
+    parameters["buckets"] = parameters["buckets"] or 256
     if events:
-        of_a_log = {"orientation": orientation, "dataset": dataset, "examples": examples, "groups": groups}
-        return _read_events(norms, bars, of_a_log, of_events, people, compressed, parameters)
+        return _read_events(norms, bars, given | {"groups": groups}, of_events, people, compressed, parameters)
     if useless := [name for name, value in {**of_events, "compressed": compressed}.items() if value]:
         told = f"{norms.name} is no event table with a column of people, so it has no {_flag(useless[0])}"
         raise click.UsageError(told)
-    missing = [name for name in ("noise_multiplier", "sample_rate") if parameters[name] is None]
+    missing = [name for name in ("noise_multiplier", "sample_rate", "max_grad_norm") if parameters[name] is None]
     if missing:
         raise click.UsageError(f"Missing {', '.join(f'option {_flag(name)!r}' for name in missing)}.")
     from ..files.fingerprint import fingerprint
@@ -149,8 +153,6 @@ def _read_events(
     compressed: bool,
     parameters: Mapping[str, Any],
 ) -> Log:
-    import numpy as np
-
     from ..events.table import read_events
     from ..files.fingerprint import fingerprint
     from ..ledger import Ledger
@@ -159,18 +161,49 @@ def _read_events(
     if useless:
         where = "; the column 'group' holds the groups" if "groups" in useless else ""
         raise click.UsageError(f"{path.name} is an event table, which takes no {_flag(useless[0])}{where}")
+    if parameters["max_grad_norm"] is None:
+        raise click.UsageError("Missing option '--max-grad-norm'.")
     with user_errors():
         of_steps = {name: value for name, value in parameters.items() if name != "buckets"}
         events = read_events(path, **of_events, **of_steps)
         ledger = Ledger.from_events(events, **parameters, compressed=compressed)
     labels = events.labels
     facts = {name: value for name, value in parameters.items() if value is not None} | {"events": path.name}
+    with user_errors(), bars("Fingerprint", "bytes") as show:
+        source = fingerprint(path, progress=show)
+    return _of_some(ledger, labels, people, facts, source)
+
+
+def _read_ledger(
+    path: Path,
+    bars: Callable[[str, str], Any],
+    of_steps: Mapping[str, Any],
+    groups: Path | None,
+    people: int | None,
+) -> Log:
+    """Read a ledger or a journal, which hold all parameters of the steps."""
+    from ..files.fingerprint import fingerprint
+    from ..files.groups import read_labels
+
+    if useless := [name for name, value in of_steps.items() if value is not None]:
+        raise click.UsageError(f"{path.name} holds the parameters of its steps, and takes no {_flag(useless[0])}")
+    ledger = load_ledger(path)
+    labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
+    facts = {"max_grad_norm": ledger.max_grad_norm, "buckets": ledger.buckets, "ledger": path.name}
+    with bars("Fingerprint", "bytes") as show:
+        source = fingerprint(path, progress=show)
+    return _of_some(ledger, labels, people, facts, source)
+
+
+def _of_some(ledger: Any, labels: Any, people: int | None, facts: dict[str, Any], source: Any) -> Log:
+    """Everybody of a ledger, or some people drawn at random."""
+    import numpy as np
+
     if people is not None and people < ledger.num_examples:
         chosen = np.sort(np.random.default_rng(0).choice(ledger.num_examples, people, replace=False))
         facts["sample"] = f"{people} of {ledger.num_examples} people"
         ledger, labels = ledger.select(ledger.people[chosen]), None if labels is None else labels[chosen]
-    with user_errors(), bars("Fingerprint", "bytes") as show:
-        return Log(ledger, labels, None, facts, fingerprint(path, progress=show), "")
+    return Log(ledger, labels, None, facts, source, "")
 
 
 def _assumption(log: Any) -> str:
