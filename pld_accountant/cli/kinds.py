@@ -173,7 +173,7 @@ def _facts_in_arrays(path: Path) -> dict[str, Any] | None:
 
 
 def _results(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a release, a table or summary of results, or the worst case; a JSON that says its kind stays as it is."""
+    """The facts of a release, of results, or of the worst case; JSON that says its kind stays as it is."""
     if "kind" in facts:
         return dict(facts)
     if "cost" in facts:
