@@ -350,7 +350,7 @@ class Ledger(Locked):
 
         Parameters
         ----------
-        events : path, pyarrow.Table, pandas.DataFrame, polars.DataFrame, or mapping of arrays
+        events : path, table of Arrow, pandas or polars, or mapping of arrays
             A Parquet file, a folder of Parquet files, or a table; rows in any order.  Columns, others are ignored:
 
             - ``person``: an integer, a text or a UUID;

@@ -24,9 +24,14 @@ __all__ = ["release"]
 @click.option(
     "--epsilon",
     type=float,
-    required=True,
-    callback=options.checked(lambda validate, value: validate.positive(value, "epsilon")),
+    callback=options.checked(lambda validate, value: None if value is None else validate.positive(value, "epsilon")),
     help="The epsilon that the release may cost everybody.",
+)
+@click.option(
+    "--rho",
+    type=float,
+    callback=options.checked(lambda validate, value: None if value is None else validate.positive(value, "rho")),
+    help="The same in zero-concentrated DP, instead of --epsilon.",
 )
 @click.option(
     "--edges",
@@ -42,7 +47,8 @@ __all__ = ["release"]
 def release(
     ledger_file: Path,
     delta: float,
-    epsilon: float,
+    epsilon: float | None,
+    rho: float | None,
     edges: Sequence[float],
     groups: Path | None,
     group_names: str | None,
@@ -64,6 +70,6 @@ def release(
         labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
         names = None if group_names is None else [name.strip() for name in group_names.split(",")]
         found = release_counts(
-            ledger, delta, epsilon=epsilon, edges=edges, labels=labels, groups=names, book=book is not None
+            ledger, delta, epsilon=epsilon, rho=rho, edges=edges, labels=labels, groups=names, book=book is not None
         )
     finish(found.as_dict(), found.text(), json_file, quiet, {} if book is None else {book: ledger.save})

@@ -226,7 +226,8 @@ def _labels(column: Any, person: NDArray, people: int) -> NDArray:
     of[person] = codes
     if np.any(of[person] != codes):
         row = int(np.argmax(of[person] != codes))
-        raise ValueError(f"a person has two groups, {names[codes[row]]!r} and {names[of[person[row]]]!r}")
+        one, other = names[[codes[row], of[person[row]]]].tolist()
+        raise ValueError(f"the person in row {row} has two groups, {one!r} and {other!r}")
     if names.dtype.kind in "iu" and np.all(of >= 0):
         return names[of]
     return np.append(names.astype(str), "")[of]

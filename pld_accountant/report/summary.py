@@ -43,6 +43,9 @@ class Summary:
     groups: tuple[Group, ...]
     hidden_groups: int = 0
 
+    def __repr__(self) -> str:
+        return f"Summary({self.individuals!r})"
+
     @property
     def hidden_sentence(self) -> str:
         """A sentence on the groups that are too small to be shown; empty if there are none."""
