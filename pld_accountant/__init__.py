@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .filters.potential import PotentialFilter
     from .filters.pure_dp import ApproximateDPFilter
     from .filters.renyi import RenyiFilter
+    from .laplace_ledger import LaplaceLedger
     from .partitions import PartitionJob
     from .publishing import Release, release
     from .report.calls import draw_histogram, summarise, write_report, write_results
@@ -77,6 +78,7 @@ __all__ = [
     "GroupGaussian",
     "Guarantee",
     "Laplace",
+    "LaplaceLedger",
     "Ledger",
     "LinearQueries",
     "LossDistribution",
@@ -122,6 +124,7 @@ __all__ = [
 
 # Names that are imported on first use: most need numba or matplotlib, which take about a second to import.
 _LATER = {
+    "LaplaceLedger": "laplace_ledger",
     "ApproximateDPFilter": "filters.pure_dp",
     "GaussianFilter": "filters.gaussian",
     "RenyiFilter": "filters.renyi",

@@ -6,7 +6,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,8 @@ class Ledger(Locked):
     array([0.   , 0.161, 1.004])
     """
 
+    _KIND: ClassVar = ledger_file.KIND
+
     def __init__(
         self,
         num_examples: int,
@@ -194,7 +196,7 @@ class Ledger(Locked):
 
     def __repr__(self) -> str:
         return (
-            f"Ledger({self.num_examples}, noise_multiplier={self.noise_multiplier}, sample_rate={self.sample_rate}, "
+            f"{type(self).__name__}({self.num_examples}, noise_multiplier={self.noise_multiplier}, sample_rate={self.sample_rate}, "
             f"max_grad_norm={self.max_grad_norm}, buckets={self.buckets}; {self.steps} steps)"
         )
 
@@ -468,7 +470,7 @@ class Ledger(Locked):
         assert isinstance(self._tally, PackedTally)
         found, done = [], 0
         for part in self._tally.parts():
-            block = Ledger(len(part.counts), **{name: getattr(self, name) for name in ledger_file.PARAMETERS[1:]})
+            block = type(self)(len(part.counts), **{name: getattr(self, name) for name in ledger_file.PARAMETERS[1:]})
             block._tally, block._makers = part, self._makers
             tell = None if progress is None else _share(progress, done, block.num_examples, self.num_examples)
             found.append(ask(block, tell))
@@ -496,7 +498,7 @@ class Ledger(Locked):
             If `other` is no ledger, people cannot be matched, or somebody is in both ledgers of the same steps.  Then
             nothing has changed.
         """
-        if not isinstance(other, Ledger):
+        if type(other) is not type(self):
             raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
         with held(self, other):
             named = self._people is not None, other._people is not None
@@ -565,7 +567,7 @@ class Ledger(Locked):
 
     def _rearranged(self, people: Any, rows: NDArray) -> Ledger:
         """A ledger of the people of these rows; -1 stands for somebody without steps."""
-        new = Ledger(rows.size, **{name: getattr(self, name) for name in ledger_file.PARAMETERS[1:]})
+        new = type(self)(rows.size, **{name: getattr(self, name) for name in ledger_file.PARAMETERS[1:]})
         new._people, new._tally = people, self._tally.of_rows(rows)
         new._makers = dict(self._makers)  # tables depend on the buckets only
         return new
@@ -585,9 +587,13 @@ class Ledger(Locked):
         """The makers of tables for steps at all upper edges."""
         tally = self._unpacked()
         if direction not in self._makers or self._makers[direction].steps.size != tally.counts.shape[1]:
-            neighbours = tally.interpolated().neighbours()
-            self._makers[direction] = TableMakers(SampledGaussianSteps(*tally.rows(), direction), neighbours, keep=True)
+            self._makers[direction] = self._tables(tally, direction)
         return self._makers[direction]
+
+    @staticmethod
+    def _tables(tally: Tally, direction: Direction) -> TableMakers:
+        neighbours = tally.interpolated().neighbours()
+        return TableMakers(SampledGaussianSteps(*tally.rows(), direction), neighbours, keep=True)
 
     def _keep_tables(self) -> None:
         for makers in self._makers.values():
@@ -711,6 +717,28 @@ class Ledger(Locked):
             zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
+        sides = self._sides(tally, questions, wanted, lower, report, effort)
+        self._keep_tables()
+        worst = self.worst_case()
+        direction = "both" if len(wanted) > 1 else wanted[0]
+        caps = [
+            worst.epsilon(float(q.delta), direction)
+            if isinstance(q, EpsilonAt)
+            else worst.delta(float(np.asarray(q.target)), direction)
+            for q in questions
+        ]
+        return [_joined(found, cap, lower) for *found, cap in zip(*sides, caps, strict=True)]
+
+    def _sides(
+        self,
+        tally: Tally,
+        questions: Sequence[Question],
+        wanted: Sequence[Direction],
+        lower: bool,
+        report: Callable[[int], None],
+        effort: Effort,
+    ) -> list[list[Bounds]]:
+        """Upper bounds in each direction, and lower bounds last if they are wanted; one of each for each question."""
         above = tally.interpolated()
         sides = [
             solve_bounds(above, self._of(d), questions, whole=tally.whole(), progress=report, effort=effort)
@@ -724,16 +752,7 @@ class Ledger(Locked):
                 sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, effort=effort))
             else:
                 sides.append(solve_bounds(whole, makers, questions, progress=report, effort=effort))
-        self._keep_tables()
-        worst = self.worst_case()
-        direction = "both" if len(wanted) > 1 else wanted[0]
-        caps = [
-            worst.epsilon(float(q.delta), direction)
-            if isinstance(q, EpsilonAt)
-            else worst.delta(float(np.asarray(q.target)), direction)
-            for q in questions
-        ]
-        return [_joined(found, cap, lower) for *found, cap in zip(*sides, caps, strict=True)]
+        return sides
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both", *, progress: Progress | None = None) -> Bounds:
         """The smallest mu whose Gaussian curve lies above a person's at every epsilon >= 0 with delta >= min_delta.
@@ -828,7 +847,7 @@ class Ledger(Locked):
     def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
         """Write the ledger to a path, completely or not at all, or to a file that is open for writing bytes."""
         named = {} if self._people is None else ids.to_arrays(self._people)
-        ledger_file.save(path, self._parameters, self._tally, named)
+        ledger_file.save(path, self._parameters, self._tally, named, self._KIND)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -840,7 +859,7 @@ class Ledger(Locked):
         StoreError
             If the file was cut or altered, is not a ledger of this format version, or holds what no ledger can hold.
         """
-        with ledger_file.opened(path) as saved:
+        with ledger_file.opened(path, cls._KIND) as saved:
             ledger = cls(**saved.parameters())
             named = saved.take(ids.ARRAYS)
             ledger._tally = saved.tally(ledger._parameters)

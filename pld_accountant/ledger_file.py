@@ -33,6 +33,7 @@ def save(
     parameters: Mapping[str, Any],
     tally: Tally | PackedTally,
     more: Mapping[str, np.ndarray],
+    kind: str = KIND,
 ) -> None:
     """Write a ledger's parameters, counts and some more arrays to a path, or to a file open for writing bytes."""
     arrays = {f"edges{i}": g.edges for i, g in enumerate(tally.groups)} | dict(more)
@@ -41,14 +42,14 @@ def save(
             arrays |= {f"bits{i}": block.bits, f"counts{i}": block.counts, f"short{i}": block.lower_weights}
     else:
         arrays |= {"counts": tally.counts, "short": tally.lower_weights}
-    store.save(path, KIND, VERSION, _header(parameters, tally), arrays)
+    store.save(path, kind, VERSION, _header(parameters, tally), arrays)
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[Saved]:
+def opened(path: str | os.PathLike[str], kind: str = KIND) -> Iterator[Saved]:
     """The contents of a file; every error of the block becomes a `StoreError` that names the file."""
-    header, arrays = store.load(path, KIND, VERSION)
-    with store.refuse_invalid(path, KIND):
+    header, arrays = store.load(path, kind, VERSION)
+    with store.refuse_invalid(path, kind):
         yield Saved(header, arrays)
 
 

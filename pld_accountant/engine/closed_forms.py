@@ -98,6 +98,9 @@ def cap_delta(question: DeltaAt, working: WorkingBounds, cap: NDArray) -> None:
 def cap_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, working: WorkingBounds, cap: NDArray) -> None:
     """Cap epsilon with the largest loss, for people without a proven, positive lower bound."""
     open_below = np.flatnonzero(np.isfinite(cap) & ~(working.solved & (working.lower > 0.0)))
-    capped = open_below[cap[open_below] < working.upper[open_below]]
-    least = least_epsilon(counts, steps, question, capped)
-    working.settle(capped, least, cap[capped], cap[capped], Proof.CLOSED_FORM)
+    least = least_epsilon(counts, steps, question, open_below)
+    known = np.flatnonzero((least > 0.0) | (cap[open_below] < working.upper[open_below]))
+    who = open_below[known]
+    # the Renyi bound may be below the largest loss
+    upper = np.fmin(cap[who], working.upper[who])
+    working.settle(who, least[known], upper, upper, Proof.CLOSED_FORM)

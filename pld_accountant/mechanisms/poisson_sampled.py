@@ -192,8 +192,22 @@ class SampledBoundedSteps:
         return np.array(found) * (1.0 + 2.0**-46)
 
     def surely_lost(self, deviations: NDArray) -> NDArray:
-        """None is known."""
-        return np.full((self.size, deviations.size), -np.inf)
+        """From the losses without sampling: the mechanism runs on the record with chance q.
+
+        Under removal the chance q Phi(-s) is Phi(-r), and if that is too large, the smallest loss is sure.  Under
+        addition the masses are those without the record, which the symmetric pair has at the opposite losses.
+        """
+        from scipy import special
+
+        found = np.empty((self.size, deviations.size))
+        for row, (part, q) in enumerate(zip(self._parts, self._rates, strict=True)):
+            if self.direction == "add":
+                found[row] = -self._sampled(row, -part.surely_lost(deviations)[0])
+                continue
+            log_share = special.log_ndtr(-deviations) - np.log(q)
+            known = part.surely_lost(-special.ndtri_exp(np.minimum(log_share, -1e-9)))[0]
+            found[row] = self._sampled(row, np.where(log_share < -1e-9, known, -self._cap[row]))
+        return found - 1e-12 * (1.0 + np.abs(found))
 
     def gaussian_mu(self) -> NDArray:
         """That of the mechanism without sampling, of which the sampled one is a post-processing."""
