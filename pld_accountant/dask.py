@@ -19,7 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .events.source import column_names
+from .events.ids import as_ids
+from .events.source import COLUMNS, column_names
 from .files.fingerprint import Source, fingerprint
 from .files.formats import ReadError, require
 from .partitions import PartitionJob
@@ -169,11 +170,16 @@ def _files(path: Any) -> list[Path]:
     found = [one for one in found if not any(p.startswith((".", "_")) for p in one.relative_to(root).parts)]
     if not found:
         raise ReadError(f"{root} holds no Parquet files")
-    if hive := [one for one in found if any("=" in p for p in one.relative_to(root).parts[:-1])]:
-        raise ReadError(
-            f"{hive[0]} has columns in the name of its folder, which are not read here; write them as columns"
-        )
     return found
+
+
+def _check_folders(files: Sequence[Path], root: Path, columns: Mapping[str, str] | None) -> None:
+    """Raise `ReadError` if a column of events is written as the name of a folder, such as ``step=7``."""
+    names = {(columns or {}).get(name, name) for name in COLUMNS}
+    for one in files:
+        inside = {part.partition("=")[0] for part in one.relative_to(root).parts[:-1] if "=" in part}
+        if found := sorted(inside & names):
+            raise ReadError(f"{one} has the column {found[0]!r} in the name of its folder; write it as a column")
 
 
 def _check_same(folder: ResultFolder, manifest: Mapping[str, Any] | None, about: Mapping[str, Any]) -> None:
@@ -199,18 +205,55 @@ def _check_same(folder: ResultFolder, manifest: Mapping[str, Any] | None, about:
 
 
 def _inspect(path: str, name: str, columns: Mapping[str, str] | None) -> Record:
-    """Name, digest and rows of a file of events, or an error as a text."""
+    """Name, digest, rows, columns and kind of ids of a file of events."""
+    pa = require("pyarrow", "dask", f"reading {path}")
     parquet = require("pyarrow.parquet", "dask", f"reading {path}")
     try:
         found = parquet.read_metadata(path)
     except (OSError, ValueError) as error:
         raise ReadError(f"{path} cannot be read as Parquet: {error}") from error
+    schema, person = found.schema.to_arrow_schema(), dict(columns or {}).get("person", "person")
+    names = column_names(schema.names, columns, path)
     return {
         "name": name,
         "sha256": fingerprint(path).sha256,
         "rows": found.num_rows,
-        "columns": column_names(found.schema.to_arrow_schema().names, columns, path),
+        "columns": names,
+        "ids": str(as_ids(pa.array([], type=schema.field(person).type), person).type),
     }
+
+
+def _pieces(path: str) -> list[tuple[str, list[int]]]:
+    """A file and row groups of at most two million rows together, if one row group has no more."""
+    about = require("pyarrow.parquet", "dask", f"reading {path}").read_metadata(path)
+    found: list[tuple[str, list[int]]] = []
+    room = 0
+    for group in range(about.num_row_groups):
+        rows = about.row_group(group).num_rows
+        if rows > room or not found:
+            found.append((path, []))
+            room = _ROWS
+        found[-1][1].append(group)
+        room -= rows
+    return found
+
+
+def _rows(piece: tuple[str, list[int]], schema: Any, person: str) -> Any:
+    """Row groups of a file of events as a data frame, whose ids are integers or texts."""
+    path, groups = piece
+    file = require("pyarrow.parquet", "dask", f"reading {path}").ParquetFile(path)
+    table = file.read_row_groups(groups, columns=schema.names).select(schema.names)
+    ids = as_ids(table.column(person), person)
+    return _frame(table.set_column(schema.get_field_index(person), person, ids).cast(schema))
+
+
+def _frame(table: Any) -> Any:
+    """A data frame of pandas whose texts stay those of Arrow."""
+    import pandas
+    import pyarrow as pa
+
+    texts = {pa.string(): pandas.StringDtype("pyarrow"), pa.large_string(): pandas.StringDtype("pyarrow")}
+    return table.to_pandas(types_mapper=texts.get)
 
 
 def _solve_part(job: PartitionJob, out: str, number: int, path: str, one: Record, source: Source | None) -> Record:
@@ -260,6 +303,7 @@ class _Run:
                 raise ValueError(f"events must be a path or a Dask data frame, got {type(events).__name__}")
             return str(events._name), None
         files = _files(events)
+        _check_folders(files, _root(events), self._job.columns)
         found = self.inspect(files, _root(events))
         seen: dict[str, str] = {}
         for one in found:
@@ -280,7 +324,7 @@ class _Run:
         where = self._folder.path / _EVENTS
         shutil.rmtree(where, ignore_errors=True)
         if isinstance(events, list):
-            frame = frames.read_parquet([os.path.abspath(path) for path in events], columns=source[0]["columns"])
+            frame = self._read(frames, events, source)
             partitions = partitions or max(1, -(-sum(one["rows"] for one in source) // _ROWS))
         else:
             frame = events[column_names(list(events.columns), self._job.columns, "the data frame")]
@@ -289,6 +333,29 @@ class _Run:
             frame = frame.shuffle(person, npartitions=partitions or frame.npartitions, ignore_index=True)
         frame.to_parquet(os.path.abspath(where), write_index=False, compute_kwargs={"scheduler": self._client})
         return self.inspect(_files(where), where)
+
+    def _read(self, frames: Any, files: Sequence[Path], source: Sequence[Record]) -> Any:
+        """A data frame of the events of all files, which must have the same columns."""
+        pa = require("pyarrow", "dask", "reading events")
+        parquet = require("pyarrow.parquet", "dask", "reading events")
+        first, person = source[0], dict(self._job.columns or {}).get("person", "person")
+        for one in source:
+            if sorted(one["columns"]) != sorted(first["columns"]) or one["ids"] != first["ids"]:
+                what = "other columns" if one["ids"] == first["ids"] else "ids of another kind"
+                raise ReadError(f"{one['name']} has {what} than {first['name']}")
+        schema = parquet.read_schema(files[0])
+        types = {name: schema.field(name).type for name in first["columns"]}
+        plain = {name: t.value_type if pa.types.is_dictionary(t) else t for name, t in types.items()}
+        plain[person] = as_ids(pa.array([], type=types[person])).type
+        schema = pa.schema(plain)
+        pieces = self._client.gather(self._client.map(_pieces, [os.path.abspath(path) for path in files], pure=False))
+        return frames.from_map(
+            _rows,
+            [piece for of_file in pieces for piece in of_file],
+            schema=schema,
+            person=person,
+            meta=_frame(schema.empty_table()),
+        )
 
     def solve(
         self, split: Sequence[Record], root: Path, source: Source | None, progress: Progress | None

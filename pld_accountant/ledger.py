@@ -350,7 +350,7 @@ class Ledger(Locked):
 
         Parameters
         ----------
-        events : path, pyarrow.Table, pandas.DataFrame, polars.DataFrame, or mapping of arrays
+        events : path, table of Arrow, pandas or polars, or mapping of arrays
             A Parquet file, a folder of Parquet files, or a table; rows in any order.  Columns, others are ignored:
 
             - ``person``: an integer, a text or a UUID;
@@ -367,8 +367,9 @@ class Ledger(Locked):
         people : array_like, optional
             Ids of everybody, also of people without events.
         schedule : sequence of (noise multiplier, sample rate, steps), optional
-            The steps of a person who takes part in every step; nobody may have taken more.  By default the distinct
-            steps, or the most steps that one person took.
+            The steps of a person who takes part in every step; nobody may have taken more.  If all of them have one
+            noise multiplier or one sample rate, it need not be given again.  By default the distinct steps, or the most
+            steps that one person took.
         columns : mapping of str to str, optional
             The table's names of the columns, for example ``{"person": "user_id"}``.
         compressed : bool

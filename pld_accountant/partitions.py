@@ -179,12 +179,7 @@ class PartitionJob:
         return _joined(blocks, source)
 
     def _read(self, table: Any) -> Events:
-        given: dict[str, Any] = {}
-        for place, name in enumerate(("noise_multiplier", "sample_rate")):
-            values = {step[place] for step in self.schedule}
-            # without a value the columns are read, and it is an error if there are none
-            given[name] = values.pop() if len(values) == 1 and name not in table.column_names else None
-        return read_events(table, max_grad_norm=self.max_grad_norm, schedule=self.schedule, **given)
+        return read_events(table, max_grad_norm=self.max_grad_norm, schedule=self.schedule)
 
     def _block(self, events: Events) -> Individuals:
         ledger = Ledger.from_events(events, max_grad_norm=self.max_grad_norm, buckets=self.buckets)

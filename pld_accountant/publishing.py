@@ -178,7 +178,8 @@ def release(
     ledger: Ledger,
     delta: float,
     *,
-    epsilon: float,
+    epsilon: float | None = None,
+    rho: float | None = None,
     edges: Any,
     labels: Any = None,
     groups: Sequence[Any] | None = None,
@@ -191,8 +192,9 @@ def release(
     ledger : Ledger
     delta : float
         In (0, 1), at which each person's epsilon is computed.
-    epsilon : float
-        The most that the release may cost; above 0.
+    epsilon, rho : float
+        The most that the release may cost, above 0; one of the two.  A release within rho-zCDP is that of
+        epsilon = sqrt(2 rho).  It is (epsilon, delta)-DP for every delta.
     edges : sequence of float
         Ends of the cells, ascending, above 0 and finite; chosen without the data.  The worst case's epsilon and
         fractions of it are public.
@@ -222,7 +224,7 @@ def release(
     Each call is a new release with its own cost.
     """
     dp = require("opendp.prelude", "release", "a release")
-    cost, ends = validate.positive(epsilon, "epsilon"), np.asarray(edges, dtype=np.float64)
+    cost, ends = _cost(epsilon, rho), np.asarray(edges, dtype=np.float64)
     if not (ends.ndim == 1 and ends.size and ends[0] > 0.0 and np.all(np.diff(ends) > 0.0) and np.isfinite(ends[-1])):
         raise ValueError(f"edges must be finite numbers above 0 in ascending order, got {edges!r}")
     if (labels is None) != (groups is None):
@@ -244,6 +246,15 @@ def release(
         clipped = np.full(ledger.num_examples, ledger.max_grad_norm)
         ledger.record(clipped, noise_multiplier=math.nextafter(1.0 / found.mu, 0.0), sample_rate=1.0)
     return found
+
+
+def _cost(epsilon: float | None, rho: float | None) -> float:
+    """The epsilon of a release; from rho by the converse of epsilon^2 / 2, rounded down."""
+    if (epsilon is None) == (rho is None):
+        raise ValueError("give one of epsilon and rho, the most that the release may cost")
+    if epsilon is not None:
+        return validate.positive(epsilon, "epsilon")
+    return math.sqrt(2.0 * validate.positive(rho, "rho")) * (1.0 - 2.0**-48)
 
 
 def _places(labels: Any, names: Sequence[Any], ledger: Ledger) -> NDArray:

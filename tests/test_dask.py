@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import uuid
 
 import numpy as np
 import pyarrow
@@ -306,6 +307,60 @@ def test_an_altered_part_is_refused_by_readers_and_made_again(client, make, tmp_
         pa.read_results(out)
 
 
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_ids_of_arrow_and_columns_of_other_widths(client, tmp_path, partitioned):
+    """UUIDs, labels as dictionaries, and whole numbers that are narrower in one file."""
+    events, out = tmp_path / "events", tmp_path / "out"
+    events.mkdir()
+    for number in range(2):
+        people = [(100 * number + i).to_bytes(16, "big") for i in range(20)]
+        columns = {
+            "person": pyarrow.array(people, pyarrow.uuid()),
+            "norm": pyarrow.array(np.linspace(0.1, 2.0, 20), pyarrow.float32() if number else pyarrow.float64()),
+            "count": pyarrow.array([7] * 20, pyarrow.int32() if number else pyarrow.int64()),
+            "group": pyarrow.array([f"g{number}"] * 20).dictionary_encode(),
+        }
+        parquet.write_table(pyarrow.table(columns), events / f"{number}.parquet")
+    write_epsilons(JOB, events, out, partitioned=partitioned, partitions=2)
+    assert agrees(out, events)
+    found = pa.read_results(out).individuals
+    numbers = [uuid.UUID(one).int for one in found.people]
+    assert sorted(numbers) == [*range(20), *range(100, 120)]
+    assert found.labels.tolist() == [f"g{number // 100}" for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"person": ["a"], "norm": [1.0]}, "ids of another kind"),
+        ({"person": [7], "sensitivity": [1.0]}, "other columns"),
+    ],
+)
+def test_files_that_do_not_fit_together_are_found_before_the_shuffle(client, make, tmp_path, other, message):
+    events = make(files=1)
+    table = pyarrow.table(other | {"count": [1]})
+    parquet.write_table(table, events / "other.parquet")
+    with pytest.raises(ReadError, match=message):
+        write_epsilons(JOB, events, tmp_path / "out")
+
+
+def test_a_missing_id_is_told(client, make, tmp_path):
+    events = make(files=1)
+    table = pyarrow.table({"person": pyarrow.array([1, None]), "norm": [1.0, 1.0], "count": [1, 1]})
+    parquet.write_table(table, events / "other.parquet")
+    with pytest.raises(Exception, match="1 missing ids"):
+        write_epsilons(JOB, events, tmp_path / "out")
+
+
+def test_a_folder_that_is_partitioned_by_something_else(client, make, tmp_path):
+    events = make()
+    for number, path in enumerate(sorted(events.glob("*.parquet"))):
+        (events / f"day={number}").mkdir()
+        path.rename(events / f"day={number}" / path.name)
+    write_epsilons(JOB, events, tmp_path / "out")
+    assert agrees(tmp_path / "out", events)
+
+
 def test_columns_in_names_of_folders_other_folders_and_no_client(client, make, tmp_path):
     events = make()
     (tmp_path / "full").mkdir()
@@ -314,7 +369,7 @@ def test_columns_in_names_of_folders_other_folders_and_no_client(client, make, t
         write_epsilons(JOB, events, tmp_path / "full", partitioned=True)
     (events / "sample_rate=0.01").mkdir()
     (events / "events0.parquet").rename(events / "sample_rate=0.01" / "events0.parquet")
-    with pytest.raises(ReadError, match="columns in the name of its folder"):
+    with pytest.raises(ReadError, match="'sample_rate' in the name of its folder"):
         write_epsilons(JOB, events, tmp_path / "out")
     with pytest.raises(ReadError, match="holds no Parquet"):
         write_epsilons(JOB, tmp_path / "full", tmp_path / "out")

@@ -131,6 +131,11 @@ class TestWithOpenDP:
         pa.release(before, 1e-5, epsilon=0.5, edges=EDGES)
         assert before.steps == ledger.steps - 1
 
+    @pytest.mark.parametrize("rho", [1e-4, 0.125, 3.0])
+    def test_a_release_within_rho_costs_no_more(self, rho):
+        found = pa.release(ledger_of(5), 1e-5, rho=rho, edges=EDGES)
+        assert rho * (1.0 - 1e-6) < found.epsilon**2 / 2.0 <= found.rho <= rho
+
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
@@ -138,6 +143,9 @@ class TestWithOpenDP:
             ({"edges": [0.0, 1.0]}, "edges must be"),
             ({"edges": [1.0, 1.0]}, "edges must be"),
             ({"epsilon": 0.0}, "epsilon must be"),
+            ({"epsilon": None}, "one of epsilon and rho"),
+            ({"rho": 0.1}, "one of epsilon and rho"),
+            ({"epsilon": None, "rho": -1.0}, "rho must be"),
             ({"labels": [1, 2]}, "given together"),
             ({"labels": [1], "groups": [1]}, "labels must have shape"),
             ({"labels": [1, 1], "groups": [1, "1"]}, "groups must be distinct"),
@@ -164,6 +172,7 @@ class TestWithOpenDP:
         assert [group["group"] for group in told["groups"]] == ["0", "1", publishing.OTHERS]
         assert pa.Ledger.load("after.npz").steps == 211 and "Cost to everybody" in result.stdout
         assert "given together" in CliRunner().invoke(main, [*words, "--groups", "labels.npy"]).stderr
+        assert "one of epsilon and rho" in CliRunner().invoke(main, [*words, "--rho", "0.1"]).stderr
 
 
 def test_without_opendp_the_error_names_the_extra(monkeypatch):

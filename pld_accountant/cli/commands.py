@@ -27,6 +27,7 @@ for command in (
     individuals.report,
     worst_case.epsilon_of,
     individuals.compare,
+    ledgers.record,
     ledgers.merge,
     ledgers.verify,
     ledgers.describe,

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from . import options
-from .options import FILE, STDOUT, example, user_errors
-from .running import check_files, echo_written, progress_bars, read_log, tell
+from .kinds import load_ledger
+from .options import FILE, example, user_errors
+from .running import check_files, finish, progress_bars, read_log
 
 __all__ = ["compare", "epsilon", "report"]
 
@@ -25,7 +26,7 @@ __all__ = ["compare", "epsilon", "report"]
 @options.of_a_log
 @click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=FILE, help="The histogram, as .png or .pdf.")
-@click.option("--json", "json_file", type=FILE, help="The summary as JSON; - writes it to standard output, alone.")
+@options.json_file
 @click.option("--ledger", "ledger_file", type=FILE, help="The ledger of counted norms, for `report`.")
 def epsilon(
     norms: Path,
@@ -47,25 +48,22 @@ def epsilon(
 
     NORMS may be an event table instead: a Parquet file or folder with the columns person and norm (or sensitivity), and
     perhaps count or step, noise_multiplier, sample_rate and group; the rows are in any order.
-    """
-    from ..report import calls, outputs
 
-    files = (out, figure, None if json_file == STDOUT else json_file)
-    wanted = calls.planned(*files)
-    if ledger_file is not None:
-        wanted.append((ledger_file, ()))
-    check_files(wanted, (norms, log["groups"]))
+    NORMS may be a ledger, or a journal of a training run, too; then it holds all parameters of the steps.
+    """
+    from ..report import calls
+
+    wanted = calls.planned(out, figure, json_file)
+    check_files([*wanted, (ledger_file, ())], (norms, log["groups"]))
     bars = progress_bars(quiet)
     read = read_log(norms, bars, **log)
     request = read.request(delta, direction, quantiles, min_group)
     with bars("Accounting", "examples") as show:
         found = calls.summary_of(request, show)
-    writers = calls.result_writers(found, *files)
+    writers = calls.result_writers(found, out, figure, None)
     if ledger_file is not None:
         writers[ledger_file] = read.ledger.save
-    with user_errors():
-        outputs.write_all(writers)
-    tell(found, read.note, writers, json_file, quiet)
+    finish(found.as_dict(), found.text(), json_file, quiet, writers, read.note)
 
 
 @options.command(
@@ -85,7 +83,7 @@ def epsilon(
 )
 @click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=FILE, help="The three accountings, as .png or .pdf.")
-@click.option("--json", "json_file", type=FILE, help="The comparison as JSON; - writes it to standard output, alone.")
+@options.json_file
 def compare(
     norms: Path,
     delta: float,
@@ -100,10 +98,9 @@ def compare(
     **log: Any,
 ) -> None:
     """PLD, Gaussian and Renyi accounting of every example side by side; NORMS as in `epsilon`."""
-    from ..report import calls, comparison, outputs
+    from ..report import calls, comparison
 
-    files = (out, figure, None if json_file == STDOUT else json_file)
-    check_files(calls.planned(*files), (norms, log["groups"]))
+    check_files(calls.planned(out, figure, json_file), (norms, log["groups"]))
     with user_errors():
         comparison.check_min_delta(min_delta, delta)
     bars = progress_bars(quiet)
@@ -111,10 +108,8 @@ def compare(
     request = read.request(delta, direction, quantiles, min_group)
     with bars("Comparing", "examples") as show:
         found = comparison.comparison_of(request, min_delta, show)
-    writers = calls.result_writers(found, *files)
-    with user_errors():
-        outputs.write_all(writers)
-    tell(found, read.note, writers, json_file, quiet)
+    writers = calls.result_writers(found, out, figure, None)
+    finish(found.as_dict(), found.text(), json_file, quiet, writers, read.note)
 
 
 @options.command(
@@ -126,6 +121,7 @@ def compare(
 @options.direction
 @options.groups
 @options.min_group
+@options.json_file
 @options.quiet
 @click.option(
     "--deltas",
@@ -140,6 +136,7 @@ def report(
     direction: str,
     groups: Path | None,
     min_group: int,
+    json_file: Path | None,
     quiet: bool,
     deltas: Sequence[float] | None,
     title: str,
@@ -147,28 +144,24 @@ def report(
 ) -> None:
     """One HTML page on everybody's epsilon, with charts and tables.
 
-    LEDGER is a file written by `pld-accountant epsilon ... --ledger LEDGER` or by `Ledger.save`.
+    LEDGER is a file written by `record`, by `epsilon ... --ledger LEDGER` or by `Ledger.save`, or a journal.
     """
     from ..files.fingerprint import fingerprint
     from ..files.groups import read_labels
-    from ..ledger import Ledger
     from ..report import outputs
     from ..report.content import gather
     from ..report.html.page import page_writer
     from ..report.individuals import Request, assess
 
     bars = progress_bars(quiet)
-    check_files([(out, outputs.PAGE_ENDINGS)], (ledger_file, groups))
+    check_files([(out, outputs.PAGE_ENDINGS), (json_file, ())], (ledger_file, groups))
     with user_errors():
-        ledger = Ledger.load(ledger_file)
-        labels = None if groups is None else read_labels(groups, ledger.num_examples)
+        ledger = load_ledger(ledger_file)
+        labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
         source = fingerprint(ledger_file)
     request = Request(ledger, delta, direction, labels, source=source, min_group=min_group)
     with bars("Accounting", "examples") as show:
         found = assess(request, show)
     with bars("Further deltas", "examples") as show:
         gathered = gather(ledger, found, deltas, progress=show)
-    with user_errors():
-        outputs.write_all({out: page_writer(gathered, title)})
-    if not quiet:
-        echo_written([out])
+    finish(gathered.summary.as_dict(), "", json_file, quiet, {out: page_writer(gathered, title)})

@@ -1,20 +1,45 @@
-"""The commands on files of ledgers and of other kinds: `merge`, `verify` and `describe`."""
+"""The commands on files of ledgers and of other kinds: `record`, `merge`, `verify` and `describe`."""
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import options
-from .options import FILE, STDOUT, example, user_errors
-from .running import check_files, echo_written, progress_bars
+from .kinds import as_text, described, load_ledger
+from .options import FILE, example, user_errors
+from .running import check_files, finish, progress_bars, read_log
 
-__all__ = ["describe", "merge", "verify"]
+if TYPE_CHECKING:
+    from ..ledger import Ledger
+    from ..results import Bounds
+
+__all__ = ["describe", "merge", "record", "verify"]
 
 _DIFFERS = 1  # exit status
+
+
+@options.command(
+    short_help="A ledger of a log of norms or of an event table.",
+    epilog=example("record march.parquet --schedule 2:0.01:5000 --max-grad-norm 1 --out march.npz"),
+)
+@options.log_of_norms
+@click.option("--compressed", is_flag=True, help="Keep the counts of an event table compressed.")
+@click.option("--out", type=FILE, required=True, help="The ledger.")
+@options.json_file
+@options.quiet
+def record(norms: Path, out: Path, json_file: Path | None, quiet: bool, **log: Any) -> None:
+    """A ledger of the norms in a log or an event table, without an epsilon; NORMS as in `epsilon`.
+
+    Further steps and other people are added by `merge`.
+    """
+    check_files([(out, ()), (json_file, ())], (norms,))
+    read = read_log(norms, progress_bars(quiet), groups=None, **log)
+    ledger = read.ledger
+    text = f"{ledger.num_examples:,} people, {ledger.steps:,} steps"
+    finish(_of_ledger(ledger), text, json_file, quiet, {out: ledger.save}, read.note)
 
 
 @options.command(
@@ -24,26 +49,24 @@ _DIFFERS = 1  # exit status
 @click.argument("ledgers", metavar="LEDGERS...", type=FILE, nargs=-1, required=True)
 @click.option("--same-steps", is_flag=True, help="The ledgers hold other people in the same steps, parts of one table.")
 @click.option("--out", type=FILE, required=True, help="The ledger of everybody and all steps.")
+@options.json_file
 @options.quiet
-def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, quiet: bool) -> None:
+def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Path | None, quiet: bool) -> None:
     """One ledger of several: people are matched by id, or by number if nobody has an id.
 
+    LEDGERS are files of ledgers, or journals of training runs.
     Without --same-steps the ledgers hold further steps, and a person who is missing in one took no part in its steps.
     """
-    from ..ledger import Ledger
-    from ..report import outputs
-
-    check_files([(out, ())], ledgers)
+    check_files([(out, ()), (json_file, ())], ledgers)
     bars = progress_bars(quiet)
     with user_errors(), bars("Merging", "ledgers") as show:
-        whole = Ledger.load(ledgers[0])
+        whole = load_ledger(ledgers[0])
         for done, path in enumerate(ledgers[1:], 1):
             show(done, len(ledgers))
-            whole.merge(Ledger.load(path), same_steps=same_steps)
-        outputs.write_all({out: whole.save})
-    if not quiet:
-        click.echo(f"{whole.num_examples:,} people, {whole.steps:,} steps")
-        echo_written([out])
+            whole.merge(load_ledger(path), same_steps=same_steps)
+    finish(
+        _of_ledger(whole), f"{whole.num_examples:,} people, {whole.steps:,} steps", json_file, quiet, {out: whole.save}
+    )
 
 
 @options.command(
@@ -51,9 +74,12 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, quiet: bool) -
     epilog=example("verify ledger.npz --results eps.parquet"),
 )
 @click.argument("ledger_file", metavar="LEDGER", type=FILE)
-@click.option("--results", type=FILE, help="Results as .parquet, which are computed anew from the ledger.")
+@click.option(
+    "--results", type=FILE, help="Results as .parquet or in a folder, which are computed anew from the ledger."
+)
+@options.json_file
 @options.quiet
-def verify(ledger_file: Path, results: Path | None, quiet: bool) -> int:
+def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quiet: bool) -> int:
     """Check a ledger's checksum, parameters and counts, and results against it.
 
     With --results everybody's bounds are computed anew.  The exit status is 1 if the results have other people, another
@@ -61,91 +87,67 @@ def verify(ledger_file: Path, results: Path | None, quiet: bool) -> int:
     """
     import numpy as np
 
-    from ..ledger import Ledger
     from ..report.reading import read_results
 
+    check_files([(json_file, ())], (ledger_file, results))
     with user_errors():
-        ledger = Ledger.load(ledger_file)
+        ledger = load_ledger(ledger_file)
         found = None if results is None else read_results(results).individuals
-    say = (lambda text: None) if quiet else click.echo
-    say(f"{ledger_file}: whole; {ledger.num_examples:,} people, {ledger.steps:,} steps")
-    if found is None:
-        return 0
-    people = np.arange(found.num_examples) if found.people is None else found.people
-    if found.schedule != ledger.schedule or not np.array_equal(people.astype(str), ledger.people.astype(str)):
-        what = "another schedule" if found.schedule != ledger.schedule else "other people"
-        say(f"{results}: results of {what} than the ledger's")
-        return _DIFFERS
-    with progress_bars(quiet)("Accounting", "examples") as show:
-        anew = ledger.epsilon(found.delta, str(found.parameters["direction"]), progress=show)
-    apart = (anew.lower > found.epsilon.upper) | (found.epsilon.lower > anew.upper)
-    equal = (anew.lower == found.epsilon.lower) & (anew.upper == found.epsilon.upper)
-    say(f"{results}: bounds of {int(equal.sum()):,} people are the same, of {int(apart.sum()):,} contradict the ledger")
-    return _DIFFERS if apart.any() else 0
+    facts = _of_ledger(ledger) | {"ledger": str(ledger_file), "whole": True}
+    lines = [f"{ledger_file}: whole; {ledger.num_examples:,} people, {ledger.steps:,} steps"]
+    differs = False
+    if found is not None:
+        people = np.arange(found.num_examples) if found.people is None else found.people
+        other = "another schedule" if found.schedule != ledger.schedule else ""
+        if not np.array_equal(people.astype(str), ledger.people.astype(str)):
+            other = other or "other people"
+        facts["results"], differs = {"file": str(results), "other": other or None}, bool(other)
+        if other:
+            lines.append(f"{results}: results of {other} than the ledger's")
+        else:
+            with progress_bars(quiet)("Accounting", "examples") as show:
+                anew = ledger.epsilon(found.delta, str(found.parameters["direction"]), progress=show)
+            same, apart = _compared(found.epsilon, anew)
+            facts["results"] |= {"same": same, "contradict": apart}
+            lines.append(f"{results}: bounds of {same:,} people are the same, of {apart:,} contradict the ledger")
+            differs = apart > 0
+    finish(facts, "\n".join(lines), json_file, quiet)
+    return _DIFFERS if differs else 0
+
+
+def _compared(found: Bounds, anew: Bounds) -> tuple[int, int]:
+    """The numbers of people whose bounds are the same, and whose bounds no epsilon satisfies together."""
+    apart = (anew.lower > found.upper) | (found.lower > anew.upper)
+    equal = (anew.lower == found.lower) & (anew.upper == found.upper)
+    return int(equal.sum()), int(apart.sum())
+
+
+def _of_ledger(ledger: Ledger) -> dict[str, Any]:
+    from ..report.provenance import provenance
+
+    return {
+        "provenance": provenance(),
+        "kind": "facts of a ledger",
+        "num_examples": ledger.num_examples,
+        "steps": ledger.steps,
+        "schedule": [
+            {"noise_multiplier": sigma, "sample_rate": rate, "steps": steps} for sigma, rate, steps in ledger.schedule
+        ],
+        "max_grad_norm": ledger.max_grad_norm,
+        "buckets": ledger.buckets,
+    }
 
 
 @options.command(
-    short_help="The kind of a file: a ledger, a filter, results, events or a log.",
+    short_help="The kind of a file: a ledger, a journal, a filter, results, events or a log.",
     epilog=example("describe ledger.npz"),
 )
 @click.argument("file", type=FILE)
-@click.option("--json", "json_file", type=FILE, help="The description as JSON; only - is possible.")
-def describe(file: Path, json_file: Path | None) -> None:
+@options.json_file
+@options.quiet
+def describe(file: Path, json_file: Path | None, quiet: bool) -> None:
     """The kind of a file, its parameters, and numbers of people and steps; no person's number is printed."""
-    from ..report.outputs import json_text
-
-    if json_file not in (None, STDOUT):
-        raise click.UsageError("--json of describe must be -, the standard output")
+    check_files([(json_file, ())], (file,))
     with user_errors():
-        facts = _described(file)
-    if json_file == STDOUT:
-        click.echo(json_text(facts), nl=False)
-    else:
-        click.echo("\n".join(f"{name.replace('_', ' ')}: {_short(value)}" for name, value in facts.items()))
-
-
-def _described(file: Path) -> dict[str, Any]:
-    from ..events.source import is_events_file
-    from ..files import store
-    from ..files.norm_log import open_norms
-
-    if file.is_file() and zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            ours = {"header.npy", "sha256.npy"} <= set(archive.namelist())
-        if ours:
-            header = store.header(file)
-            return {"kind": header.pop("kind"), "version": header.pop("version"), **header}
-    if file.suffix.lower() == ".parquet" and file.is_file():
-        from ..files.formats import require
-
-        schema = require("pyarrow.parquet", "parquet", f"reading {file}").read_schema(file)
-        if b"pld_accountant" in (schema.metadata or {}):
-            return _of_results(file)
-    if is_events_file(file):
-        from ..events.source import arrow_events
-
-        table = arrow_events(file)
-        return {"kind": "event table", "events": table.num_rows, "columns": table.schema.names}
-    with open_norms(file, orientation=None, dataset=None, people=None) as log:
-        return {
-            "kind": "log of norms",
-            "steps": log.shape[0],
-            "people": log.shape[1],
-            "orientation": f"{log.orientation} ({'assumed' if log.assumed else 'stated'})",
-        }
-
-
-def _of_results(file: Path) -> dict[str, Any]:
-    from ..report.reading import read_results
-
-    found = read_results(file).as_dict()
-    wanted = ("delta", "num_examples", "steps", "parameters", "schedule", "worst_case", "not_certified", "renyi_only")
-    return {"kind": "results", **{name: found[name] for name in (*wanted, "guarantee", "provenance")}}
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_short(one)}" for name, one in value.items())
-    if isinstance(value, list):
-        return "; ".join(_short(one) for one in value)
-    return str(value)
+        facts = described(file)
+    finish(facts, as_text(facts), json_file, quiet)

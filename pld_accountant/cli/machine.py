@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from . import options
-from .options import FILE, example, user_errors
-from .running import progress_bars
+from .options import FILE, STDOUT, example, user_errors
+from .running import check_files, finish, progress_bars
 
 __all__ = ["demo", "warm_up"]
 
@@ -20,8 +20,9 @@ __all__ = ["demo", "warm_up"]
 @click.option("--out", type=FILE, default=Path("demo-output"), show_default=True, help="Folder for the output files.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training.")
+@options.json_file
 @options.quiet
-def demo(out: Path, seed: int, steps: int, quiet: bool) -> None:
+def demo(out: Path, seed: int, steps: int, json_file: Path | None, quiet: bool) -> None:
     """Train a small network on handwritten digits with DP-SGD and account for every example."""
     from ..demo import digits
     from ..report.outputs import check_folder, write_all
@@ -29,6 +30,8 @@ def demo(out: Path, seed: int, steps: int, quiet: bool) -> None:
     with user_errors():
         digits.check_libraries()
         check_folder(next(p for p in (out, *out.absolute().parents) if p.exists()))
+    check_files([(json_file, ())], ())
+    quiet = quiet or json_file == STDOUT
     say = (lambda text: None) if quiet else click.echo
     say(digits.announcement(steps))
     done = digits.run(seed, steps, progress_bars(quiet))
@@ -38,6 +41,7 @@ def demo(out: Path, seed: int, steps: int, quiet: bool) -> None:
         out.mkdir(parents=True, exist_ok=True)
         write_all(files)
     say(f"\nWritten to {out}: {', '.join(path.name for path in files)}")
+    finish(digits.facts(done), "", json_file, quiet)
 
 
 @options.command(
@@ -45,8 +49,9 @@ def demo(out: Path, seed: int, steps: int, quiet: bool) -> None:
     short_help="Compile all kernels for this machine, once.",
     epilog=example("warm-up"),
 )
+@options.json_file
 @options.quiet
-def warm_up(quiet: bool) -> None:
+def warm_up(json_file: Path | None, quiet: bool) -> None:
     """Compile all kernels for this machine, once, so that no later command or program waits for it.
 
     The machine code is kept on disk.  Kernels that are there already are not compiled again.  Tables, which depend on
@@ -57,13 +62,15 @@ def warm_up(quiet: bool) -> None:
     from ..files.kept import cache_folder
     from ..warm_up import warm_up as compile_all
 
+    check_files([(json_file, ())], ())
     begun = time.monotonic()
     with user_errors(), progress_bars(quiet)("Compiling", "modules") as show:
         folder = compile_all(show)
-    if not quiet:
-        click.echo(
-            f"All kernels are compiled, in {time.monotonic() - begun:.1f} seconds; the machine code is in {folder}"
-        )
-        tables = cache_folder()
-        where = "not kept" if tables is None else f"kept in {tables}"
-        click.echo(f"Tables that a question needs are {where} (PLD_ACCOUNTANT_CACHE)")
+    seconds, tables = time.monotonic() - begun, cache_folder()
+    where = "not kept" if tables is None else f"kept in {tables}"
+    text = (
+        f"All kernels are compiled, in {seconds:.1f} seconds; the machine code is in {folder}\n"
+        f"Tables that a question needs are {where} (PLD_ACCOUNTANT_CACHE)"
+    )
+    facts = {"seconds": seconds, "folder": str(folder), "tables": None if tables is None else str(tables)}
+    finish(facts, text, json_file, quiet)

@@ -24,7 +24,8 @@ __all__ = [
     "direction",
     "example",
     "groups",
-    "max_grad_norm",
+    "json_file",
+    "log_of_norms",
     "min_group",
     "noise_multiplier",
     "number",
@@ -34,6 +35,7 @@ __all__ = [
     "probabilities",
     "quiet",
     "sample_rate",
+    "schedule",
     "steps",
     "user_errors",
 ]
@@ -49,7 +51,7 @@ def example(*lines: str) -> str:
 
 
 class OfSteps(click.Option):
-    """An option that a log of norms needs, and that an event table may hold as a column instead."""
+    """An option that a log of norms needs, and that an event table or a ledger may hold instead."""
 
 
 def _read_parameters(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
@@ -203,6 +205,29 @@ def pairs(context: click.Context, parameter: click.Parameter, value: str | None)
     return {name.strip(): other.strip() for name, _, other in parts}
 
 
+def schedule(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[tuple[float, float, int], ...] | None:
+    """A callback of an option for groups ``noise:rate:steps`` separated by commas; None stays None."""
+    from .. import validate
+
+    if value is None:
+        return None
+    try:
+        parts = [part.split(":") for part in value.split(",")]
+        return tuple(
+            (
+                validate.noise_multiplier(float(noise)),
+                validate.sample_rate(float(rate)),
+                validate.count(float(number), "steps", least=1),
+            )
+            for noise, rate, number in parts
+        )
+    except ValueError as error:
+        told = f"must be NOISE:RATE:STEPS, with commas between several groups, got {value!r}: {error}"
+        raise click.BadParameter(told, context, parameter) from error
+
+
 _NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "--noise-multiplier": (
         lambda validate, value: validate.noise_multiplier(value),
@@ -236,7 +261,7 @@ def number(name: str, *, required: bool = True, cls: type[click.Option] = click.
 
 
 noise_multiplier, sample_rate = number("--noise-multiplier"), number("--sample-rate")
-max_grad_norm, steps, delta = number("--max-grad-norm"), number("--steps"), number("--delta")
+steps, delta = number("--steps"), number("--delta")
 direction = click.option(
     "--direction",
     type=click.Choice(["both", "remove", "add"]),
@@ -252,15 +277,28 @@ min_group = click.option(
     help="Show nothing about fewer people than this in summaries, pictures and pages.",
 )
 quiet = click.option("--quiet", is_flag=True, help="Print no summary and no progress.")
-groups = click.option("--groups", type=FILE, help="A label per example: .npy, .csv or .txt.")
+json_file = click.option(
+    "--json", "json_file", type=FILE, help="The answer as JSON; - writes it to standard output, alone."
+)
+groups = click.option(
+    "--groups",
+    type=FILE,
+    help="A label per example: .npy, .csv or .txt in the order of the people, or .parquet with the columns id (or "
+    "person) and group.",
+)
 
-_OF_A_LOG = (
+_LOG_OF_NORMS = (
     click.argument("norms", type=FILE),
     number("--noise-multiplier", required=False, cls=OfSteps),
     number("--sample-rate", required=False, cls=OfSteps),
-    max_grad_norm,
-    delta,
-    direction,
+    number("--max-grad-norm", required=False, cls=OfSteps),
+    click.option(
+        "--schedule",
+        callback=schedule,
+        metavar="NOISE:RATE:STEPS",
+        help="The steps of somebody who takes part in every step of an event table, with commas between several "
+        "groups; nobody may have taken more.  [default: the most steps that one person took]",
+    ),
     click.option(
         "--orientation",
         type=click.Choice(["steps", "people", "steps-by-examples", "examples-by-steps"]),
@@ -272,9 +310,7 @@ _OF_A_LOG = (
     click.option(
         "--buckets",
         type=click.IntRange(min=2, max=4096),
-        default=256,
-        show_default=True,
-        help="Buckets of relative norms; more give tighter bounds.",
+        help="Buckets of relative norms; more give tighter bounds.  [default: 256]",
     ),
     click.option(
         "--columns",
@@ -282,6 +318,10 @@ _OF_A_LOG = (
         metavar="NAME=COLUMN",
         help="Columns of an event table under other names, for example person=user_id,norm=size.",
     ),
+)
+_QUESTION = (
+    delta,
+    direction,
     groups,
     min_group,
     quiet,
@@ -295,8 +335,15 @@ _OF_A_LOG = (
 )
 
 
-def of_a_log(function: Callable[..., Any]) -> Callable[..., Any]:
+def log_of_norms(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument and the options of a command that reads a log of norms."""
-    for option in reversed(_OF_A_LOG):
+    for option in reversed(_LOG_OF_NORMS):
         function = option(function)
     return function
+
+
+def of_a_log(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that computes epsilons of a log."""
+    for option in reversed(_QUESTION):
+        function = option(function)
+    return log_of_norms(function)

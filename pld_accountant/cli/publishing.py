@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from . import options
-from .options import FILE, STDOUT, example, user_errors
-from .running import check_files, tell
+from .kinds import load_ledger
+from .options import FILE, example, user_errors
+from .running import check_files, finish
 
 __all__ = ["release"]
 
@@ -23,9 +24,14 @@ __all__ = ["release"]
 @click.option(
     "--epsilon",
     type=float,
-    required=True,
-    callback=options.checked(lambda validate, value: validate.positive(value, "epsilon")),
+    callback=options.checked(lambda validate, value: None if value is None else validate.positive(value, "epsilon")),
     help="The epsilon that the release may cost everybody.",
+)
+@click.option(
+    "--rho",
+    type=float,
+    callback=options.checked(lambda validate, value: None if value is None else validate.positive(value, "rho")),
+    help="The same in zero-concentrated DP, instead of --epsilon.",
 )
 @click.option(
     "--edges",
@@ -35,13 +41,14 @@ __all__ = ["release"]
 )
 @options.groups
 @click.option("--group-names", help="The public list of groups, separated by commas; needed with --groups.")
-@click.option("--json", "json_file", type=FILE, help="The release as JSON; - writes it to standard output, alone.")
+@options.json_file
 @click.option("--book", type=FILE, help="Write the ledger with the cost of the release added for everybody.")
 @options.quiet
 def release(
     ledger_file: Path,
     delta: float,
-    epsilon: float,
+    epsilon: float | None,
+    rho: float | None,
     edges: Sequence[float],
     groups: Path | None,
     group_names: str | None,
@@ -51,25 +58,18 @@ def release(
 ) -> None:
     """Count people by epsilon and group, and add noise, so that the counts may be published.
 
-    LEDGER is a file written by `pld-accountant epsilon ... --ledger LEDGER` or by `Ledger.save`.  Each call is a new
-    release with its own cost.  The page on publishing states the conditions of the guarantee.
+    LEDGER is a file written by `record`, by `epsilon ... --ledger LEDGER` or by `Ledger.save`, or a journal.  Each call
+    is a new release with its own cost.  The page on publishing states the conditions of the guarantee.
     """
     from ..files.groups import read_labels
-    from ..ledger import Ledger
     from ..publishing import release as release_counts
-    from ..report import outputs
 
-    written = [path for path in (None if json_file == STDOUT else json_file, book) if path is not None]
-    check_files([(path, ()) for path in written], (ledger_file, groups))
+    check_files([(json_file, ()), (book, ())], (ledger_file, groups))
     with user_errors():
-        ledger = Ledger.load(ledger_file)
-        labels = None if groups is None else read_labels(groups, ledger.num_examples)
+        ledger = load_ledger(ledger_file)
+        labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
         names = None if group_names is None else [name.strip() for name in group_names.split(",")]
         found = release_counts(
-            ledger, delta, epsilon=epsilon, edges=edges, labels=labels, groups=names, book=book is not None
+            ledger, delta, epsilon=epsilon, rho=rho, edges=edges, labels=labels, groups=names, book=book is not None
         )
-        writers = {} if json_file in (None, STDOUT) else {json_file: outputs.json_writer(found.as_dict())}
-        if book is not None:
-            writers[book] = ledger.save
-        outputs.write_all(writers)
-    tell(found, "", writers, json_file, quiet)
+    finish(found.as_dict(), found.text(), json_file, quiet, {} if book is None else {book: ledger.save})

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, cast
 
 import click
 
+from .kinds import holds_ledger, load_ledger
 from .options import PROGRAM, STDOUT, user_errors
 
-__all__ = ["Log", "check_files", "echo_written", "progress_bars", "read_log", "tell"]
+__all__ = ["Log", "check_files", "finish", "progress_bars", "read_log"]
 
 
 def progress_bars(quiet: bool) -> Callable[[str, str], Any]:
@@ -20,17 +21,33 @@ def progress_bars(quiet: bool) -> Callable[[str, str], Any]:
     return partial(progress_bar, hidden=quiet)
 
 
-def tell(found: Any, note: str, written: Iterable[Path], json_file: Path | None, quiet: bool) -> None:
-    """Print the JSON if it goes to standard output, else the text and the names of the files unless `quiet`."""
-    from ..report.outputs import json_text
+def finish(
+    facts: Mapping[str, Any],
+    text: str,
+    json_file: Path | None,
+    quiet: bool,
+    writers: Mapping[Path, Callable[[Any], None]] | None = None,
+    note: str = "",
+) -> None:
+    """Write the files, and `facts` as JSON beside them or alone on standard output; print the text unless `quiet`.
 
+    The note goes to standard error.
+    """
+    from ..report import outputs
+
+    files = dict(writers or {})
+    if json_file not in (None, STDOUT):
+        files[json_file] = outputs.json_writer(facts)
+    with user_errors():
+        outputs.write_all(files)
     if note:
         click.echo(note, err=True)
     if json_file == STDOUT:
-        click.echo(json_text(found.as_dict()), nl=False)
+        click.echo(outputs.json_text(facts), nl=False)
     elif not quiet:
-        click.echo(found.text())
-        echo_written(written)
+        if text:
+            click.echo(text)
+        _echo_written(files)
 
 
 def check_files(wanted: Iterable[tuple[Path | None, Sequence[str]]], inputs: Iterable[Path | None]) -> None:
@@ -38,12 +55,12 @@ def check_files(wanted: Iterable[tuple[Path | None, Sequence[str]]], inputs: Ite
 
     with user_errors():
         outputs.check(
-            [(path, endings) for path, endings in wanted if path is not None],
+            [(path, endings) for path, endings in wanted if path not in (None, STDOUT)],
             inputs=[path for path in inputs if path is not None],
         )
 
 
-def echo_written(files: Iterable[Path]) -> None:
+def _echo_written(files: Iterable[Path]) -> None:
     if files:
         click.echo(f"\nWritten: {', '.join(str(path) for path in files)}")
 
@@ -78,7 +95,9 @@ def read_log(
     examples: int | None,
     columns: Mapping[str, str] | None,
     groups: Path | None,
+    schedule: Sequence[tuple[float, float, int]] | None = None,
     people: int | None = None,
+    compressed: bool = False,
     **parameters: Any,
 ) -> Log:
     """Read a log of norms, or an event table: Parquet with a column of people."""
@@ -86,14 +105,19 @@ def read_log(
 
     from ..events.source import is_events_file
 
+    given = {"orientation": orientation, "dataset": dataset, "examples": examples}
+    of_events: dict[str, Any] = {"columns": columns, "schedule": schedule}
     with user_errors():
+        if holds_ledger(norms):
+            return _read_ledger(norms, bars, {**parameters, **of_events, **given}, groups, people)
         events = is_events_file(norms, columns)
+    parameters["buckets"] = parameters["buckets"] or 256
     if events:
-        of_a_log = {"orientation": orientation, "dataset": dataset, "examples": examples, "groups": groups}
-        return _read_events(norms, bars, of_a_log, columns, people, parameters)
-    if columns:
-        raise click.UsageError(f"{norms.name} is no event table with a column of people, so it has no --columns")
-    missing = [name for name in ("noise_multiplier", "sample_rate") if parameters[name] is None]
+        return _read_events(norms, bars, given | {"groups": groups}, of_events, people, compressed, parameters)
+    if useless := [name for name, value in {**of_events, "compressed": compressed}.items() if value]:
+        told = f"{norms.name} is no event table with a column of people, so it has no {_flag(useless[0])}"
+        raise click.UsageError(told)
+    missing = [name for name in ("noise_multiplier", "sample_rate", "max_grad_norm") if parameters[name] is None]
     if missing:
         raise click.UsageError(f"Missing {', '.join(f'option {_flag(name)!r}' for name in missing)}.")
     from ..files.fingerprint import fingerprint
@@ -124,12 +148,11 @@ def _read_events(
     path: Path,
     bars: Callable[[str, str], Any],
     of_a_log: Mapping[str, Any],
-    columns: Mapping[str, str] | None,
+    of_events: Mapping[str, Any],
     people: int | None,
+    compressed: bool,
     parameters: Mapping[str, Any],
 ) -> Log:
-    import numpy as np
-
     from ..events.table import read_events
     from ..files.fingerprint import fingerprint
     from ..ledger import Ledger
@@ -138,18 +161,49 @@ def _read_events(
     if useless:
         where = "; the column 'group' holds the groups" if "groups" in useless else ""
         raise click.UsageError(f"{path.name} is an event table, which takes no {_flag(useless[0])}{where}")
+    if parameters["max_grad_norm"] is None:
+        raise click.UsageError("Missing option '--max-grad-norm'.")
     with user_errors():
         of_steps = {name: value for name, value in parameters.items() if name != "buckets"}
-        events = read_events(path, columns=columns, **of_steps)
-        ledger = Ledger.from_events(events, **parameters)
+        events = read_events(path, **of_events, **of_steps)
+        ledger = Ledger.from_events(events, **parameters, compressed=compressed)
     labels = events.labels
     facts = {name: value for name, value in parameters.items() if value is not None} | {"events": path.name}
+    with user_errors(), bars("Fingerprint", "bytes") as show:
+        source = fingerprint(path, progress=show)
+    return _of_some(ledger, labels, people, facts, source)
+
+
+def _read_ledger(
+    path: Path,
+    bars: Callable[[str, str], Any],
+    of_steps: Mapping[str, Any],
+    groups: Path | None,
+    people: int | None,
+) -> Log:
+    """Read a ledger or a journal, which hold all parameters of the steps."""
+    from ..files.fingerprint import fingerprint
+    from ..files.groups import read_labels
+
+    if useless := [name for name, value in of_steps.items() if value is not None]:
+        raise click.UsageError(f"{path.name} holds the parameters of its steps, and takes no {_flag(useless[0])}")
+    ledger = load_ledger(path)
+    labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
+    facts = {"max_grad_norm": ledger.max_grad_norm, "buckets": ledger.buckets, "ledger": path.name}
+    with bars("Fingerprint", "bytes") as show:
+        source = fingerprint(path, progress=show)
+    return _of_some(ledger, labels, people, facts, source)
+
+
+def _of_some(ledger: Any, labels: Any, people: int | None, facts: dict[str, Any], source: Any) -> Log:
+    """Everybody of a ledger, or some people drawn at random."""
+    import numpy as np
+
     if people is not None and people < ledger.num_examples:
         chosen = np.sort(np.random.default_rng(0).choice(ledger.num_examples, people, replace=False))
         facts["sample"] = f"{people} of {ledger.num_examples} people"
         ledger, labels = ledger.select(ledger.people[chosen]), None if labels is None else labels[chosen]
-    with user_errors(), bars("Fingerprint", "bytes") as show:
-        return Log(ledger, labels, None, facts, fingerprint(path, progress=show), "")
+    return Log(ledger, labels, None, facts, source, "")
 
 
 def _assumption(log: Any) -> str:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from . import options
 from .options import example, user_errors
+from .running import check_files, finish
+
+if TYPE_CHECKING:
+    from ..results import Bounds
 
 __all__ = ["calibrate", "epsilon_of"]
 
@@ -20,7 +28,17 @@ __all__ = ["calibrate", "epsilon_of"]
 @options.steps
 @options.delta
 @options.direction
-def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float, direction: str) -> None:
+@options.json_file
+@options.quiet
+def epsilon_of(
+    noise_multiplier: float,
+    sample_rate: float,
+    steps: int,
+    delta: float,
+    direction: str,
+    json_file: Path | None,
+    quiet: bool,
+) -> None:
     """The epsilon of the worst case, a person clipped at every step, in one line.
 
     A second line follows if the bounds are not certified on both sides.
@@ -28,8 +46,9 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
     from ..composition import compose
     from ..mechanisms.sampled_gaussian import SampledGaussian
     from ..results import Status
-    from ..rounding import rounded_down, rounded_up
+    from ..rounding import finite_or_none, rounded_down, rounded_up
 
+    check_files([(json_file, ())], ())
     with user_errors():
         composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
     bounds, renyi = composition.epsilon(delta, direction=direction), composition.rdp_epsilon(delta)
@@ -38,9 +57,12 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
         lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
     else:
         answer, lower = f"epsilon at delta = {delta:g} has no upper bound", "not certified"
-    click.echo(f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})")
+    text = f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})"
     if bounds.status != Status.CERTIFIED:
-        click.echo(bounds.status.sentence)
+        text += f"\n{bounds.status.sentence}"
+    asked = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
+    facts = _facts(delta, direction, asked, bounds)
+    finish(facts | {"rdp_epsilon": finite_or_none(renyi)}, text, json_file, quiet)
 
 
 @options.command(
@@ -53,6 +75,8 @@ def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: f
 @options.number("--sample-rate", required=False)
 @options.number("--steps", required=False)
 @options.direction
+@options.json_file
+@options.quiet
 def calibrate(
     target_epsilon: float,
     delta: float,
@@ -60,6 +84,8 @@ def calibrate(
     sample_rate: float | None,
     steps: float | None,
     direction: str,
+    json_file: Path | None,
+    quiet: bool,
 ) -> None:
     """The smallest noise multiplier, the most steps or the largest sample rate for a target epsilon, in one line.
 
@@ -76,12 +102,25 @@ def calibrate(
     if len(missing) != 1:
         raise click.UsageError("give two of --noise-multiplier, --sample-rate and --steps; the third is the answer")
     (wanted,) = missing
+    check_files([(json_file, ())], ())
     known = {name: value for name, value in given.items() if value is not None}
     function = getattr(calibration, f"calibrate_{wanted}")
     with user_errors():
         found = function(target_epsilon, delta, **known, direction=direction)
     text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(wanted, lambda n, _: str(n))(found, 7)
     sigma, rate, number = ({**known, wanted: float(text)}[name] for name in given)
-    upper = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction).upper
+    bounds = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction)
+    asked = {"noise_multiplier": sigma, "sample_rate": rate, "steps": int(number)}
     words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[wanted]
-    click.echo(f"{words} {text}: epsilon <= {rounded_up(upper, 7)} at delta = {delta:g} (certified)")
+    answer = f"{words} {text}: epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g} (certified)"
+    facts = {"calibrated": wanted, "target_epsilon": target_epsilon, **_facts(delta, direction, asked, bounds)}
+    finish(facts, answer, json_file, quiet)
+
+
+def _facts(delta: float, direction: str, steps: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
+    """The worst case for JSON: what was asked, and the bounds."""
+    from ..report.provenance import provenance
+    from ..report.summary import bounds_facts
+
+    asked = {"delta": delta, "direction": direction, "neighbours": "add or remove one record", **steps}
+    return {"provenance": provenance(), **asked, "epsilon": bounds_facts(bounds)}

@@ -20,7 +20,8 @@ def arrow_events(source: Any, columns: Mapping[str, str] | None = None) -> Any:
 
     Parameters
     ----------
-    source : path, pyarrow.Table, pyarrow.RecordBatch, pandas.DataFrame, polars.DataFrame, or mapping of arrays
+    source : path, table or mapping of arrays
+        Tables: pyarrow.Table, RecordBatch, RecordBatchReader or Dataset, pandas.DataFrame, polars.DataFrame.
     columns : mapping of str to str, optional
         The source's name of a column of events, where it is another one, for example ``{"person": "user_id"}``.
 
@@ -39,7 +40,14 @@ def arrow_events(source: Any, columns: Mapping[str, str] | None = None) -> Any:
         source = pa.table(dict(source))
     elif hasattr(source, "to_arrow"):  # polars
         source = source.to_arrow()
+    elif isinstance(source, pa.RecordBatchReader):
+        source = source.read_all()
+    elif isinstance(source, require("pyarrow.dataset", "parquet", "reading events").Dataset):
+        there = column_names(source.schema.names, columns, "the data set")
+        source = source.to_table(columns=there)
     elif not isinstance(source, pa.Table):
+        if hasattr(source, "collect"):
+            raise ValueError(f"events must be in memory: call collect() of the {type(source).__name__} first")
         if not hasattr(source, "columns") or not hasattr(source, "to_numpy"):
             raise ValueError(f"events must be a path or a table (Arrow, pandas, polars), got {type(source).__name__}")
         source = _from_pandas(source, names)

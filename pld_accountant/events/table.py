@@ -89,8 +89,8 @@ def read_events(
     everybody, person = _people(table.column("person"), people)
     norm = _norms(table, clip)
     count = _counts(table)
-    given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate}
-    sigma, rate = (_parameter(table, name, value) for name, value in given.items())
+    sigma = _parameter(table, "noise_multiplier", noise_multiplier, {s for s, _, _ in schedule or ()})
+    rate = _parameter(table, "sample_rate", sample_rate, {q for _, q, _ in schedule or ()})
     kinds, kind = _kinds(sigma, rate, len(person))
     labels = _labels(table.column("group"), person, len(everybody)) if "group" in there else None
     found = np.zeros(len(kinds), dtype=np.int64)
@@ -178,12 +178,14 @@ def _counts(table: Any) -> NDArray:
     return count.astype(np.int64)
 
 
-def _parameter(table: Any, name: str, value: float | None) -> NDArray | float:
-    """A column, or the value for all events."""
+def _parameter(table: Any, name: str, value: float | None, scheduled: set[float]) -> NDArray | float:
+    """A column, or the value for all events, which is the schedule's if that has only one."""
     if name in table.schema.names:
         if value is not None:
             raise ValueError(f"{name} was given, and the events have a column of this name; one of them must go")
         return _column(table, name).astype(np.float64)
+    if value is None and len(scheduled) == 1:
+        (value,) = scheduled
     if value is None:
         raise ValueError(f"{name} must be given: the events have no column of this name")
     return float(getattr(validate, name)(value))
@@ -224,7 +226,8 @@ def _labels(column: Any, person: NDArray, people: int) -> NDArray:
     of[person] = codes
     if np.any(of[person] != codes):
         row = int(np.argmax(of[person] != codes))
-        raise ValueError(f"a person has two groups, {names[codes[row]]!r} and {names[of[person[row]]]!r}")
+        one, other = names[[codes[row], of[person[row]]]].tolist()
+        raise ValueError(f"the person in row {row} has two groups, {one!r} and {other!r}")
     if names.dtype.kind in "iu" and np.all(of >= 0):
         return names[of]
     return np.append(names.astype(str), "")[of]

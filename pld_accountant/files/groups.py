@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from .formats import ReadError
+from .formats import ReadError, require
 from .npy import read_npy
 
 __all__ = ["read_labels"]
 
+Reader = Callable[[Path, int], np.ndarray]
+
 
 def read_labels(
-    path: str | os.PathLike[str], num_examples: int, *, hint: Callable[[int], str] = lambda people: ""
+    path: str | os.PathLike[str],
+    num_examples: int,
+    *,
+    people: Any = None,
+    hint: Callable[[int], str] = lambda people: "",
 ) -> np.ndarray:
     r"""Read one label per person.
 
@@ -25,9 +33,14 @@ def read_labels(
     path : path
         ``.npy`` (one-dimensional, integers, booleans or strings), ``.txt`` (a label per line) or ``.csv``
         (one column, or a header line with a column ``group``; if there is also a column ``index``, as in the tables of
-        the command line, it must count the people from 0).
+        the command line, it must count the people from 0), or ``.parquet`` (a column ``group`` and a column ``id`` or
+        ``person``: results, or an event table).  With a column ``id`` or ``person`` people are matched by id, and
+        others are ignored.
     num_examples : int
         Number of people.
+    people : ndarray, optional
+        Ids of the people.  Without them, ``.csv`` is read in the order of the people, and the ids of ``.parquet`` must
+        be their numbers.
     hint : callable
         From another number of people to what to do about it: see `NormLog.hint`.
 
@@ -52,11 +65,15 @@ def read_labels(
     ['west', 'east', 'west']
     """
     file = Path(path)
-    reader = {".npy": _from_npy, ".csv": _from_csv, ".txt": _from_text}.get(file.suffix.lower())
+    if file.suffix.lower() == ".parquet" and file.exists():
+        return _by_id(file, np.arange(num_examples) if people is None else np.asarray(people))
+    from_csv = partial(_from_csv, people=people)
+    readers: dict[str, Reader] = {".npy": _from_npy, ".csv": from_csv, ".txt": _from_text}
+    reader = readers.get(file.suffix.lower())
     if not file.exists():
         raise FileNotFoundError(f"{file} does not exist")
     if reader is None:
-        raise ReadError(f"{file} must end in .npy, .csv or .txt")
+        raise ReadError(f"{file} must end in .npy, .csv, .txt or .parquet")
     try:
         labels = reader(file, num_examples)
     except ReadError:
@@ -84,7 +101,7 @@ def _from_text(file: Path, num_examples: int) -> np.ndarray:
     return _typed(file.read_text(encoding="utf-8-sig").rstrip().splitlines(), file)
 
 
-def _from_csv(file: Path, num_examples: int) -> np.ndarray:
+def _from_csv(file: Path, num_examples: int, people: np.ndarray | None) -> np.ndarray:
     with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = list(csv.reader(lines))
     while rows and not rows[-1]:
@@ -108,7 +125,37 @@ def _from_csv(file: Path, num_examples: int) -> np.ndarray:
         place = header.index("index")
         if [row[place].strip() for row in rows] != [str(i) for i in range(len(rows))]:
             raise ReadError(f"{file}: the rows must be those of the people in order, with the index 0, 1, 2, ...")
-    return _typed([row[column] for row in rows], file)
+    labels = [row[column] for row in rows]
+    if "group" in header and "id" in header and people is not None:
+        labels = _matched([row[header.index("id")] for row in rows], labels, people, file)
+    return _typed(labels, file)
+
+
+def _by_id(file: Path, people: np.ndarray) -> np.ndarray:
+    parquet = require("pyarrow.parquet", "parquet", f"reading {file}")
+    try:
+        table = parquet.read_table(file)
+    except (OSError, ValueError) as error:
+        raise ReadError(f"{file} cannot be read as labels: {error}") from error
+    own = next((name for name in ("id", "person") if name in table.column_names), None)
+    if own is None or "group" not in table.column_names:
+        raise ReadError(f"{file} must have a column 'group' and a column 'id' or 'person'")
+    if table.column("group").null_count or table.column(own).null_count:
+        raise ReadError(f"{file} has missing ids or labels")
+    pairs = table.group_by([own, "group"]).aggregate([])
+    return np.array(_matched(pairs.column(own).to_pylist(), pairs.column("group").to_pylist(), people, file))
+
+
+def _matched(ids: Sequence[Any], labels: Sequence[Any], people: np.ndarray, file: Path) -> list[Any]:
+    """The label of everybody, found by id; ids of others are ignored."""
+    label_of: dict[str, Any] = {}
+    for one, label in zip(ids, labels, strict=True):
+        if label_of.setdefault(str(one), label) != label:
+            raise ReadError(f"{file}: {one!r} has two groups, {label_of[str(one)]!r} and {label!r}")
+    missing = [one for one in people.tolist() if str(one) not in label_of]
+    if missing:
+        raise ReadError(f"{file} has no group of {len(missing)} people, for example {missing[0]!r}")
+    return [label_of[str(one)] for one in people.tolist()]
 
 
 def _typed(texts: list[str], file: Path) -> np.ndarray:

@@ -55,6 +55,9 @@ class Comparison:
     full_batch: bool
     probabilities: Sequence[float] = QUANTILES
 
+    def __repr__(self) -> str:
+        return f"Comparison({self.individuals!r}, mu={self.mu!r})"
+
     @property
     def gaussian_sentence(self) -> str:
         """The meaning of the Gaussian epsilons, in words."""

@@ -67,6 +67,10 @@ class Individuals:
     min_group: int = MIN_GROUP
     provenance: Mapping[str, Any] = field(default_factory=provenance)
 
+    def __repr__(self) -> str:
+        # not everybody's numbers, which are sensitive
+        return f"Individuals(delta={self.delta:g}, steps={self.steps}, epsilon={self.epsilon!r})"
+
     @property
     def num_examples(self) -> int:
         """Number of people."""

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..results import Method, Status
+from ..results import Bounds, Method, Status
 from ..rounding import finite_or_none, quantile_name, rounded_up
 from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
 from .individuals import Individuals
 from .provenance import provenance_line
 
-__all__ = ["Summary", "columns", "summarise", "wrapped"]
+__all__ = ["Summary", "bounds_facts", "columns", "summarise", "wrapped"]
 
 _WIDTH = 108
 _GROUPS_SHOWN = 24
@@ -43,6 +43,9 @@ class Summary:
     groups: tuple[Group, ...]
     hidden_groups: int = 0
 
+    def __repr__(self) -> str:
+        return f"Summary({self.individuals!r})"
+
     @property
     def hidden_sentence(self) -> str:
         """A sentence on the groups that are too small to be shown; empty if there are none."""
@@ -68,10 +71,8 @@ class Summary:
             "neighbours": "add or remove one record",
             "guarantee": asdict(people.guarantee),
             "worst_case": {
-                **{name: finite_or_none(getattr(people.worst_case, name)) for name in ("lower", "estimate", "upper")},
+                **bounds_facts(people.worst_case),
                 "rdp_epsilon": finite_or_none(people.worst_case_rdp),
-                "status": Status(people.worst_case.status).name,
-                "method": Method(people.worst_case.method).name,
             },
             "quantiles": [
                 {"probability": p, "epsilon": finite_or_none(a), "rdp_epsilon": finite_or_none(b)}
@@ -170,6 +171,15 @@ def summarise(
         groups=shown,
         hidden_groups=len(found) - len(shown),
     )
+
+
+def bounds_facts(bounds: Bounds) -> dict[str, Any]:
+    """One person's bounds as a mapping for JSON; a bound that is not finite becomes None."""
+    return {
+        **{name: finite_or_none(getattr(bounds, name)) for name in ("lower", "estimate", "upper")},
+        "status": Status(bounds.status).name,
+        "method": Method(bounds.method).name,
+    }
 
 
 def _share(share: Share | None) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ try:
 except ImportError:  # Windows: two writers are not noticed
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Journal", "JournalRow", "ledger_of"]
+__all__ = ["Journal", "JournalRow", "is_journal", "ledger_of"]
 
 _MAGIC = b"pld-accountant journal 1\n"
 _HEAD = struct.Struct("<BIQ")  # kind, checksum, length of the content
@@ -183,6 +183,12 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def is_journal(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins like a journal."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def ledger_of(path: str | os.PathLike[str], *, buckets: int = 256) -> tuple[Ledger, str]:

@@ -11,12 +11,22 @@ from click.testing import CliRunner
 
 import pld_accountant as pa
 from pld_accountant.cli.commands import main
+from pld_accountant.training.journal import Journal
 
 STEP = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0}
 
 
 def ledger_of(people, norms, count=50):
     return pa.Ledger.from_events({"person": people, "norm": norms, "count": [count] * len(people)}, **STEP)
+
+
+def journal_of(norms, steps, cut=False):
+    with Journal("run.journal", len(norms), max_grad_norm=1.0) as journal:
+        journal.row(np.array(norms))
+        for _ in range(steps + cut):
+            journal.step(2.0, 0.05, 1.0)
+    if cut:
+        os.truncate("run.journal", os.path.getsize("run.journal") - 1)
 
 
 @pytest.fixture
@@ -34,6 +44,73 @@ def folder(tmp_path, monkeypatch):
 
 def run(*words):
     return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_record_counts_events_and_logs(folder):
+    table = {"person": ["a", "b"], "norm": [0.5, 1.0], "count": [50, 20]}
+    pq.write_table(pyarrow.table(table), "march.parquet")
+    words = ("--schedule", "2:0.05:60", "--max-grad-norm", 1, "--compressed", "--out", "march.npz")
+    result = run("record", "march.parquet", *words)
+    assert result.exit_code == 0 and "2 people, 60 steps" in result.stdout, result.output
+    found = pa.Ledger.load("march.npz")
+    expected = pa.Ledger.from_events(table, schedule=[(2, 0.05, 60)], max_grad_norm=1)
+    assert found.compressed and np.array_equal(found.counts, expected.counts)
+    assert found.schedule == expected.schedule == ((2.0, 0.05, 60),)
+    steps = ("--noise-multiplier", 2, "--sample-rate", 0.05, "--max-grad-norm", 1)
+    assert run("record", "norms.npy", *steps, "--examples", 2, "--out", "log.npz", "--quiet").output == ""
+    assert np.array_equal(pa.Ledger.load("log.npz").counts, pa.Ledger.from_norms(np.ones((3, 2)), **STEP).counts)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("events.parquet", "--schedule", "2:0.05"), "must be NOISE:RATE:STEPS"),
+        (("events.parquet", "--schedule", "2:1.5:10"), "sample_rate must lie in"),
+        (("events.parquet", "--schedule", "2:0.05:9,1:0.05:9"), "noise_multiplier must be given"),
+        (("norms.npy", "--schedule", "2:0.05:9"), "so it has no --schedule"),
+        (("norms.npy", "--compressed"), "so it has no --compressed"),
+    ],
+)
+def test_mistakes_in_record(folder, words, message):
+    before = sorted(os.listdir())
+    result = run("record", *words, "--max-grad-norm", 1, "--out", "new.npz")
+    assert result.exit_code == 2 and message in result.stderr, result.output
+    assert sorted(os.listdir()) == before
+
+
+def test_a_ledger_and_a_journal_have_epsilons(folder):
+    """What `record` and `merge` leave, and what a training run leaves, is asked like a log."""
+    question = ("--delta", 1e-5, "--min-group", 1)
+    assert run("epsilon", "first.npz", *question, "--out", "again.parquet").exit_code == 0
+    upper = pa.Ledger.load("first.npz").epsilon(1e-5).upper
+    found = pa.read_results("again.parquet").individuals
+    assert np.array_equal(found.epsilon.upper, upper) and found.people.tolist() == ["a", "b"]
+    journal_of([0.5, 1.0], 50)
+    assert run("epsilon", "run.journal", *question, "--out", "run.parquet").exit_code == 0
+    assert np.array_equal(pa.read_results("run.parquet").individuals.epsilon.upper, upper)
+    assert run("merge", "run.journal", "--out", "run.npz").exit_code == 0
+    assert pa.Ledger.load("run.npz").steps == 50
+    assert run("report", "run.journal", "--delta", 1e-5, "--out", "page.html").exit_code == 0
+    (folder / "run.journal").unlink()
+    journal_of([0.5, 1.0], 30, cut=True)
+    result = run("verify", "run.journal")
+    assert "2 people, 30 steps" in result.stdout and "half-written" in result.stderr
+    for words in (("--max-grad-norm", 1), ("--sample-rate", 0.1), ("--buckets", 64), ("--examples", 2)):
+        result = run("epsilon", "first.npz", *question, *words)
+        assert result.exit_code == 2 and f"takes no {words[0]}" in result.stderr
+    for file in ("events.parquet", "norms.npy"):
+        result = run("epsilon", file, *question, "--noise-multiplier", 2, "--sample-rate", 0.1)
+        assert result.exit_code == 2 and "Missing option '--max-grad-norm'" in result.stderr
+
+
+def test_merge_and_verify_say_the_same_as_json(folder):
+    told = json.loads(run("merge", "first.npz", "second.npz", "--out", "both.npz", "--json", "-").stdout)
+    assert (told["num_examples"], told["steps"]) == (3, 100)
+    assert run("verify", "first.npz", "--results", "eps.parquet", "--json", "v.json").exit_code == 0
+    told = json.loads((folder / "v.json").read_text())
+    assert told["whole"] and told["results"] == {"file": "eps.parquet", "other": None, "same": 2, "contradict": 0}
+    result = run("verify", "second.npz", "--results", "eps.parquet", "--json", "-")
+    assert result.exit_code == 1 and json.loads(result.stdout)["results"]["other"] == "other people"
 
 
 def test_merge_adds_steps_of_the_same_people(folder):
@@ -83,9 +160,22 @@ def test_verify_accepts_what_was_written_and_finds_what_was_changed(folder):
         ("eps.parquet", ["kind: results", "delta: 1e-05", "num examples: 2"]),
         ("events.parquet", ["kind: event table", "events: 1", "person; norm"]),
         ("norms.npy", ["kind: log of norms", "people: 2", "assumed"]),
+        ("eps.csv", ["kind: results", "delta: 1e-05", "num examples: 2"]),
+        ("eps.npz", ["kind: results", "delta: 1e-05", "num examples: 2"]),
+        ("summary.json", ["kind: results", "delta: 1e-05", "num examples: 2"]),
+        ("facts.json", ["kind: facts of a ledger", "num examples: 2", "steps 50"]),
+        ("run.journal", ["kind: journal of a training run", "num examples: 2", "steps: 30", "half-written"]),
+        ("worst.json", ["kind: worst case", "steps: 10"]),
     ],
 )
 def test_describe_says_what_a_file_is(folder, file, words):
+    summary = pa.summarise(pa.Ledger.load("first.npz"), 1e-5)
+    pa.write_results(summary, out="eps.csv", json="summary.json")
+    pa.write_results(summary, out="eps.npz")
+    journal_of([0.5, 1.0], 30, cut=True)
+    steps = ("--noise-multiplier", 2, "--sample-rate", 0.1, "--steps", 10, "--delta", 1e-5)
+    assert run("epsilon-of", *steps, "--json", "worst.json").exit_code == 0
+    assert run("verify", "first.npz", "--json", "facts.json").exit_code == 0
     result = run("describe", file)
     assert result.exit_code == 0, result.output
     assert all(word in result.stdout for word in words), result.stdout
@@ -96,6 +186,7 @@ def test_describe_of_a_filter_and_of_nothing(folder):
     pa.GaussianFilter(0.5, num_examples=2, noise_multiplier=4.0).save("filter.npz")
     assert "GaussianFilter" in run("describe", "filter.npz").stdout
     (folder / "x.txt").write_text("nothing")
-    for file in ("x.txt", "absent.npz"):
+    (folder / "other.json").write_text("[1]")
+    for file in ("x.txt", "absent.npz", "other.json"):
         result = run("describe", file)
         assert result.exit_code == 2 and result.stdout == "" and len(result.stderr.splitlines()) == 1

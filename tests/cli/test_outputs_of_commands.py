@@ -40,6 +40,32 @@ def test_json_on_standard_output_is_alone_there(folder, command):
     assert sorted(os.listdir()) == ["eps.npz", "labels.npy", "norms.npy"]
 
 
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_answers_in_json_and_in_silence(command):
+    names = {name for parameter in main.commands[command].params for name in parameter.opts}
+    assert {"--json", "--quiet", "--parameters"} <= names
+
+
+def test_the_worst_case_in_json(folder):
+    steps = ("--noise-multiplier", 2, "--sample-rate", 0.005, "--delta", 1e-5)
+    told = json.loads(run("epsilon-of", *steps, "--steps", 10_000, "--json", "-").stdout)
+    assert told["epsilon"]["lower"] < 1.0041127 < told["epsilon"]["upper"] + 1e-6
+    assert (told["steps"], told["delta"], told["epsilon"]["status"]) == (10_000, 1e-5, "CERTIFIED")
+    result = run("calibrate", *steps, "--target-epsilon", 1, "--json", "steps.json", "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    told = json.loads((folder / "steps.json").read_text())
+    assert told["calibrated"] == "steps" and told["steps"] == 9924
+    assert told["epsilon"]["upper"] <= told["target_epsilon"] == 1
+
+
+def test_json_of_the_page_and_of_the_demo(folder):
+    assert run("record", "norms.npy", *OPTIONS[:-2], "--examples", PEOPLE, "--out", "l.npz").exit_code == 0
+    told = json.loads(run("report", "l.npz", "--delta", 1e-5, "--out", "page.html", "--json", "-").stdout)
+    assert told["num_examples"] == PEOPLE and (folder / "page.html").exists()
+    told = json.loads(run("demo", "--steps", 2, "--json", "-").stdout)
+    assert told["steps"] == 2 and "test_accuracy" in told
+
+
 @pytest.mark.parametrize("command", ["epsilon", "compare"])
 def test_quiet_prints_nothing_and_writes_all_the_same(folder, command):
     result = run(command, "norms.npy", *OPTIONS, *STEPS, "--quiet", "--out", "eps.npz")

@@ -85,6 +85,31 @@ def test_ids_of_any_kind_come_back_from_the_ledger_and_from_its_file(kind, tmp_p
     assert again.select(ledger.people[3:5]).people.tolist() == ledger.people[3:5].tolist()
 
 
+def test_readers_and_data_sets_of_arrow_and_a_table_that_is_not_read_yet(tmp_path):
+    _, events = table()
+    expected = Ledger.from_events(events, **STEP)
+    (tmp_path / "day=1").mkdir()
+    whole = pyarrow.table(events)
+    parquet.write_table(whole, tmp_path / "day=1" / "x.parquet")
+    found = dataset.dataset(tmp_path, partitioning="hive")
+    assert same(Ledger.from_events(found, **STEP), expected)
+    assert same(Ledger.from_events(whole.to_reader(), **STEP), expected)
+
+    class LazyFrame:
+        collect = columns = None
+
+    with pytest.raises(ValueError, match=r"call collect\(\) of the LazyFrame first"):
+        Ledger.from_events(LazyFrame(), **STEP)
+
+
+def test_one_step_of_the_schedule_needs_no_other_word():
+    events = {"person": ["a", "b"], "norm": [0.5, 1.0], "count": [3, 4]}
+    ledger = Ledger.from_events(events, max_grad_norm=1.0, schedule=[(2.0, 0.01, 9), (2.0, 0.01, 1)])
+    assert ledger.schedule == ((2.0, 0.01, 10),)
+    with pytest.raises(ValueError, match="sample_rate must be given"):
+        Ledger.from_events(events, max_grad_norm=1.0, schedule=[(2.0, 0.01, 9), (2.0, 0.02, 9)])
+
+
 def test_arrow_uuids_and_dictionaries_are_ids():
     raw = [uuid.UUID(int=5), uuid.UUID(int=6)]
     fixed = pyarrow.array([u.bytes for u in raw], type=pyarrow.binary(16))
@@ -157,7 +182,7 @@ BAD = [
     ({"norm": [1.0]}, "no column 'person'"),
     ({"person": [1, 2], "norm": [1.0, 1.0], "step": [1, 2], "count": [1, 1]}, "not both"),
     ({"person": [1, 2], "norm": [1.0, 1.0], "noise_multiplier": [1.0, 2.0]}, "noise_multiplier was given"),
-    ({"person": [1, 1], "norm": [1.0, 1.0], "group": ["a", "b"]}, "two groups"),
+    ({"person": [1, 1], "norm": [1.0, 1.0], "group": [7, 8]}, "has two groups, [78] and [78]"),
     ({"person": [], "norm": []}, "integers|no events"),
 ]
 

@@ -1,7 +1,9 @@
 """Group labels: one per person, in order, or an error that says what is missing."""
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet as pq
 
 from pld_accountant.files.formats import ReadError
 from pld_accountant.files.groups import read_labels
@@ -83,3 +85,34 @@ def test_not_utf8_and_not_there(tmp_path):
         read_labels(tmp_path / "labels.txt", 1)
     with pytest.raises(FileNotFoundError):
         read_labels(tmp_path / "absent.txt", 1)
+
+
+@pytest.mark.parametrize("name", ["id", "person"])
+def test_people_are_matched_by_id(tmp_path, name):
+    """In a table of results or of events, in any order, with rows of others."""
+    table = {name: ["c", "a", "b", "a", "x"], "group": ["y", "x", "y", "x", "z"]}
+    pq.write_table(pyarrow.table(table), tmp_path / "labels.parquet")
+    people = np.array(["a", "b", "c"])
+    assert read_labels(tmp_path / "labels.parquet", 3, people=people).tolist() == ["x", "y", "y"]
+    with pytest.raises(ReadError, match="no group of 1 people, for example 'q'"):
+        read_labels(tmp_path / "labels.parquet", 2, people=np.array(["a", "q"]))
+    pq.write_table(pyarrow.table({name: ["a", "a"], "group": [1, 2]}), tmp_path / "labels.parquet")
+    with pytest.raises(ReadError, match="'a' has two groups, 1 and 2"):
+        read_labels(tmp_path / "labels.parquet", 1, people=np.array(["a"]))
+
+
+def test_ids_in_csv_are_matched_and_numbers_of_people_too(tmp_path):
+    (tmp_path / "labels.csv").write_text("id,group\nb,2\na,1\n")
+    assert read_labels(tmp_path / "labels.csv", 2, people=np.array(["a", "b"])).tolist() == [1, 2]
+    assert read_labels(tmp_path / "labels.csv", 2).tolist() == [2, 1]
+    pq.write_table(pyarrow.table({"id": [1, 0], "group": [5, 4]}), tmp_path / "labels.parquet")
+    assert read_labels(tmp_path / "labels.parquet", 2).tolist() == [4, 5]
+
+
+def test_parquet_without_groups(tmp_path):
+    pq.write_table(pyarrow.table({"id": [1, 0]}), tmp_path / "labels.parquet")
+    with pytest.raises(ReadError, match="a column 'group'"):
+        read_labels(tmp_path / "labels.parquet", 2)
+    (tmp_path / "labels.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ReadError, match="cannot be read as labels"):
+        read_labels(tmp_path / "labels.parquet", 2)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import pld_accountant as pa
 from pld_accountant.report.summary import summarise
 from pld_accountant.results import Status
 
@@ -75,3 +76,16 @@ def test_json_takes_any_kind_of_label(make_individuals, labels):
     text = json.dumps(summarise(make_individuals(np.ones(6), labels=labels)).as_dict(), allow_nan=False)
     told = {group["group"]: group["people"] for group in json.loads(text)["groups"]}
     assert told == {label: labels.tolist().count(label) for label in labels.tolist()}
+
+
+def test_shown_by_itself_it_holds_no_list_of_people():
+    """In a notebook or a log, everybody's numbers do not stand by accident."""
+    ledger = pa.Ledger.from_events(
+        {"person": [f"name{i}" for i in range(30)], "norm": [0.5] * 30},
+        noise_multiplier=2.0,
+        sample_rate=0.1,
+        max_grad_norm=1.0,
+    )
+    found = pa.summarise(ledger, 1e-5)
+    for shown in (repr(found), repr(found.individuals)):
+        assert "30 elements" in shown and "name" not in shown and len(shown) < 200

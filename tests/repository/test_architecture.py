@@ -59,7 +59,10 @@ ALLOWED = {
     "report.html": EVERYBODY | {"notions", "report", "version"},
     "demo": EVERYBODY | PUBLIC | {"report.html", "files"},
     "training": EVERYBODY | {"composition", "files", "filters", "ledger", "mechanisms"},
-    "cli": EVERYBODY | PUBLIC | {"report.html", "events", "files", "demo", "threads", "warm_up"},
+    "cli": EVERYBODY
+    | PUBLIC
+    | {"report.html", "events", "files", "demo", "threads", "warm_up"}
+    | {"ledger_file", "training.journal"},
     "__init__": EVERYBODY | PUBLIC | {"version", "checkout"},
     "__main__": {"cli"},
     # the stages and checkpoints of the scripts are files of the package's own format
