@@ -15,6 +15,7 @@ A file is believed only if all checks pass; otherwise everything is computed, an
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -62,9 +63,19 @@ class Spectra:
     def __init__(self, steps: CharacteristicSteps, *, keep: bool = False) -> None:
         self.steps = steps
         self._path = _file_of(steps) if keep and isinstance(steps, LastingSteps) else None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Remember nothing yet."""
         self._memory: dict[_Key, _Rows] | None = None
         self._held, self._seconds = 0, 0.0
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
+
+    def _alone(self) -> threading.Lock:
+        """The lock; a fork may have come while another thread held it and had changed half of the memory."""
+        if self._process != os.getpid():
+            self._begin()
+        return self._lock
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """See `StepFamily.log_moments`."""
@@ -117,7 +128,7 @@ class Spectra:
         self, key: _Key, rows: NDArray, compute: Callable[[NDArray, NDArray], NDArray | None]
     ) -> NDArray | None:
         """The values of some rows: remembered, or from ``compute(new rows, values of the others)``; None: refused."""
-        with self._lock:
+        with self._alone():
             if self._memory is None:
                 self._memory = self._read()
                 self._held = sum(held.values.nbytes for held in self._memory.values())
@@ -140,7 +151,7 @@ class Spectra:
 
     def keep(self) -> None:
         """Write the file if it is worth it: if what was computed since it was read or written took a while."""
-        with self._lock:
+        with self._alone():
             if self._path is None or not self._memory or self._seconds <= _WORTH:
                 return
             self._seconds = 0.0

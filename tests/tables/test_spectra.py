@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -299,6 +300,27 @@ def test_without_a_folder_nothing_is_remembered(monkeypatch):
     answers(source)
     source.keep()
     assert source._memory is None
+
+
+def test_a_fork_while_another_thread_computes_locks_nobody_out(monkeypatch):
+    source = fresh()
+    right = answers(source)
+    source._lock.acquire()
+    next(iter(source._memory.values())).place[:] = 99  # half of a change
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    assert answers(source).tobytes() == right.tobytes()
+
+
+def test_threads_share_what_is_remembered():
+    source, size = fresh(sigma=np.linspace(4.0, 2.0, 40), q=np.full(40, 0.02)), 40
+    plain = Spectra(source.steps)
+    parts = [np.arange(first, size, 7) for first in range(7)] * 3
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda rows: answers(source, rows), parts))
+    assert all(a.tobytes() == answers(plain, rows).tobytes() for a, rows in zip(found, parts, strict=True))
+    source.keep()
+    assert Spectra(source.steps, keep=True)._read()
 
 
 LEDGER = """
