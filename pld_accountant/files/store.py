@@ -21,7 +21,12 @@ import numpy as np
 from .atomic import atomic_file
 from .npy import read_npy
 
-__all__ = ["StoreError", "header", "load", "refuse_invalid", "save"]
+__all__ = ["SENSITIVE", "StoreError", "header", "load", "refuse_invalid", "save"]
+
+SENSITIVE = (
+    "Sensitive personal data: each row is computed from one person's data, and nothing here was made private by noise."
+)
+"""What every file with a value for each person says of itself."""
 
 
 class StoreError(ValueError):
@@ -65,7 +70,7 @@ def save(
     kind, version : str, int
         `load` needs the same kind and version.
     """
-    text = json.dumps({**header, "kind": kind, "version": version}, allow_nan=False)
+    text = json.dumps({**header, "kind": kind, "version": version, "sensitive": SENSITIVE}, allow_nan=False)
     members = {**arrays, "header": np.frombuffer(text.encode(), dtype=np.uint8)}
     if any(a.dtype.hasobject for a in members.values()):
         raise TypeError("arrays of Python objects cannot be stored")
@@ -92,6 +97,7 @@ def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
         whole = expected.tobytes() == _digest(arrays).tobytes()
         header = json.loads(arrays.pop("header").tobytes(), parse_constant=_no_number)
         found = header.pop("kind"), header.pop("version")
+        header.pop("sensitive", None)
     if not whole:
         raise StoreError(f"{os.fspath(path)} was altered or damaged: its checksum does not match")
     if found[0] != kind:
