@@ -1,10 +1,11 @@
 """What a process pays before it answers: prints a table, writes first_times.json.
 
 Run from the repository's root: ``python benchmarks/first_times.py [--large]``.  Each question is asked in a process of
-its own: first with an empty folder of machine code; then in a second process, which finds the machine code; and
-"warm", a second time in that second process by a new ledger of the same norms, which finds no tables.  "again" asks the
-same ledger, which has all tables.  Wall seconds and processor seconds are of the call alone; "process" is the whole
-process, with the imports and the norms.  The second process is the best of three.
+its own: first with an empty folder of machine code; then in a second process, which finds the machine code and the
+tables on disk; then in one without tables on disk.  "warm" is a second time in the same process, by a new ledger of the
+same norms, which has no tables in memory.  "again" asks the same ledger, which has all tables.  Wall seconds and
+processor seconds are of the call alone; "process" is the whole process, with the imports and the norms.  The later
+processes are the best of three.
 """
 
 from __future__ import annotations
@@ -54,9 +55,15 @@ def ask(people: int) -> dict[str, dict[str, float]]:
     return {"count": counting, "epsilon": first, "warm": warm, "again": again}
 
 
-def process(words: list[str], folder: str) -> tuple[str, dict[str, float]]:
-    """The output of a Python process, and its seconds."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONPATH": str(ROOT)}
+def process(words: list[str], folder: str, tables: bool) -> tuple[str, dict[str, float]]:
+    """The output of a Python process, and its seconds; all that it keeps lies in `folder`."""
+    kept = {
+        "NUMBA_CACHE_DIR": f"{folder}/numba",
+        "PYTHONPYCACHEPREFIX": f"{folder}/python",
+        "PLD_ACCOUNTANT_CACHE": f"{folder}/tables" if tables else "",
+    }
+    environment = {**os.environ, **kept, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run([sys.executable, *words], env=environment, stdout=subprocess.PIPE, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -64,11 +71,11 @@ def process(words: list[str], folder: str) -> tuple[str, dict[str, float]]:
     return done.stdout, {"wall": time.perf_counter() - wall, "cpu": cpu}
 
 
-def ledgers(people: int, folder: str, runs: int) -> dict[str, dict[str, float]]:
+def ledgers(people: int, folder: str, runs: int, tables: bool = True) -> dict[str, dict[str, float]]:
     """The seconds of the fastest of some processes."""
     found = []
     for _ in range(runs):
-        out, whole = process([__file__, str(people)], folder)
+        out, whole = process([__file__, str(people)], folder, tables)
         found.append({**json.loads(out), "process": whole})
     return min(found, key=lambda one: one["epsilon"]["wall"])
 
@@ -88,14 +95,17 @@ def main() -> None:
             found = {
                 "empty folder": ledgers(PEOPLE[case], folder, 1),
                 "second process": ledgers(PEOPLE[case], folder, 3),
+                "without tables": ledgers(PEOPLE[case], folder, 3, tables=False),
             }
-        results[case] = found
+            kept = sum(path.stat().st_size for path in Path(folder, "tables").iterdir())
+        print(f"{case:>8} tables on disk {kept / 1e6:.1f} MB")
+        results[case] = {**found, "bytes of tables": kept}
         for state, parts in found.items():
             for what, seconds in parts.items():
                 show(case, state, what, seconds)
     with tempfile.TemporaryDirectory() as folder:
-        first = process(COMMAND, folder)[1]
-        second = min((process(COMMAND, folder)[1] for _ in range(5)), key=lambda one: one["wall"])
+        first = process(COMMAND, folder, True)[1]
+        second = min((process(COMMAND, folder, True)[1] for _ in range(5)), key=lambda one: one["wall"])
     results["epsilon-of"] = {"empty folder": first, "second process": second}
     for state, seconds in results["epsilon-of"].items():
         show("command", state, "process", seconds)

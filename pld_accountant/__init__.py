@@ -17,9 +17,11 @@ from .mechanisms.fixed_size import FixedSizeBatch
 from .mechanisms.gaussian import Gaussian
 from .mechanisms.gaussian_mixture import GaussianMixture, GroupGaussian, ReplaceOneSampledGaussian
 from .mechanisms.laplace import Laplace
+from .mechanisms.loss_distribution import LossDistribution
 from .mechanisms.matrix import BandedMatrix, TreeAggregation
 from .mechanisms.random_allocation import RandomAllocation
 from .mechanisms.renyi_boxes import RenyiDP, ZeroConcentratedDP
+from .mechanisms.repeated_selection import RepeatedSelection
 from .mechanisms.sampled_gaussian import SampledGaussian
 from .mechanisms.statistics import (
     ApproximateDP,
@@ -77,6 +79,7 @@ __all__ = [
     "Laplace",
     "Ledger",
     "LinearQueries",
+    "LossDistribution",
     "Method",
     "PLDFilter",
     "PartitionJob",
@@ -91,6 +94,7 @@ __all__ = [
     "RenyiDP",
     "RenyiFilter",
     "RenyiOdometer",
+    "RepeatedSelection",
     "ReplaceOneSampledGaussian",
     "SampledGaussian",
     "Status",

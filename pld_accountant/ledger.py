@@ -586,8 +586,12 @@ class Ledger(Locked):
         tally = self._unpacked()
         if direction not in self._makers or self._makers[direction].steps.size != tally.counts.shape[1]:
             neighbours = tally.interpolated().neighbours()
-            self._makers[direction] = TableMakers(SampledGaussianSteps(*tally.rows(), direction), neighbours)
+            self._makers[direction] = TableMakers(SampledGaussianSteps(*tally.rows(), direction), neighbours, keep=True)
         return self._makers[direction]
+
+    def _keep_tables(self) -> None:
+        for makers in self._makers.values():
+            makers.keep()
 
     def epsilon(
         self,
@@ -630,6 +634,8 @@ class Ledger(Locked):
         a person, the smaller one is the upper bound and the status is RENYI_ONLY.  If both are infinite, the bounds are
         0 and inf and the status is NOT_CERTIFIED.
         **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15.
+        The first question needs tables of the buckets, a second or more.  They are kept on disk for later processes, in
+        ``$PLD_ACCOUNTANT_CACHE``, by default the user's cache folder; an empty variable means that nothing is kept.
         **Threads**: the number of threads changes no bit of the result.  The order of people may change the bounds, but
         the true value always lies between them.
         """
@@ -718,6 +724,7 @@ class Ledger(Locked):
                 sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, effort=effort))
             else:
                 sides.append(solve_bounds(whole, makers, questions, progress=report, effort=effort))
+        self._keep_tables()
         worst = self.worst_case()
         direction = "both" if len(wanted) > 1 else wanted[0]
         caps = [
@@ -771,6 +778,7 @@ class Ledger(Locked):
         below = dominating_mu.mu_lower(
             tally.whole(lower=True), self._of(first), min_delta, share=share, progress=report
         )
+        self._keep_tables()
         finite = np.isfinite(upper)
         lower = np.where(finite, below * _LOWER, 0.0)
         middle = np.where(finite, 0.5 * (lower + upper), np.nan)

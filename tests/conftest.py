@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from pld_accountant.report.individuals import Individuals
 from pld_accountant.results import Bounds, Guarantee, Status
+from pld_accountant.tables import spectra
 
 # The examples are the same every time, so that a change is judged by what it changed.  New ones are looked for by
 # pytest --hypothesis-profile=search
@@ -22,7 +23,11 @@ logging.getLogger("pld_accountant").setLevel(logging.ERROR)
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory):
-    """Budgets that take seconds to certify are kept for this run of the tests only, for all its workers."""
+    """Budgets that take seconds to certify are kept for this run of the tests only, for all its workers.
+
+    Tables are not: a test that breaks a function would hand its wrong numbers on to others.
+    """
+    spectra._WORTH = np.inf
     folder = tmp_path_factory.getbasetemp()
     os.environ["PLD_ACCOUNTANT_CACHE"] = str(
         (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kept"

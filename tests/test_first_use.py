@@ -69,6 +69,23 @@ def test_a_kernel_compiles_only_the_signatures_that_it_is_called_with(tmp_path):
 
 
 @needs_jit
+def test_kernels_on_disk_are_loaded_without_what_only_compiling_needs(tmp_path):
+    """A further kernel can be compiled afterwards, and numba's own way follows if the short one fails."""
+    after = "count.all_norms(np.ones((2, 2), 'f4')); print(count.all_norms(np.full((2, 2), 2.0)))"
+    imported = "import sys; print('numba.np.linalg' in sys.modules)"
+    fail = "from pld_accountant.kernels import _jit; del _jit.rtsys"
+
+    def said(code):
+        return python(code, NUMBA_CACHE_DIR=str(tmp_path)).stdout.split()
+
+    assert said(f"{COUNT}; {imported}") == ["True"]
+    assert said(f"{COUNT}; {imported}") == ["False"]
+    assert said(f"{COUNT}; {imported}; {after}; {imported}") == ["False", "True", "True"]
+    assert said(f"{fail}; {COUNT}; {imported}") == ["True"]
+    assert said(f"{COUNT}; {after}; {imported}") == ["True", "False"]
+
+
+@needs_jit
 def test_compiling_is_announced_once_and_loading_is_silent(tmp_path):
     twice = f"{COUNT}; count.all_norms(np.ones((2, 2), 'f4'))"
     (line,) = python(twice, NUMBA_CACHE_DIR=str(tmp_path)).stderr.splitlines()

@@ -54,16 +54,23 @@ def demo(out: Path, seed: int, steps: int, json_file: Path | None, quiet: bool) 
 def warm_up(json_file: Path | None, quiet: bool) -> None:
     """Compile all kernels for this machine, once, so that no later command or program waits for it.
 
-    The machine code is kept on disk.  Kernels that are there already are not compiled again.
+    The machine code is kept on disk.  Kernels that are there already are not compiled again.  Tables, which depend on
+    the noise and the sample rate, are kept when a question first needs them.
     """
     import time
 
+    from ..files.kept import cache_folder
     from ..warm_up import warm_up as compile_all
 
     check_files([(json_file, ())], ())
     begun = time.monotonic()
     with user_errors(), progress_bars(quiet)("Compiling", "modules") as show:
         folder = compile_all(show)
-    seconds = time.monotonic() - begun
-    text = f"All kernels are compiled, in {seconds:.1f} seconds; the machine code is in {folder}"
-    finish({"seconds": seconds, "folder": str(folder)}, text, json_file, quiet)
+    seconds, tables = time.monotonic() - begun, cache_folder()
+    where = "not kept" if tables is None else f"kept in {tables}"
+    text = (
+        f"All kernels are compiled, in {seconds:.1f} seconds; the machine code is in {folder}\n"
+        f"Tables that a question needs are {where} (PLD_ACCOUNTANT_CACHE)"
+    )
+    facts = {"seconds": seconds, "folder": str(folder), "tables": None if tables is None else str(tables)}
+    finish(facts, text, json_file, quiet)

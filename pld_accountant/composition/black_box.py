@@ -13,6 +13,7 @@ from .. import validate
 from ..engine import renyi
 from ..engine.method import Effort
 from ..engine.question import EpsilonAt, Question
+from ..engine.schedule import COARSE
 from ..mechanisms.base import Direction, directions
 from ..mechanisms.renyi_boxes import RenyiBox
 from ..mechanisms.sampled_gaussian import SampledGaussian
@@ -71,7 +72,9 @@ class BlackBoxComposition(Composition):
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
         upper = max(self._upper(question, direction) for direction in wanted)
-        lower = self._witness._answer(question, wanted, effort).lower
+        # the Renyi bound is further away than this
+        rough = effort._replace(width=max(effort.width, COARSE))
+        lower = self._witness._answer(question, wanted, rough).lower
         if not np.isfinite(upper):
             return Bounds(lower, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE) if lower == np.inf else UNKNOWN
         return Bounds(min(lower, upper), upper, upper, Status.RENYI_ONLY, Proof.RENYI)

@@ -6,6 +6,7 @@ names it.
     atomic.py       output files that are whole or absent
     npy.py          arrays in the format .npy, checked before memory is allocated
     store.py        files of arrays and a JSON header, with checksum and version
+    kept.py         results that are kept between processes, with checks of who wrote them
     saved_state.py  base class of objects that are saved and resumed; checks of the arrays in their files
     norm_log.py     norm logs, read in blocks of steps
     formats.py      the file formats of norm logs

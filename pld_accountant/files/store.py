@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -78,8 +79,17 @@ def save(
         np.savez(file, **members, sha256=_digest(members))  # type: ignore[arg-type]
 
 
-def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def load(
+    path: str | os.PathLike[str], kind: str, version: int, *, private: bool = False
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read a file that `save` wrote.
+
+    Parameters
+    ----------
+    path : path
+    kind, version : str, int
+    private : bool
+        Whether the file must be a regular one that belongs to this user and that nobody else may write to.
 
     Returns
     -------
@@ -89,10 +99,10 @@ def load(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
     ------
     FileNotFoundError
     StoreError
-        If the file is not whole, not of this `kind`, or of another `version`.
+        If the file is not whole, not of this `kind`, of another `version`, or not `private`.
     """
     with refuse_invalid(path, kind):
-        arrays = _members(path)
+        arrays = _members(path, private)
         expected = arrays.pop("sha256")
         whole = expected.tobytes() == _digest(arrays).tobytes()
         header = json.loads(arrays.pop("header").tobytes(), parse_constant=_no_number)
@@ -127,9 +137,9 @@ def header(path: str | os.PathLike[str]) -> dict[str, Any]:
         return found
 
 
-def _members(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+def _members(path: str | os.PathLike[str], private: bool) -> dict[str, np.ndarray]:
     """All arrays of an uncompressed ``.npz``."""
-    with open(path, "rb") as raw:
+    with open(path, "rb", opener=_open_private if private else None) as raw:
         if raw.read(2) != b"PK":
             raise ValueError("it does not begin like one")
         with zipfile.ZipFile(raw) as archive:
@@ -143,6 +153,17 @@ def _members(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     if len(arrays) < len(members):
         raise ValueError("two parts have one name")
     return arrays
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a file that nobody else has written; the open file is looked at, so that none can take its place."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe is refused, not waited for
+    found = os.fstat(descriptor)
+    foreign = hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022)
+    if foreign or not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise PermissionError("somebody else may have written it")
+    return descriptor
 
 
 def _no_number(text: str) -> float:

@@ -14,6 +14,7 @@ __all__ = [
     "CharacteristicSteps",
     "Direction",
     "Enclosed",
+    "LastingSteps",
     "Mechanism",
     "Spectrum",
     "SplittableSteps",
@@ -184,6 +185,8 @@ class Spectrum:
         log phi at omega = spacing, 2 spacing, ..., centred at the mean.
     span : ndarray, shape (rows, 2)
         An interval of the mechanism's own variable that holds the tilted distribution up to 1e-11.
+    nodes : ndarray, shape (rows,)
+        Nodes of the quadrature; the cost is their number times m.
     """
 
     log_moment: NDArray
@@ -194,6 +197,7 @@ class Spectrum:
     re: NDArray
     im: NDArray
     span: NDArray
+    nodes: NDArray
 
 
 @runtime_checkable
@@ -219,6 +223,15 @@ class CharacteristicSteps(StepFamily, Protocol):
 
     def infinite_mass(self) -> NDArray:
         """Mass of one step at +infinity, rounded up, shape (size,)."""
+        ...
+
+
+@runtime_checkable
+class LastingSteps(CharacteristicSteps, Protocol):
+    """A family that names all that its tables depend on, so that they can be kept between processes."""
+
+    def parameters(self) -> dict[str, NDArray]:
+        """The family's parameters, by name; families of one class with equal parameters are equal."""
         ...
 
 

@@ -126,6 +126,7 @@ class TiltedMixture(NamedTuple):
             re=np.maximum(_log_of_excess(excess), -700.0),
             im=np.arctan2(excess.imag, 1.0 + excess.real),
             span=np.array(self._ends),
+            nodes=np.array(float(number)),
         )
 
     def _weigh(self, low: float, step: float, number: int) -> _Nodes:

@@ -115,6 +115,7 @@ def spectrum(
         re=re,
         im=im,
         span=moments[:, [c.M_LOW, c.M_HIGH]],
+        nodes=nodes.astype(np.float64),
     )
 
 

@@ -122,6 +122,12 @@ class SampledGaussianSteps:
         """Whether no mass is at +infinity."""
         return not self._infinite
 
+    def parameters(self) -> dict[str, NDArray]:
+        """See `base.LastingSteps`."""
+        scalars = {"sign": self.sign, "blur": self.blur, "infinite": float(self._infinite)}
+        arrays = {"sigma": self.sigma, "q": self.q, "part": self.part}
+        return {**arrays, **{name: np.array([value]) for name, value in scalars.items()}}
+
     # ------------------------------------------------------------------ parts of the losses
 
     def truncated(self, reach: float) -> StepFamily:

@@ -1,26 +1,22 @@
 """Games kept in memory and on disk, because one takes seconds to build.
 
-The files lie in ``$PLD_ACCOUNTANT_CACHE``, or else in ``pld_accountant`` of the user's cache folder; an empty variable
-means no files.  A file is used if its checksum is right, it belongs to this user, it is of this run, and the
-inequalities hold at random points.  Otherwise the game is built anew.
+A file that can be trusted (`files.kept`) is used if it is of this run and the inequalities hold at random points.
+Otherwise the game is built anew.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 
-from ..files import store
+from ..files import kept, store
 from .check import is_supersolution
 from .game import Game, Run, build_game
 
-__all__ = ["cache_folder", "kept_game"]
+__all__ = ["kept_game"]
 
 _KIND, _FILE_VERSION = "potential", 1
 _POINTS = 20  # of the inequalities, for each direction and sample rate
@@ -28,15 +24,6 @@ _MOST_KEPT = 16  # in memory, a few megabytes each
 
 _GAMES: OrderedDict[Run, Game] = OrderedDict()
 _LOCK = threading.Lock()
-
-
-def cache_folder() -> Path | None:
-    """Where the files lie; None: nowhere."""
-    named = os.environ.get("PLD_ACCOUNTANT_CACHE")
-    if named is not None:
-        return Path(named) if named else None
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "pld_accountant"
 
 
 def kept_game(run: Run) -> Game:
@@ -79,22 +66,20 @@ def _build(run: Run) -> Game:
 
 
 def _path(run: Run) -> Path | None:
-    folder = cache_folder()
-    text = json.dumps([_FILE_VERSION, run._asdict()])
-    return folder and folder / f"potential-{hashlib.sha256(text.encode()).hexdigest()[:24]}.npz"
+    return kept.file_of(_KIND, [_FILE_VERSION, run._asdict()])
 
 
 def _read(run: Run) -> Game | None:
     """The game of a file; None if there is none that can be used."""
     path = _path(run)
+    found = path and kept.read(path, _KIND, _FILE_VERSION)
+    if not path or not found:
+        return None
     try:
-        if path is None or (hasattr(os, "getuid") and path.stat().st_uid != os.getuid()):
-            return None
-        header, arrays = store.load(path, _KIND, _FILE_VERSION)
         with store.refuse_invalid(path, _KIND):
-            game = Game.from_file(run, header, arrays)
+            game = Game.from_file(run, *found)
             whole = is_supersolution(game, np.random.default_rng(), _POINTS)
-    except (OSError, store.StoreError):
+    except store.StoreError:
         return None
     return game if whole else None
 
@@ -102,10 +87,5 @@ def _read(run: Run) -> Game | None:
 def _write(game: Game) -> None:
     """Keep a file of a game, if the folder can be written to."""
     path = _path(game.run)
-    if path is None:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        store.save(path, _KIND, _FILE_VERSION, game.header(), game.arrays())
-    except OSError:
-        pass
+    if path is not None:
+        kept.write(path, _KIND, _FILE_VERSION, game.header(), game.arrays())

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import _columns as c
-from ..mechanisms.base import CharacteristicSteps, Spectrum
 from . import errors
 from .interpolated import interpolate, log_moment_errors
+from .spectra import Spectra, envelope_frequencies
 from .table import WORK, MemoryCache, Table
 
 __all__ = ["CharacteristicTables"]
@@ -22,7 +22,8 @@ class CharacteristicTables:
 
     Parameters
     ----------
-    steps : CharacteristicSteps
+    spectra : Spectra
+        Of the family.
     cache : MemoryCache
         Keeps the tables; may be shared by several makers.
     neighbours : ndarray of bool, shape (size - 1,), optional
@@ -33,13 +34,14 @@ class CharacteristicTables:
 
     def __init__(
         self,
-        steps: CharacteristicSteps,
+        spectra: Spectra,
         cache: MemoryCache[Table],
         neighbours: NDArray | None = None,
         *,
         variance: bool = False,
     ) -> None:
-        self.steps, self.neighbours, self._variance = steps, neighbours, variance
+        self._spectra, self.neighbours, self._variance = spectra, neighbours, variance
+        self.steps = spectra.steps
         self._tables = cache
         self._ladders: dict[float, tuple[int, NDArray]] = {}
 
@@ -55,7 +57,7 @@ class CharacteristicTables:
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """K at each tilt with room for interpolation, rounded up: (size, tilts)."""
-        k = self.steps.log_moments(theta)
+        k = self._spectra.log_moments(theta)
         return k if self.neighbours is None else k + log_moment_errors(k, self.neighbours)
 
     def composed(self, sums: NDArray) -> NDArray:
@@ -92,7 +94,7 @@ class CharacteristicTables:
         if not rows.size:
             return True
         spacing = 2.0 * np.pi / table.period
-        found = self.steps.spectrum(table.theta, spacing, table.frequencies, rows, self.size, work)
+        found = self._spectra.spectrum(table.theta, spacing, table.frequencies, rows, work)
         if found is None:
             return False
         columns = table.columns
@@ -101,7 +103,7 @@ class CharacteristicTables:
         columns[rows, c.LOG_MOMENT_ERROR] = found.log_moment_error
         columns[rows, c.ERROR], columns[rows, c.ERROR_SLOPE] = found.error, found.error_slope
         columns[rows, c.INFINITE] = -np.log1p(-self.steps.infinite_mass()[rows])
-        columns[rows, c.ENVELOPE] = self._envelope(table.theta, width, rows, found)
+        columns[rows, c.ENVELOPE] = self._envelope(table.theta, width, rows)
         relative = errors.relative(np.stack([found.error, found.error_slope], axis=1), found.re)
         columns[rows, c.RELATIVE_ERROR], columns[rows, c.RELATIVE_SLOPE] = relative.T
         table.re[rows], table.im[rows] = found.re, found.im
@@ -118,13 +120,12 @@ class CharacteristicTables:
             self._ladders[theta] = lowest, np.full((self.size, highest - lowest + 1), np.nan)
         return self._ladders[theta]
 
-    def _envelope(self, theta: float, width: float, rows: NDArray, found: Spectrum) -> NDArray:
+    def _envelope(self, theta: float, width: float, rows: NDArray) -> NDArray:
         """log sup |phi| beyond `width`, from a ladder of frequencies that is computed once for a tilt and bucket."""
         lowest, ladder = self._ladder(theta)
-        levels = 2.0 ** (0.5 * np.arange(lowest, lowest + ladder.shape[1]))
+        levels = envelope_frequencies(lowest, lowest + ladder.shape[1] - 1)
         new = np.isnan(ladder[rows, 0])
         if new.any():
-            some = Spectrum(*(getattr(found, name)[new] for name in Spectrum.__dataclass_fields__))
-            ladder[rows[new]] = self.steps.log_envelope(theta, levels, rows[new], some)
+            ladder[rows[new]] = self._spectra.log_envelope(theta, levels, rows[new])
         level = int(np.searchsorted(levels, width * (1.0 + 1e-12), side="right")) - 1
         return ladder[rows, level] if level >= 0 else np.zeros(rows.size)

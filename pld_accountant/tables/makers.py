@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from ..mechanisms.base import CharacteristicSteps, StepFamily
 from .characteristic import CharacteristicTables
 from .grid import GridTables
+from .spectra import Spectra
 from .table import MemoryCache, Table, TableMaker
 
 __all__ = ["TableMakers"]
@@ -26,16 +28,19 @@ class TableMakers:
     steps : StepFamily
     neighbours : ndarray of bool, shape (size - 1,), optional
         Between which rows steps may be interpolated; none by default.
+    keep : bool
+        Whether what the whole steps' tables are made of is kept between processes (`spectra`).
     """
 
-    def __init__(self, steps: StepFamily, neighbours: NDArray | None = None) -> None:
-        self.steps = steps
+    def __init__(self, steps: StepFamily, neighbours: NDArray | None = None, *, keep: bool = False) -> None:
+        self.steps, self._keep = steps, keep
         self._neighbours = neighbours
         self._cache: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
         self._kept: dict[Hashable, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TableMakers, (self.steps, self._neighbours)  # a copy begins with an empty cache
+        # a copy begins with an empty cache
+        return partial(TableMakers, keep=self._keep), (self.steps, self._neighbours)
 
     def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The value of a key, made once."""
@@ -69,7 +74,18 @@ class TableMakers:
     def maker(self, steps: CharacteristicSteps, *, interpolated: bool, variance: bool = False) -> CharacteristicTables:
         """A new maker for a part of the family's losses."""
         neighbours = self._neighbours if interpolated else None
-        return CharacteristicTables(steps, self._cache, neighbours, variance=variance)
+        return CharacteristicTables(self._spectra(steps), self._cache, neighbours, variance=variance)
+
+    def _spectra(self, steps: CharacteristicSteps) -> Spectra:
+        """One for all makers of the whole steps; the others' ends depend on the question, and are not kept."""
+        if steps is not self.steps:
+            return Spectra(steps)
+        return self.kept("spectra", lambda: Spectra(steps, keep=self._keep))
+
+    def keep(self) -> None:
+        """Write what was computed to a file, if there is to be one and if it is worth it."""
+        if "spectra" in self._kept:
+            self._kept["spectra"].keep()
 
     def grid(self, side: Literal["upper", "lower"], points: int, reach: float) -> GridTables:
         """Tables on a grid that ends at a reach."""

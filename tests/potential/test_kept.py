@@ -140,9 +140,3 @@ def test_memory_holds_the_latest_games(folder, builds, monkeypatch):
     for epsilon in (1.0, 1.1, 1.2):
         kept.kept_game(RUN._replace(targets=((epsilon, 1e-5),)))
     assert len(kept._GAMES) == 2
-
-
-def test_a_folder_is_found(monkeypatch):
-    monkeypatch.delenv("PLD_ACCOUNTANT_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert kept.cache_folder().as_posix() == "/x/pld_accountant"

@@ -40,7 +40,7 @@ ALLOWED = {
     "notions": EVERYBODY,
     "mechanisms": EVERYBODY | {"notions", "threads", "kernels"},
     "counting": EVERYBODY | {"mechanisms", "threads", "kernels"},
-    "tables": EVERYBODY | {"mechanisms", "threads", "kernels"},
+    "tables": EVERYBODY | {"files", "mechanisms", "threads", "kernels"},
     "engine": EVERYBODY | {"tables", "counting", "mechanisms", "notions", "threads", "kernels"},
     "engine.rare_losses": EVERYBODY
     | {"engine.method", "engine.plancherel", "engine.question", "engine.tilting", "engine.working"}

@@ -7,9 +7,10 @@ import pld_accountant as pa
 
 dp_accounting = pytest.importorskip("dp_accounting")
 
+from dp_accounting import dp_event as events  # noqa: E402
 from dp_accounting.pld import PLDAccountant as TheirAccountant  # noqa: E402
 
-from pld_accountant.training.dp_event import PLDAccountant, event_of  # noqa: E402
+from pld_accountant.training.dp_event import PLDAccountant, event_of, mechanism_of, pld_of  # noqa: E402
 
 SCHEDULE = [(1.5, 0.01, 300), (2.0, 1.0, 4)]
 
@@ -25,9 +26,9 @@ def test_an_event_and_its_accountant_agree_with_a_composition():
 
 
 def test_nested_events_and_counts():
-    step = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.0))
-    nested = dp_accounting.ComposedDpEvent(
-        [dp_accounting.SelfComposedDpEvent(step, 3), dp_accounting.NoOpDpEvent(), dp_accounting.LaplaceDpEvent(2.0)]
+    step = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
+    nested = events.ComposedDpEvent(
+        [events.SelfComposedDpEvent(step, 3), events.NoOpDpEvent(), events.LaplaceDpEvent(2.0)]
     )
     found = PLDAccountant().compose(nested, 2).bounds(1e-6)
     assert found == pa.compose([(pa.SampledGaussian(1.0, 0.1), 6), (pa.Laplace(2.0), 2)]).epsilon(1e-6)
@@ -35,16 +36,102 @@ def test_nested_events_and_counts():
 
 
 def test_events_without_privacy_and_events_that_are_not_supported():
-    for event in (dp_accounting.NonPrivateDpEvent(), dp_accounting.GaussianDpEvent(0.0)):
+    for event in (events.NonPrivateDpEvent(), events.GaussianDpEvent(0.0)):
         open_ended = PLDAccountant().compose(event)
         assert open_ended.get_epsilon(1e-5) == np.inf and open_ended.get_delta(1.0) == 1.0
-    sampled = dp_accounting.SampledWithoutReplacementDpEvent(100, 10, dp_accounting.GaussianDpEvent(1.0))
-    for event in (sampled, dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(1.0), sampled])):
+    sampled = events.SampledWithReplacementDpEvent(100, 10, events.GaussianDpEvent(1.0))
+    for event in (sampled, events.ComposedDpEvent([events.GaussianDpEvent(1.0), sampled])):
         accountant = PLDAccountant()
         assert not accountant.supports(event)
         with pytest.raises(dp_accounting.UnsupportedEventError):
             accountant.compose(event)
         assert accountant.get_epsilon(1e-5) == 0.0
-    replace = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
-    with pytest.raises(dp_accounting.UnsupportedEventError, match="adding or removing"):
-        replace.compose(dp_accounting.GaussianDpEvent(1.0))
+    for event in (
+        events.PoissonSampledDpEvent(0.1, events.LaplaceDpEvent(1.0)),
+        events.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5]),
+        events.DiscreteLaplaceDpEvent(0.5, 1),
+    ):
+        with pytest.raises(dp_accounting.UnsupportedEventError, match="REPLACE_ONE"):
+            PLDAccountant(Relation.REPLACE_ONE).compose(event)
+
+
+Relation = dp_accounting.NeighboringRelation
+GAUSSIAN = events.GaussianDpEvent(1.5)
+BOTH = [Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_SPECIAL]
+EVENTS = [
+    (GAUSSIAN, list(Relation)),
+    (events.PoissonSampledDpEvent(0.05, GAUSSIAN), list(Relation)),
+    (events.PoissonSampledDpEvent(1.0, GAUSSIAN), BOTH),
+    (events.LaplaceDpEvent(3.0), BOTH),
+    (events.PoissonSampledDpEvent(0.1, events.LaplaceDpEvent(1.0)), BOTH),
+    (events.DiscreteLaplaceDpEvent(0.2, 2), BOTH),
+    (events.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 2.0], [0.8, 0.15, 0.05]), BOTH),
+    (events.RandomizedResponseDpEvent(0.6, 4), [Relation.REPLACE_ONE, Relation.REPLACE_SPECIAL]),
+    (events.TruncatedSubsampledGaussianDpEvent(1000, 0.02, 25, 1.5), BOTH),
+]
+
+
+@pytest.mark.parametrize(("event", "relation"), [(e, r) for e, relations in EVENTS for r in relations], ids=str)
+def test_the_two_accountants_agree(event, relation):
+    """Theirs is pessimistic at an interval of 1e-4: our lower bound is below theirs, and both are close."""
+    ours = PLDAccountant(relation).compose(events.SelfComposedDpEvent(event, 6)).bounds(1e-5)
+    # a list, because theirs counts a self-composed randomized response once (dp-accounting 0.6)
+    theirs = TheirAccountant(relation).compose(events.ComposedDpEvent([event] * 6)).get_epsilon(1e-5)
+    assert ours.lower <= theirs * (1 + 1e-9)
+    assert theirs == pytest.approx(ours.upper, rel=2e-3, abs=2e-3)
+
+
+def test_events_that_only_renyi_accountants_take():
+    from dp_accounting.rdp import RdpAccountant
+
+    for event, relation in (
+        (events.ZCDpEvent(0.05, 0.01), Relation.ADD_OR_REMOVE_ONE),
+        (events.RepeatAndSelectDpEvent(GAUSSIAN, 10, 1), Relation.ADD_OR_REMOVE_ONE),
+        (events.SingleEpochTreeAggregationDpEvent(5.0, [100, 37]), Relation.REPLACE_SPECIAL),
+        (events.SampledWithoutReplacementDpEvent(1000, 50, events.GaussianDpEvent(2.0)), Relation.REPLACE_ONE),
+    ):
+        mine = event
+        if relation == Relation.REPLACE_ONE:
+            # their Renyi accountant takes the noise relative to the change by a replaced record, twice the norm of one
+            mine = events.SampledWithoutReplacementDpEvent(1000, 50, events.GaussianDpEvent(4.0))
+        ours = PLDAccountant(relation).compose(mine, 3).get_epsilon(1e-5)
+        theirs = RdpAccountant(neighboring_relation=relation).compose(event, 3).get_epsilon(1e-5)
+        assert 0.1 * theirs < ours <= theirs * (1 + 1e-3)
+
+
+def test_events_that_release_nothing():
+    for event in (
+        events.PoissonSampledDpEvent(0.0, GAUSSIAN),
+        events.ZCDpEvent(0.0, 0.0),
+        events.TruncatedSubsampledGaussianDpEvent(1000, 0.0, 25, 1.5),
+    ):
+        assert PLDAccountant().compose(event).get_epsilon(1e-5) == 0.0
+
+
+def test_their_distributions_come_in():
+    """A pessimistic distribution of theirs lies above the truth, so our bounds of it do."""
+    from dp_accounting.pld import privacy_loss_distribution as theirs
+
+    sampled = theirs.from_gaussian_mechanism(2.0, sampling_prob=0.05, value_discretization_interval=1e-3)
+    run = pa.compose([(mechanism_of(sampled), 40), (pa.Laplace(4.0), 2)])
+    for direction in ("remove", "add"):
+        exact = pa.compose([(pa.SampledGaussian(2.0, 0.05), 40), (pa.Laplace(4.0), 2)]).epsilon(1e-5, direction)
+        found = run.epsilon(1e-5, direction)
+        assert exact.lower <= found.upper <= exact.upper + 0.05
+    with pytest.raises(ValueError, match="pessimistic"):
+        mechanism_of(theirs.from_gaussian_mechanism(2.0, pessimistic_estimate=False))
+
+
+def test_our_compositions_go_out():
+    """The distribution that theirs gets lies above our curve at every epsilon, and composes with theirs."""
+    run = pa.compose([(pa.SampledGaussian(2.0, 0.05), 40), (pa.Laplace(4.0), 2)])
+    out = pld_of(run, interval=0.05)
+    for epsilon in (-0.3, 0.0, 0.17, 0.5, 1.234, 2.0):
+        truth = run.delta(epsilon)
+        assert truth.lower <= out.get_delta_for_epsilon(epsilon) <= truth.upper + 2e-3
+    twice = pa.compose([(pa.SampledGaussian(2.0, 0.05), 80), (pa.Laplace(4.0), 4)]).epsilon(1e-5)
+    assert twice.lower <= out.self_compose(2).get_epsilon_for_delta(1e-5) <= twice.upper * 1.02
+    with pytest.raises(ValueError, match="not bounded"):
+        pld_of(pa.compose([(pa.ApproximateDP(1.0, 1e-3), 1)]))
+    with pytest.raises(ValueError, match="interval"):
+        pld_of(run, interval=1e-7)

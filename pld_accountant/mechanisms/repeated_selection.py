@@ -1,0 +1,216 @@
+"""`RepeatedSelection`: a mechanism run a random number of times, of which the best result alone is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import validate
+from ..results import Bounds
+from .renyi_boxes import RenyiBox
+
+__all__ = ["RepeatedSelection"]
+
+_UP = 1.0 + 2.0**-40
+_ORDERS = 2.0 ** (0.25 * np.arange(-24, 81))  # order - 1, from 1/64 to 10^6
+_ROUNDS = 6
+_MOST_RUNS = 1e12
+
+
+class _Run(Protocol):
+    """The questions to the composition that is repeated."""
+
+    def rdp(self, alpha: Any) -> NDArray: ...
+
+    def delta(self, epsilon: float) -> Bounds: ...
+
+    def epsilon(self, delta: float) -> Bounds: ...
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedSelection(RenyiBox):
+    """Private tuning: a run is repeated a random number of times, and only the best result is published.
+
+    Draw the number K of runs with `draw`, make K runs, each with its own noise and, for example, with hyperparameters
+    drawn at random from a list fixed in advance; publish the best one.  K and the other runs stay secret.  With an
+    infinite shape K may be 0, and nothing is published then.
+
+    Parameters
+    ----------
+    run : Composition
+        One run with everything that it costs, the evaluation by which the best is chosen included: its score is
+        computed from private data and must be private itself, or be computed on public data.
+    mean : float
+        Mean of K, at least 1.
+    shape : float
+        Above -1.  1: K is geometric; 0: logarithmic; others: truncated negative binomial; inf: Poisson.  A smaller
+        shape costs less privacy, and K varies more.
+
+    Raises
+    ------
+    ValueError
+        For a mean or a shape out of range, or if no Renyi divergence of the run is finite.
+
+    Notes
+    -----
+    With eps(a) the run's Renyi divergence of order a, gamma the parameter of K and m its mean, the whole has at order a
+    for a finite shape s
+
+        eps(a) + (1 + s) min over b >= 1 of ((1 - 1/b) eps(b) + log(1 / gamma) / b) + log(m) / (a - 1),
+
+    and for Poisson numbers eps(a) + m delta(log(1 + 1 / (a - 1))) + log(m) / (a - 1).  The divergence does not fall
+    with the order, so that of any larger order holds, too.  In a composition the status is RENYI_ONLY.
+
+    Fixed numbers of runs have no such bound: for them, compose every run.
+
+    References
+    ----------
+    Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy" (ICLR 2022), Definitions 1 and 4,
+    Theorems 2 and 6.
+
+    Examples
+    --------
+    >>> from pld_accountant.composition import compose
+    >>> from pld_accountant.mechanisms.sampled_gaussian import SampledGaussian
+    >>> run = compose([(SampledGaussian(2, 0.005), 10_000)])
+    >>> tuned = RepeatedSelection(run, mean=10)
+    >>> round(run.epsilon(1e-5).upper, 4), round(compose([(tuned, 1)]).epsilon(1e-5).upper, 4)
+    (1.0041, 2.3183)
+    """
+
+    run: _Run
+    mean: float
+    shape: float = field(default=1.0)
+
+    def __post_init__(self) -> None:
+        mean = validate.positive(self.mean, "mean")
+        shape = float(validate.numbers(self.shape, "shape"))
+        if not 1.0 <= mean <= _MOST_RUNS:
+            raise ValueError(f"mean must lie between 1 and {_MOST_RUNS:g}, got {self.mean!r}")
+        if not shape > -1.0 or (1e6 < shape < np.inf):
+            raise ValueError(f"shape must be above -1 and at most 1e6, or inf for Poisson numbers, got {self.shape!r}")
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "shape", shape)
+        if not np.isfinite(self._later[1]):
+            raise ValueError("no Renyi divergence of the run is finite")
+
+    @cached_property
+    def gamma(self) -> float:
+        """The parameter of K, in (0, 1], that has this mean; exp(-mean) for Poisson numbers."""
+        if np.isinf(self.shape):
+            return float(np.exp(-self.mean))
+        low, high = -800.0, 0.0
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if _log_mean(middle, self.shape) > np.log(self.mean) else (low, middle)
+        return float(np.exp(high))
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """A number of runs.
+
+        The generator must be secret, and seeded by the operating system: ``np.random.default_rng()``.
+        """
+        s, g = self.shape, self.gamma
+        if np.isinf(s):
+            return int(rng.poisson(self.mean))
+        if g == 1.0:
+            return 1
+        if s == 0.0:
+            return int(rng.logseries(1.0 - g))
+        if -s * np.log(g) > 1.0:  # the number without truncation is rarely 0
+            while not (number := int(rng.negative_binomial(s, g))):
+                pass
+            return number
+        # the masses fall: add them up until they exceed a uniform number
+        left, number, mass = rng.random(), 1, s * (1.0 - g) / float(np.expm1(-s * np.log(g)))
+        while left > mass > 0.0:
+            left -= mass
+            mass *= (1.0 - g) * (number + s) / (number + 1)
+            number += 1
+        return number
+
+    @cached_property
+    def _log_mean(self) -> float:
+        """log E[K] of the numbers that are drawn, rounded up."""
+        exact = np.log(self.mean) if np.isinf(self.shape) else _log_mean(np.log(self.gamma), self.shape)
+        return max(float(exact), 0.0) * _UP + 2.0**-45
+
+    @cached_property
+    def _selection(self) -> float:
+        """(1 + shape) times the minimum over b, see the class."""
+        logs = -np.log(self.gamma)
+        least = min(logs, self._largest_of_run)
+
+        def at(theta: NDArray) -> NDArray:
+            b = 1.0 + theta
+            return np.asarray(theta / b * self.run.rdp(b) + logs / b)
+
+        return (1.0 + self.shape) * min(_smallest(at)[1], least) * _UP
+
+    @cached_property
+    def _largest_of_run(self) -> float:
+        return float(self.run.epsilon(0.0).upper)
+
+    def _at(self, theta: NDArray) -> NDArray:
+        """The theorems' divergences at orders 1 + theta."""
+        if np.isinf(self.shape):
+            flat = np.asarray(theta, dtype=np.float64).reshape(-1)
+            lost = [float(self.run.delta(float(np.log1p(1.0 / x) * (1.0 - 2.0**-50))).upper) for x in flat]
+            selection: Any = self.mean * np.array(lost).reshape(np.shape(theta)) * _UP
+        else:
+            selection = self._selection
+        return np.asarray((self.run.rdp(1.0 + theta) + selection + self._log_mean / theta) * _UP)
+
+    @cached_property
+    def _later(self) -> tuple[float, float]:
+        """order - 1 of the smallest divergence, and this divergence, which holds for all smaller orders."""
+        return _smallest(self._at)
+
+    def log_moments(self, theta: NDArray) -> NDArray:
+        """theta times the divergence at order 1 + theta, rounded up."""
+        place, least = self._later
+        own = np.where(theta <= place, least, np.inf)
+        far = theta > place
+        if np.any(far):
+            own[far] = self._at(theta[far])
+        return np.asarray(theta * np.minimum(own, self.largest_loss()) * _UP)
+
+    def corners(self) -> tuple[float, ...]:
+        """Where the divergence of a larger order takes over."""
+        return (self._later[0],)
+
+    def largest_loss(self) -> float:
+        """The limit of the theorems at order infinity, if the run's losses are bounded."""
+        if np.isinf(self._largest_of_run):
+            return np.inf
+        if np.isinf(self.shape):
+            return (self._largest_of_run + self.mean * float(self.run.delta(0.0).upper)) * _UP
+        return (self._largest_of_run + self._selection) * _UP
+
+
+def _smallest(f: Callable[[NDArray], NDArray]) -> tuple[float, float]:
+    """The place and the smallest of the values of f that were looked at, closer and closer to the smallest."""
+    at, place, least = np.log(_ORDERS), 1.0, np.inf
+    for _ in range(_ROUNDS):
+        values = f(np.exp(at))
+        values = np.where(np.isnan(values), np.inf, values)
+        best = int(np.argmin(values))
+        if values[best] < least:
+            place, least = float(np.exp(at[best])), float(values[best])
+        at = np.linspace(at[max(best - 1, 0)], at[min(best + 1, at.size - 1)], 9)
+    return place, least
+
+
+def _log_mean(log_gamma: float, shape: float) -> float:
+    """log E[K] of the truncated negative binomial distribution; Papernot and Steinke, Definition 1."""
+    if log_gamma == 0.0:
+        return 0.0
+    # s / (1 - gamma^s) tends to -1 / log(gamma) as s tends to 0
+    power = shape * log_gamma
+    ratio = -1.0 / log_gamma if abs(power) < 1e-300 else shape / -np.expm1(power)
+    return float(np.log(-np.expm1(log_gamma)) - log_gamma + np.log(ratio))

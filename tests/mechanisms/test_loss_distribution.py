@@ -1,0 +1,74 @@
+"""A distribution of losses as a mechanism: it equals the pair that it comes from; others are refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+
+WITH, WITHOUT = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.2, 0.3, 0.3, 0.2])
+LOSSES = np.log(WITH / WITHOUT)
+
+
+def overlap(a, b):
+    return a.lower <= b.upper and b.lower <= a.upper
+
+
+@pytest.mark.parametrize("direction", ["remove", "add", "both"])
+@pytest.mark.parametrize("count", [1, 7, 200])
+def test_it_equals_the_pair(direction, count):
+    pair = pa.compose([(pa.DiscretePair(WITH, WITHOUT), count)])
+    for law in (
+        pa.LossDistribution(LOSSES, WITH),
+        pa.LossDistribution(LOSSES[::-1], WITH[::-1], add=(-LOSSES, WITHOUT)),
+    ):
+        own = pa.compose([(law, count)])
+        assert overlap(own.epsilon(1e-6, direction), pair.epsilon(1e-6, direction))
+        assert overlap(own.delta(0.4, direction), pair.delta(0.4, direction))
+        assert own.rdp([3.0])[0] == pytest.approx(pair.rdp([3.0])[0], rel=1e-9)
+        assert overlap(own.epsilon(0.0, direction), pair.epsilon(0.0, direction))
+
+
+def test_infinite_losses_of_both_directions():
+    """Outcomes that one side alone gives: the rest of the masses, and the rest of the masses times e^-loss."""
+    p, q = np.array([0.1, 0.6, 0.3, 0.0]), np.array([0.0, 0.5, 0.3, 0.2])
+    pair = pa.compose([(pa.DiscretePair(p, q), 1)])
+    law = pa.compose([(pa.LossDistribution(np.log(p[1:3] / q[1:3]), p[1:3]), 1)])
+    for direction, lost in (("remove", 0.1), ("add", 0.2)):
+        assert law.delta(5.0, direction).upper == pytest.approx(lost, rel=1e-9)
+        assert overlap(law.delta(0.1, direction), pair.delta(0.1, direction))
+        assert law.epsilon(0.0, direction).upper == math.inf
+
+
+def test_masses_above_1_are_lowered_where_no_delta_falls():
+    more = WITH * (1.0 + 5e-10)
+    law = pa.compose([(pa.LossDistribution(LOSSES, more), 1)])
+    for epsilon in (0.0, 0.3, 0.8):
+        truth = float(np.maximum(WITH - np.exp(epsilon) * WITHOUT, 0.0).sum())
+        assert truth <= law.delta(epsilon, "remove").upper <= truth * (1.0 + 2e-9)
+
+
+def test_a_step_without_loss():
+    nothing = pa.compose([(pa.LossDistribution([0.0], [1.0]), 10)])
+    assert nothing.delta(0.1).upper <= 1e-10
+    assert nothing.epsilon(1e-6).upper <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("losses", "masses", "add"),
+    [
+        ([1.0, 2.0], [0.5], None),
+        ([], [], None),
+        ([1.0, -1.0], [0.9, 0.2], None),
+        ([1.0, -1.0], [1.1, -0.1], None),
+        ([np.nan, 0.0], [0.5, 0.5], None),
+        ([np.inf, 0.0], [0.5, 0.5], None),
+        ([-2.0, 0.0], [0.5, 0.5], None),  # the mass without the record would be e^2 / 2 + 1 / 2
+        ([0.0], [1.0], ([0.0], [1.0], [1.0])),
+        ([0.0], [1.0], ([-1.0], [1.0])),
+    ],
+)
+def test_what_is_no_distribution_of_losses(losses, masses, add):
+    with pytest.raises(ValueError):
+        pa.LossDistribution(losses, masses, add=add)

@@ -1,0 +1,102 @@
+"""Repeated selection: exact laws lie below the bound; the numbers of runs have the law that the theorem asks for."""
+
+import math
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+
+SHAPES = [-0.5, 0.0, 1.0, 3.0, math.inf]
+
+
+def masses(selection, most=20_000):
+    """P(K = k), k = 0 .. most - 1: Papernot and Steinke, Definitions 1 and 4."""
+    k = np.arange(most)
+    if math.isinf(selection.shape):
+        logs = k * math.log(selection.mean) - selection.mean - np.array([math.lgamma(i + 1.0) for i in k])
+        return np.exp(logs)
+    s, g = selection.shape, selection.gamma
+    steps = np.log1p(-g) + np.log(np.abs(k[1:] - 1 + s) if s else np.maximum(k[1:] - 1, 1)) - np.log(k[1:])
+    steps[0] = math.log1p(-g)  # the first is 1 up to a factor
+    found = np.concatenate([[0.0], np.exp(np.cumsum(steps))])
+    return found / found.sum()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mean", [1.0, 1.5, 20.0])
+def test_the_mean_and_the_draws(shape, mean):
+    selection = pa.RepeatedSelection(pa.compose([(pa.PureDP(0.5), 1)]), mean, shape)
+    p = masses(selection)
+    assert p @ np.arange(p.size) == pytest.approx(mean, rel=1e-6)
+    rng = np.random.default_rng(20_220_425)
+    drawn = np.bincount([selection.draw(rng) for _ in range(20_000)], minlength=4)[:4] / 20_000
+    assert np.all(np.abs(drawn - p[:4]) <= 5.0 * np.sqrt(p[:4] * (1.0 - p[:4]) / 20_000) + 1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mean", [1.0, 3.0, 30.0])
+@pytest.mark.parametrize("epsilon", [0.2, 1.5])
+def test_exact_laws_lie_below(shape, mean, epsilon):
+    """Randomised response, of which the best of K answers, 0, 1 or none, is published: all probabilities are known."""
+    run = pa.compose([(pa.PureDP(epsilon), 1)])
+    selection = pa.RepeatedSelection(run, mean, shape)
+    p = masses(selection)
+    k = np.arange(p.size)
+    laws = []
+    for best in (1.0 / (1.0 + math.exp(epsilon)), 1.0 / (1.0 + math.exp(-epsilon))):
+        worst = float(p[1:] @ (1.0 - best) ** k[1:])
+        laws.append([worst, float(p[1:] @ (1.0 - (1.0 - best) ** k[1:])), float(p[0])])
+    whole = pa.compose([(selection, 1)])
+    for a, b in (laws, laws[::-1]):
+        seen = [(x, y) for x, y in zip(a, b, strict=True) if x > 1e-300]
+        for alpha in (1.1, 2.0, 7.0, 50.0):
+            terms = [alpha * math.log(x) + (1.0 - alpha) * math.log(y) for x, y in seen]
+            truth = np.logaddexp.reduce(terms) / (alpha - 1.0)
+            assert truth <= whole.rdp([alpha])[0] * (1 + 1e-9) + 1e-9
+        for at in (0.1, 0.5, 1.0, 2.0):
+            assert (
+                sum(max(x - math.exp(at) * y, 0.0) for x, y in zip(a, b, strict=True)) <= whole.delta(at).upper + 1e-9
+            )
+        assert max(math.log(x / y) for x, y in seen) <= whole.epsilon(0.0).upper + 1e-9
+
+
+@pytest.mark.parametrize(("shape", "gamma", "alpha"), [(0.0, 0.1, 2.0), (1.0, 0.01, 10.0), (5.0, 0.1, 100.0)])
+def test_the_formula_with_gaussian_noise(shape, gamma, alpha):
+    """eps(a) = a rho, so the minimum over b of (b - 1) rho + log(1 / gamma) / b is known."""
+    rho = 0.3
+    mean = 1 / gamma if shape == 1 else shape * (1 - gamma) / (gamma * (1 - gamma**shape)) if shape else 0.0
+    mean = mean or (1 / gamma - 1) / math.log(1 / gamma)
+    selection = pa.RepeatedSelection(pa.compose([(pa.Gaussian(1 / math.sqrt(2 * rho)), 1)]), mean, shape)
+    assert selection.gamma == pytest.approx(gamma, rel=1e-9)
+    b = max(math.sqrt(math.log(1 / gamma) / rho), 1.0)
+    constant = (1 + shape) * ((b - 1) * rho + math.log(1 / gamma) / b)
+    later = max(math.sqrt(math.log(mean) / rho), alpha - 1)  # the best order that is not smaller
+    truth = (1 + later) * rho + constant + math.log(mean) / later
+    assert truth <= pa.compose([(selection, 1)]).rdp([alpha])[0] <= truth * (1 + 1e-7)
+
+
+def test_pure_dp_is_2_plus_shape_times():
+    run = pa.compose([(pa.PureDP(1.0), 1)])
+    for shape in (0.0, 1.0, 2.5):
+        whole = pa.compose([(pa.RepeatedSelection(run, 1e6, shape), 1)])
+        assert 2.0 + shape <= whole.epsilon(0.0).upper <= (2.0 + shape) * (1 + 1e-9)
+        assert whole.epsilon(1e-12).upper <= (2.0 + shape) * (1 + 1e-9)
+
+
+def test_it_composes_with_other_steps():
+    run = pa.compose([(pa.SampledGaussian(2.0, 0.01), 500)])
+    tuned = pa.RepeatedSelection(run, 5.0)
+    alone = pa.compose([(tuned, 1)]).epsilon(1e-6)
+    both = pa.compose([(tuned, 1), (pa.Laplace(10.0), 3)]).epsilon(1e-6)
+    assert run.epsilon(1e-6).upper < alone.upper < both.upper
+    assert alone.status == pa.Status.RENYI_ONLY
+
+
+def test_wrong_arguments():
+    run = pa.compose([(pa.PureDP(1.0), 1)])
+    for mean, shape in ((0.5, 1.0), (np.nan, 1.0), (1e13, 1.0), (2.0, -1.0), (2.0, np.nan), (2.0, 1e7)):
+        with pytest.raises(ValueError):
+            pa.RepeatedSelection(run, mean, shape)
+    with pytest.raises(ValueError, match="finite"):
+        pa.RepeatedSelection(pa.compose([(pa.ApproximateDP(1.0, 0.1), 1)]), 2.0)
