@@ -27,7 +27,7 @@ __all__ = ["SENSITIVE", "StoreError", "header", "load", "refuse_invalid", "save"
 SENSITIVE = (
     "Sensitive personal data: each row is computed from one person's data, and nothing here was made private by noise."
 )
-"""What every file with a value for each person says of itself."""
+"""The header of every file with a value for each person says this."""
 
 
 class StoreError(ValueError):
@@ -61,6 +61,8 @@ def save(
     version: int,
     header: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
+    *,
+    sensitive: bool = True,
 ) -> None:
     """Write `arrays` and a JSON-able `header` to one file, atomically.
 
@@ -70,8 +72,11 @@ def save(
         If it is an open file, the caller must make it whole.
     kind, version : str, int
         `load` needs the same kind and version.
+    sensitive : bool
+        Whether the arrays hold values of people, which the header then says.
     """
-    text = json.dumps({**header, "kind": kind, "version": version, "sensitive": SENSITIVE}, allow_nan=False)
+    about = {"kind": kind, "version": version, **({"sensitive": SENSITIVE} if sensitive else {})}
+    text = json.dumps({**header, **about}, allow_nan=False)
     members = {**arrays, "header": np.frombuffer(text.encode(), dtype=np.uint8)}
     if any(a.dtype.hasobject for a in members.values()):
         raise TypeError("arrays of Python objects cannot be stored")

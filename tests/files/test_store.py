@@ -29,7 +29,9 @@ def test_what_is_saved_is_loaded(path):
         assert arrays[name].shape == value.shape
 
 
-def test_a_file_says_that_it_is_sensitive(path):
+def test_a_file_says_that_it_is_sensitive(path, tmp_path):
+    store.save(tmp_path / "public.npz", KIND, 1, HEADER, ARRAYS, sensitive=False)
+    assert "sensitive" not in store.header(tmp_path / "public.npz")
     assert store.header(path)["sensitive"] == store.SENSITIVE
     assert "sensitive" not in store.load(path, KIND, 1)[0]
 
