@@ -165,8 +165,10 @@ def _read_events(
         raise click.UsageError("Missing option '--max-grad-norm'.")
     with user_errors():
         of_steps = {name: value for name, value in parameters.items() if name != "buckets"}
-        events = read_events(path, **of_events, **of_steps)
-        ledger = Ledger.from_events(events, **parameters, compressed=compressed)
+        with bars("Reading", "events") as show:
+            events = read_events(path, **of_events, **of_steps, progress=show)
+        with bars("Counting", "people"):
+            ledger = Ledger.from_events(events, **parameters, compressed=compressed)
     labels = events.labels
     facts = {name: value for name, value in parameters.items() if value is not None} | {"events": path.name}
     with user_errors(), bars("Fingerprint", "bytes") as show:

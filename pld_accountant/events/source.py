@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ COLUMNS = ("person", "norm", "sensitivity", "count", "noise_multiplier", "sample
 REQUIRED = ("person",)
 
 
-def arrow_events(source: Any, columns: Mapping[str, str] | None = None) -> Any:
+def arrow_events(
+    source: Any, columns: Mapping[str, str] | None = None, progress: Callable[[int, int], None] | None = None
+) -> Any:
     """The events of a Parquet file or folder, or of a table in memory, as a `pyarrow.Table`.
 
     Parameters
@@ -24,6 +26,8 @@ def arrow_events(source: Any, columns: Mapping[str, str] | None = None) -> Any:
         Tables: pyarrow.Table, RecordBatch, RecordBatchReader or Dataset, pandas.DataFrame, polars.DataFrame.
     columns : mapping of str to str, optional
         The source's name of a column of events, where it is another one, for example ``{"person": "user_id"}``.
+    progress : callable, optional
+        Called with (events read, events in all) while files are read.
 
     Raises
     ------
@@ -33,7 +37,7 @@ def arrow_events(source: Any, columns: Mapping[str, str] | None = None) -> Any:
     pa = require("pyarrow", "parquet", "reading events")
     names = _names(columns)
     if isinstance(source, (str, os.PathLike)):
-        return _from_files(Path(source), names)
+        return _from_files(Path(source), names, progress)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif isinstance(source, Mapping):
@@ -118,7 +122,7 @@ def is_events_file(path: Path, columns: Mapping[str, str] | None = None) -> bool
         return False
 
 
-def _from_files(path: Path, names: Mapping[str, str]) -> Any:
+def _from_files(path: Path, names: Mapping[str, str], progress: Callable[[int, int], None] | None) -> Any:
     dataset = require("pyarrow.dataset", "parquet", f"reading {path}")
     if not path.exists():
         raise FileNotFoundError(2, "no such file or folder", os.fspath(path))
@@ -128,7 +132,16 @@ def _from_files(path: Path, names: Mapping[str, str]) -> Any:
             raise ReadError(f"{path} holds no Parquet files")
         _check_names(found.schema.names, names, os.fspath(path))
         there = [own for own in names.values() if own in found.schema.names]
-        return _chosen(found.to_table(columns=there), names, os.fspath(path))
+        if progress is None:
+            return _chosen(found.to_table(columns=there), names, os.fspath(path))
+        scanner = found.scanner(columns=there)
+        batches, done, total = [], 0, found.count_rows()
+        for batch in scanner.to_batches():
+            batches.append(batch)
+            done += batch.num_rows
+            progress(done, total)
+        table = require("pyarrow", "parquet", "reading events").Table.from_batches(batches, scanner.projected_schema)
+        return _chosen(table, names, os.fspath(path))
     except ReadError:
         raise
     except (OSError, ValueError) as error:  # Arrow's errors derive from both

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,12 +79,13 @@ def read_events(
     people: Any = None,
     schedule: Sequence[tuple[float, float, int]] | None = None,
     columns: Mapping[str, str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Events:
-    """Read and check a table of events; the arguments are those of `Ledger.from_events`."""
+    """Read and check a table of events; the arguments are those of `Ledger.from_events` and of `arrow_events`."""
     if isinstance(source, Events):
         return source
     clip = validate.clipping_norm(max_grad_norm)
-    table = arrow_events(source, columns)
+    table = arrow_events(source, columns, progress)
     there = table.schema.names
     everybody, person = _people(table.column("person"), people)
     norm = _norms(table, clip)

@@ -53,7 +53,7 @@ def write(path: Path, kind: str, version: int, header: Mapping[str, Any], arrays
     """Keep a file, if its folder can be written to."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store.save(path, kind, version, header, arrays)
+        store.save(path, kind, version, header, arrays, sensitive=False)
 
 
 def remove_oldest(kind: str, most: int) -> None:

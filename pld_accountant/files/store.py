@@ -22,7 +22,12 @@ import numpy as np
 from .atomic import atomic_file
 from .npy import read_npy
 
-__all__ = ["StoreError", "header", "load", "refuse_invalid", "save"]
+__all__ = ["SENSITIVE", "StoreError", "header", "load", "refuse_invalid", "save"]
+
+SENSITIVE = (
+    "Sensitive personal data: each row is computed from one person's data, and nothing here was made private by noise."
+)
+"""The header of every file with a value for each person says this."""
 
 
 class StoreError(ValueError):
@@ -56,6 +61,8 @@ def save(
     version: int,
     header: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
+    *,
+    sensitive: bool = True,
 ) -> None:
     """Write `arrays` and a JSON-able `header` to one file, atomically.
 
@@ -65,8 +72,11 @@ def save(
         If it is an open file, the caller must make it whole.
     kind, version : str, int
         `load` needs the same kind and version.
+    sensitive : bool
+        Whether the arrays hold values of people, which the header then says.
     """
-    text = json.dumps({**header, "kind": kind, "version": version}, allow_nan=False)
+    about = {"kind": kind, "version": version, **({"sensitive": SENSITIVE} if sensitive else {})}
+    text = json.dumps({**header, **about}, allow_nan=False)
     members = {**arrays, "header": np.frombuffer(text.encode(), dtype=np.uint8)}
     if any(a.dtype.hasobject for a in members.values()):
         raise TypeError("arrays of Python objects cannot be stored")
@@ -102,6 +112,7 @@ def load(
         whole = expected.tobytes() == _digest(arrays).tobytes()
         header = json.loads(arrays.pop("header").tobytes(), parse_constant=_no_number)
         found = header.pop("kind"), header.pop("version")
+        header.pop("sensitive", None)
     if not whole:
         raise StoreError(f"{os.fspath(path)} was altered or damaged: its checksum does not match")
     if found[0] != kind:

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..files.atomic import atomic_files, destination
 from ..files.formats import require
+from ..files.store import SENSITIVE
 from ..results import Method, Status
 from .individuals import Individuals
 
@@ -54,9 +55,6 @@ Writer = Callable[[BinaryIO], None]
 
 SCHEMA_VERSION = 1
 """Version of the columns and the facts of a table with a row per person."""
-SENSITIVE = (
-    "Sensitive personal data: each row is computed from one person's data, and nothing here was made private by noise."
-)
 COLUMNS: dict[str, dict[str, str]] = {
     "id": {"meaning": "the person: the id in the events, else the number of the column in the log, from 0"},
     "group": {"meaning": "the label that was given for the person"},

@@ -24,7 +24,7 @@ from typing import BinaryIO
 import numpy as np
 
 from .. import validate
-from ..files.store import StoreError
+from ..files.store import SENSITIVE, StoreError
 from ..ledger import Ledger
 
 try:
@@ -112,7 +112,7 @@ class Journal:
             if not _begun(file, self.path):
                 self._end = 0
                 os.ftruncate(self._file, 0)
-                self._write(_MAGIC + _record(_HEADER, json.dumps(header).encode()))
+                self._write(_MAGIC + _record(_HEADER, json.dumps(header | {"sensitive": SENSITIVE}).encode()))
                 return self._end
             reader = _Reader(file, self.path)
             if reader.header != header:
@@ -271,6 +271,7 @@ class _Reader:
             raise StoreError(f"{path} is not a journal: its header is damaged")
         try:
             self.header = dict(json.loads(first[1]))
+            self.header.pop("sensitive", None)
             self._row_length = 8 * validate.count(self.header["num_examples"], "num_examples", least=1)
             validate.clipping_norm(self.header["max_grad_norm"])
         except (ValueError, KeyError, TypeError) as error:

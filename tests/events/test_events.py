@@ -102,6 +102,23 @@ def test_readers_and_data_sets_of_arrow_and_a_table_that_is_not_read_yet(tmp_pat
         Ledger.from_events(LazyFrame(), **STEP)
 
 
+def test_reading_tells_how_far_it_is_and_reads_the_same(tmp_path):
+    _, events = table()
+    rows = len(events["person"])
+    named = {**events, "group": [f"g{person % 3}" for person in events["person"]]}
+    for number, part in enumerate((slice(0, 100), slice(100, None))):
+        columns = {name: pyarrow.array(values[part]) for name, values in named.items()}
+        columns["group"] = columns["group"].dictionary_encode()
+        parquet.write_table(pyarrow.table(columns), tmp_path / f"{number}.parquet")
+    seen = []
+    found = read_events(tmp_path, **STEP, progress=lambda *done: seen.append(done))
+    assert [total for _, total in seen] == [rows] * len(seen) and len(seen) >= 2
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen) and seen[-1] == (rows, rows)
+    plain = read_events(named, **STEP)
+    assert np.array_equal(found.norm, plain.norm) and np.array_equal(found.labels, plain.labels)
+    assert same(Ledger.from_events(found, max_grad_norm=1.0), Ledger.from_events(plain, max_grad_norm=1.0))
+
+
 def test_one_step_of_the_schedule_needs_no_other_word():
     events = {"person": ["a", "b"], "norm": [0.5, 1.0], "count": [3, 4]}
     ledger = Ledger.from_events(events, max_grad_norm=1.0, schedule=[(2.0, 0.01, 9), (2.0, 0.01, 1)])

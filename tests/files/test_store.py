@@ -29,6 +29,13 @@ def test_what_is_saved_is_loaded(path):
         assert arrays[name].shape == value.shape
 
 
+def test_a_file_says_that_it_is_sensitive(path, tmp_path):
+    store.save(tmp_path / "public.npz", KIND, 1, HEADER, ARRAYS, sensitive=False)
+    assert "sensitive" not in store.header(tmp_path / "public.npz")
+    assert store.header(path)["sensitive"] == store.SENSITIVE
+    assert "sensitive" not in store.load(path, KIND, 1)[0]
+
+
 @pytest.mark.parametrize("where", np.linspace(0.02, 0.98, 25))
 def test_a_changed_byte_or_a_cut_file_is_refused(path, where):
     whole = path.read_bytes()

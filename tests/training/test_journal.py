@@ -263,3 +263,17 @@ def test_the_layout_of_a_record_is_that_of_the_text(tmp_path):
     content = (tmp_path / "log").read_bytes()
     assert content.startswith(b"pld-accountant journal 1\n")
     assert struct.unpack("<ddd", content[-24:]) == (1.5, 0.02, 2.0)
+
+
+def test_a_journal_says_that_it_is_sensitive_and_those_before_are_continued(tmp_path):
+    path = tmp_path / "run.journal"
+    with Journal(path, 2, max_grad_norm=1.0) as journal:
+        journal.row(np.ones(2))
+        journal.step(2.0, 0.1, 1.0)
+    content = path.read_bytes()
+    assert journal_module.SENSITIVE.encode() in content
+    old = json.dumps({"num_examples": 2, "max_grad_norm": 1.0}).encode()
+    rest = content[content.index(journal_module._record(1, np.ones(2).tobytes())) :]
+    path.write_bytes(journal_module._MAGIC + journal_module._record(0, old) + rest)
+    with Journal(path, 2, max_grad_norm=1.0) as journal:
+        assert journal.steps == 1
