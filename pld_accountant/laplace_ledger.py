@@ -1,4 +1,4 @@
-"""`LaplaceLedger`: counts of every person's L1 norms, and the privacy loss under Laplace noise that follows from them."""
+"""`LaplaceLedger`: counts of every person's L1 norms, and the privacy loss under Laplace noise that follows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _ROUNDING = 2.0**-36
 class LaplaceLedger(Ledger):
     """Counts of many people's contributions to queries with Laplace noise, and their individual privacy loss.
 
-    It is used as `Ledger`: `record`, `from_norms`, `from_events`, `merge`, `save` and all questions.  Norms are L1 norms:
-    the sum of the absolute values by which a person changes the answers of a query.
+    It is used as `Ledger`: `record`, `from_norms`, `from_events`, `merge`, `save` and all questions.  Norms are L1
+    norms: the sum of the absolute values by which a person changes the answers of a query.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ class LaplaceLedger(Ledger):
 
     Notes
     -----
-    A step counts whole at the upper edge of its bucket for the upper bounds, and at the lower edge for the lower ones: the
-    Laplace mechanism's curve grows with the norm.  With 256 buckets both are about 1.5 % of epsilon apart, with 1024
-    about 0.4 %.
+    A step counts whole at the upper edge of its bucket for the upper bounds, and at the lower edge for the lower ones:
+    the Laplace mechanism's curve grows with the norm.  With 256 buckets both are about 1.5 % of epsilon apart, and
+    with 1024 about 0.4 %.
 
     `epsilon` takes delta = 0: the sum of a person's own losses, as pure DP adds them up.
 
@@ -74,7 +74,7 @@ class LaplaceLedger(Ledger):
     >>> ledger = LaplaceLedger(3, noise_multiplier=10, sample_rate=1, max_grad_norm=1)
     >>> ledger.record([0.0, 0.25, 3.0], repeat=40)
     >>> ledger.epsilon(0).upper.round(2), ledger.epsilon(1e-6).upper.round(2)
-    (array([0., 1., 4.]), array([0.  , 0.77, 2.98]))
+    (array([0., 1., 4.]), array([0.  , 0.62, 2.73]))
     """
 
     _KIND: ClassVar = "pld-accountant Laplace ledger"
@@ -105,9 +105,9 @@ class LaplaceLedger(Ledger):
     def mu(self, min_delta: float = 1e-10, direction: str = "both", **_options: Any) -> Bounds:
         """A mu of Gaussian DP that every person's steps imply, at any delta: the root of the sum of squares.
 
-        A step of pure DP implies a mu (`notions.dp.pure_mu`), and these compose (Dong, Roth and Su 2022).  The upper
-        bound is about a quarter above the smallest mu, and more for sampled steps, whose sampling it does not count; the
-        lower bound is 0.
+        A step of pure DP implies a mu (`notions.dp.pure_mu`), and these compose (Dong, Roth and Su 2022).  The
+        upper bound is about a quarter above the smallest mu, and more for sampled steps, whose sampling it does not
+        count; the lower bound is 0.
         """
         validate.delta(min_delta, "min_delta")
         directions(direction)
@@ -185,4 +185,6 @@ def _checked(noise_multiplier: float) -> None:
 
 def _of_people(found: Bounds, place: NDArray) -> Bounds:
     """The bounds of each person, from those of the distinct rows of counts."""
-    return Bounds(*(np.asarray(getattr(found, name))[place] for name in ("lower", "estimate", "upper", "status", "method")))
+    return Bounds(
+        *(np.asarray(getattr(found, name))[place] for name in ("lower", "estimate", "upper", "status", "method"))
+    )

@@ -196,7 +196,8 @@ class Ledger(Locked):
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({self.num_examples}, noise_multiplier={self.noise_multiplier}, sample_rate={self.sample_rate}, "
+            f"{type(self).__name__}({self.num_examples}, noise_multiplier={self.noise_multiplier}, "
+            f"sample_rate={self.sample_rate}, "
             f"max_grad_norm={self.max_grad_norm}, buckets={self.buckets}; {self.steps} steps)"
         )
 

