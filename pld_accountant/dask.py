@@ -19,6 +19,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .events.ids import as_ids
 from .events.source import COLUMNS, column_names
 from .files.fingerprint import Source, fingerprint
@@ -79,8 +82,10 @@ def write_epsilons(
     ----------
     job : PartitionJob
         The delta, the clipping norm and the schedule.
-    events : path or dask.dataframe.DataFrame
-        A Parquet file, a folder of Parquet files, or a data frame, with the columns of `Ledger.from_events`.
+    events : path, dask.dataframe.DataFrame or dask.array.Array
+        A Parquet file, a folder of Parquet files, or a data frame, with the columns of `Ledger.from_events`; or norms
+        of shape (steps, people), an array or a Zarr store (a path that ends in .zarr), if all steps have one noise
+        multiplier and one sample rate.  People of an array have their column's number as their id.
     out : path
         The folder of the results, on a disk that all workers share.  It is made, readable by its owner only.
     partitioned : bool
@@ -124,6 +129,9 @@ def write_epsilons(
     folder = ResultFolder(out)
     folder.path.mkdir(mode=0o700, exist_ok=True)
     run = _Run(job, folder, client, distributed)
+    norms = _norms(events)
+    if norms is not None:
+        events, partitioned = _by_columns(norms, job), True
     source, files = run.source(events, partitioned)
     about = {"job": run.parameters, "events": source, "partitioned": partitioned}
     manifest = folder.manifest()
@@ -155,6 +163,44 @@ def write_epsilons(
     shutil.rmtree(folder.path / _EVENTS, ignore_errors=True)
     folder.remove_strays([one["part"] for one in parts])
     return folder.path
+
+
+def _norms(events: Any) -> Any:
+    """The Dask array of norms that is given, or is in a Zarr store; None for a table."""
+    if isinstance(events, (str, os.PathLike)) and Path(events).suffix == ".zarr":
+        require("zarr", "zarr", f"reading {events}")
+        if not Path(events).exists():
+            raise FileNotFoundError(2, "no such folder", os.fspath(events))
+        return require("dask.array", "dask", f"reading {events}").from_zarr(os.path.abspath(events))
+    return events if hasattr(events, "chunks") and hasattr(events, "rechunk") else None
+
+
+def _by_columns(norms: Any, job: PartitionJob) -> Any:
+    """A data frame of events, partitioned by person, of norms of shape (steps, people)."""
+    frames = require("dask.dataframe", "dask", "reading norms")
+    if len(job.schedule) != 1:
+        raise ValueError("norms in an array need a schedule of one noise multiplier and one sample rate")
+    steps = job.schedule[0][2]
+    if norms.ndim != 2 or norms.shape[0] != steps:
+        raise ValueError(
+            f"norms must have shape (steps, people), with the {steps} steps of the schedule: {norms.shape}"
+        )
+    people = max(_ROWS // steps, 1)
+    blocks = norms.rechunk((steps, people)).to_delayed().reshape(-1)
+    delayed = require("dask", "dask", "reading norms").delayed
+    names = {name: (job.columns or {}).get(name, name) for name in ("person", "norm")}
+    parts = [delayed(_columns, pure=True)(block, number * people, names) for number, block in enumerate(blocks)]
+    empty = _columns(np.zeros((steps, 0)), 0, names)
+    return frames.from_delayed(parts, meta=empty, prefix=f"events-{norms.name}", verify_meta=False)
+
+
+def _columns(norms: NDArray, first: int, names: Mapping[str, str]) -> Any:
+    """An event for each norm of a block of people, of whom the first has this number."""
+    import pandas
+
+    steps, people = norms.shape
+    person = np.repeat(np.arange(first, first + people), steps)
+    return pandas.DataFrame({names["person"]: person, names["norm"]: np.asarray(norms, dtype=np.float64).T.reshape(-1)})
 
 
 def _root(path: Any) -> Path:
@@ -300,7 +346,9 @@ class _Run:
         """The manifest's entry on the events, and their files; None for a data frame."""
         if not isinstance(events, (str, os.PathLike)):
             if not hasattr(events, "to_parquet") or not hasattr(events, "npartitions"):
-                raise ValueError(f"events must be a path or a Dask data frame, got {type(events).__name__}")
+                raise ValueError(
+                    f"events must be a path, a Dask data frame or a Dask array, got {type(events).__name__}"
+                )
             return str(events._name), None
         files = _files(events)
         _check_folders(files, _root(events), self._job.columns)

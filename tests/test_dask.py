@@ -72,6 +72,43 @@ def parts(out):
     return {path.name: path.stat().st_mtime_ns for path in out.glob("part-*.parquet")}
 
 
+# ------------------------------------------------------------------------------------------------------ arrays of norms
+
+
+@pytest.mark.parametrize("kind", ["array", "zarr"])
+def test_norms_in_an_array_give_the_numbers_of_one_ledger(client, tmp_path, kind):
+    arrays = pytest.importorskip("dask.array")
+    norms = np.random.default_rng(1).gamma(1.0, 0.4, (50, 90))
+    norms[:, 7] = 0.0  # takes no part in any step, and is in the results
+    given = arrays.from_array(norms, chunks=(20, 25))
+    if kind == "zarr":
+        pytest.importorskip("zarr")
+        given.to_zarr(str(tmp_path / "norms.zarr"))
+        given = tmp_path / "norms.zarr"
+    job = pa.PartitionJob(1e-5, 1.0, [(2.0, 0.1, 50)], buckets=32)
+    out = write_epsilons(job, given, tmp_path / "out", client=client)
+    found = pa.read_results(out).individuals
+    ledger = pa.Ledger.from_norms(norms, noise_multiplier=2.0, sample_rate=0.1, max_grad_norm=1.0, buckets=32)
+    expected = ledger.epsilon(1e-5)
+    order = np.argsort(found.people)
+    assert found.people[order].tolist() == list(range(90))
+    bounds = found.epsilon[order]
+    assert np.all((bounds.lower <= expected.upper) & (expected.lower <= bounds.upper))
+    assert bounds.upper[7] == 0.0
+    before = parts(out)
+    assert parts(write_epsilons(job, given, tmp_path / "out", client=client)) == before
+
+
+def test_norms_that_do_not_fit_the_schedule(client, tmp_path):
+    arrays = pytest.importorskip("dask.array")
+    norms = arrays.ones((90, 50))
+    for schedule in ([(2.0, 0.1, 50)], [(2.0, 0.1, 40), (3.0, 0.1, 50)]):
+        with pytest.raises(ValueError, match="norms"):
+            write_epsilons(pa.PartitionJob(1e-5, 1.0, schedule), norms, tmp_path / "out", client=client)
+    with pytest.raises(FileNotFoundError):
+        write_epsilons(JOB, tmp_path / "none.zarr", tmp_path / "out", client=client)
+
+
 # ------------------------------------------------------------------------------------------------------ what is written
 
 
