@@ -412,5 +412,5 @@ def test_columns_in_names_of_folders_other_folders_and_no_client(client, make, t
         write_epsilons(JOB, tmp_path / "full", tmp_path / "out")
     with pytest.raises(FileNotFoundError):
         write_epsilons(JOB, tmp_path / "nowhere", tmp_path / "out")
-    with pytest.raises(ValueError, match="a path or a Dask data frame"):
+    with pytest.raises(ValueError, match="a path, a Dask data frame"):
         write_epsilons(JOB, {"person": [1]}, tmp_path / "out")
