@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from . import validate
+from . import ledger_file, validate
 from .composition import Composition, compose
 from .counting.counts import WholeCounts
 from .counting.tally import Tally
@@ -77,7 +77,8 @@ class LaplaceLedger(Ledger):
     (array([0., 1., 4.]), array([0.  , 0.62, 2.73]))
     """
 
-    _KIND: ClassVar = "pld-accountant Laplace ledger"
+    _KIND: ClassVar = ledger_file.LAPLACE_KIND
+    _NEAR_UPPER: ClassVar = 0.5
 
     def __init__(self, num_examples: int, **parameters: Any) -> None:
         super().__init__(num_examples, **parameters)

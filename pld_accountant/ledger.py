@@ -33,7 +33,6 @@ __all__ = ["Ledger"]
 _BLOCK_BYTES = 1 << 26
 _LOWER = 1.0 - 2.0**-36  # a relative norm is raised by 2^-50 before it is counted; lower bounds allow for it
 
-_ABOVE = 0.03  # the true value lies near the upper bound: the estimate is this share of the width below it
 _LARGE = -0.5  # if log delta is at least this, the lower bound counts whole steps
 
 Progress = Callable[[int, int], None]
@@ -56,8 +55,11 @@ _GUARANTEE = Guarantee(
 )
 
 
-def _joined(found: Sequence[Bounds], worst: Bounds, lower: bool) -> Bounds:
-    """The larger of the directions' upper bounds, capped by the worst case; the last of `found` is the lower side."""
+def _joined(found: Sequence[Bounds], worst: Bounds, lower: bool, near: float) -> Bounds:
+    """The larger of the directions' upper bounds, capped by the worst case; the last of `found` is the lower side.
+
+    The estimate is the share `near` of the width below the upper bound.
+    """
     above = found[:-1] if lower else found
     upper, status, method = above[0].upper, above[0].status, above[0].method
     for other in above[1:]:
@@ -71,7 +73,7 @@ def _joined(found: Sequence[Bounds], worst: Bounds, lower: bool) -> Bounds:
         nothing = np.full(upper.shape, np.nan)
         return Bounds(nothing, nothing, upper, status, method)
     least = np.where(status != Status.NOT_CERTIFIED, np.minimum(found[-1].lower * _LOWER, upper), 0.0)
-    nearer = np.where(np.isfinite(upper), upper - _ABOVE * (upper - least), np.nan)
+    nearer = np.where(np.isfinite(upper), upper - near * (upper - least), np.nan)
     return Bounds(least, nearer, upper, status, method)
 
 
@@ -170,6 +172,8 @@ class Ledger(Locked):
     """
 
     _KIND: ClassVar = ledger_file.KIND
+    # interpolated steps lie near the upper bound: the estimate is this share of the width below it
+    _NEAR_UPPER: ClassVar = 0.03
 
     def __init__(
         self,
@@ -728,7 +732,7 @@ class Ledger(Locked):
             else worst.delta(float(np.asarray(q.target)), direction)
             for q in questions
         ]
-        return [_joined(found, cap, lower) for *found, cap in zip(*sides, caps, strict=True)]
+        return [_joined(found, cap, lower, self._NEAR_UPPER) for *found, cap in zip(*sides, caps, strict=True)]
 
     def _sides(
         self,

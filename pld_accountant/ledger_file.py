@@ -21,9 +21,9 @@ from .counting.tally import Tally
 from .files import store
 from .files.saved_state import SavedArrays
 
-__all__ = ["KIND", "PARAMETERS", "VERSION", "Saved", "opened", "save"]
+__all__ = ["KIND", "LAPLACE_KIND", "PARAMETERS", "VERSION", "Saved", "opened", "save"]
 
-KIND, VERSION = "pld-accountant ledger", 2
+KIND, LAPLACE_KIND, VERSION = "pld-accountant ledger", "pld-accountant Laplace ledger", 2
 PARAMETERS = ("num_examples", "noise_multiplier", "sample_rate", "max_grad_norm", "buckets")
 _ROWS = 4096  # people whose counts are checked at once
 

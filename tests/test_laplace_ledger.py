@@ -91,6 +91,19 @@ def test_events():
     assert found.lower[0] <= run.epsilon(1e-6).upper and run.epsilon(1e-6).lower <= found.upper[0]
 
 
+def test_the_command_line_reads_it(tmp_path):
+    from click.testing import CliRunner
+
+    from pld_accountant.cli.commands import main
+
+    ledger = ledger_of([(1.0, 10.0, 20)], 1.0)
+    ledger.save(tmp_path / "laplace.ledger")
+    out = tmp_path / "epsilons.parquet"
+    done = CliRunner().invoke(main, ["epsilon", str(tmp_path / "laplace.ledger"), "--delta", "1e-6", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert np.array_equal(pa.read_results(out).individuals.epsilon.upper, ledger.epsilon(1e-6).upper)
+
+
 def test_wrong_noise():
     with pytest.raises(ValueError, match="noise_multiplier"):
         pa.LaplaceLedger(2, noise_multiplier=1e-3, sample_rate=1.0, max_grad_norm=1.0)

@@ -283,16 +283,25 @@ def test_the_lock_is_free_after_an_error():
 @pytest.mark.parametrize("name", sorted(pa.__all__))
 def test_every_public_object_with_a_state_has_a_lock(name):
     one = getattr(pa, name)
-    stateless = {"Bounds", "Gaussian", "Guarantee", "Laplace", "Method", "Release", "SampledGaussian", "Status"}
-    stateless |= {
+    stateless = {
+        "Bounds",
         "DiscretePair",
         "ExponentialMechanism",
         "FixedSizeBatch",
+        "Gaussian",
         "GaussianMixture",
+        "Guarantee",
+        "Laplace",
+        "LossDistribution",
+        "Method",
         "PartitionJob",
         "RandomAllocation",
+        "Release",
         "RenyiDP",
+        "RepeatedSelection",
         "ReplaceOneSampledGaussian",
+        "SampledGaussian",
+        "Status",
         "TruncatedPoisson",
         "ZeroConcentratedDP",
     }

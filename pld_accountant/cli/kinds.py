@@ -23,21 +23,24 @@ _OF_RELEASE = ("delta", "cost", "noise", "edges", "guarantee", "provenance")
 
 def holds_ledger(path: Path) -> bool:
     """Whether a file is that of a ledger or a journal, as far as its beginning says."""
-    from ..ledger_file import KIND
+    from ..ledger_file import KIND, LAPLACE_KIND
     from ..training.journal import is_journal
 
     if not path.is_file():
         return False
-    return is_journal(path) or (_is_ours(path) and _header(path)["kind"] == KIND)
+    return is_journal(path) or (_is_ours(path) and _header(path)["kind"] in (KIND, LAPLACE_KIND))
 
 
 def load_ledger(path: Path) -> Ledger:
     """The ledger of a file, or of the whole steps of a journal; what a crash cut off is told on standard error."""
+    from ..laplace_ledger import LaplaceLedger
     from ..ledger import Ledger
+    from ..ledger_file import LAPLACE_KIND
     from ..training.journal import is_journal, ledger_of
 
     if not (path.is_file() and is_journal(path)):
-        return Ledger.load(path)
+        laplace = path.is_file() and _is_ours(path) and _header(path)["kind"] == LAPLACE_KIND
+        return LaplaceLedger.load(path) if laplace else Ledger.load(path)
     ledger, message = ledger_of(path)
     if message:
         click.echo(f"{PROGRAM}: note: {message}", err=True)

@@ -47,7 +47,7 @@ ALLOWED = {
     | {"tables", "counting", "mechanisms", "threads", "kernels"},
     "composition": EVERYBODY | QUESTIONS,
     "ledger": EVERYBODY | QUESTIONS | {"events", "composition", "ledger_file"},
-    "laplace_ledger": EVERYBODY | QUESTIONS | {"composition", "ledger"},
+    "laplace_ledger": EVERYBODY | QUESTIONS | {"composition", "ledger", "ledger_file"},
     "ledger_file": EVERYBODY | {"counting", "files"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "potential": EVERYBODY | {"mechanisms", "files", "threads"},
