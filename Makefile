@@ -13,7 +13,7 @@ PYTEST_ARGS ?=
 help:
 	@echo "make demo     train on handwritten digits and account for every example, into demo-output/"
 	@echo "make test     run the tests on all cores: about 10 minutes on two cores, less on more"
-	@echo "make test-extras  install opacus, jax and release, one after the other, and run their tests: 5 GB, half an hour"
+	@echo "make test-extras  install opacus, jax, release and peers, one after the other, and run their tests: 5 GB, half an hour"
 	@echo "make lint     check style and types"
 	@echo "make figures  make the pictures that need no data but what is installed"
 	@echo "make docs     build the documentation into docs/_build/html and run its examples"
@@ -31,7 +31,7 @@ test: $(VENV)/test.made
 
 # The tests that `make test` skips, because their libraries are large: torch alone takes 5 GB with its default wheels.
 # Each extra gets an environment of its own, so that none leans on a library of another's; EXTRAS="jax" tests one only.
-EXTRAS ?= opacus jax release
+EXTRAS ?= opacus jax release peers
 
 test-extras: $(EXTRAS:%=.venv-%/tested)
 
@@ -42,6 +42,7 @@ $(EXTRAS:%=.venv-%/tested): .venv-%/tested: .venv-%/made
 TESTS_OF_opacus := tests/training/test_opacus.py tests/training/test_pytorch.py tests/training/test_journal.py
 TESTS_OF_jax := tests/training/test_jax.py tests/training/test_dp_event.py
 TESTS_OF_release := tests/test_publishing.py
+TESTS_OF_peers := tests/training/test_histories.py
 
 .venv-%/made: setup.cfg pyproject.toml
 	rm -rf .venv-$*
