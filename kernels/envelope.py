@@ -219,7 +219,7 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     return top + dip * step * step / 8.0
 
 
-@jit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
 def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
     """Write env[bucket, level] for every bucket.
 
@@ -232,7 +232,7 @@ def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
                 env[b, level] = -0.5 * (levels[level] / sigma[b]) ** 2
             continue
         s = sigma[b]
-        a = 1.0 + theta if sign > 0 else -theta
+        a = 1.0 + theta[b] if sign > 0 else -theta[b]
         low, high = span[b, 0], span[b, 1]
         begins, ends = part[b, 0] > -np.inf, part[b, 1] < np.inf
         if begins and blur == 0.0:
@@ -247,13 +247,13 @@ def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
                 high = max(high, far_high)
         mass = np.empty(cells)
         loss, log_r, log_v = np.empty(cells + 1), np.empty(cells + 1), np.empty(cells + 1)
-        _cells(s, q[b], sign, theta, part[b], blur, k[b], low, high, cells, mass, loss, log_r, log_v)
+        _cells(s, q[b], sign, theta[b], part[b], blur, k[b], low, high, cells, mass, loss, log_r, log_v)
         outside_low = log_r[0]
         outside_high = log_r[cells]
         if far_low < low:
-            outside_low = max(outside_low, _log_r_beyond(s, q[b], sign, theta, k[b], far_low, low, cells))
+            outside_low = max(outside_low, _log_r_beyond(s, q[b], sign, theta[b], k[b], far_low, low, cells))
         if far_high > high:
-            outside_high = max(outside_high, _log_r_beyond(s, q[b], sign, theta, k[b], high, far_high, cells))
+            outside_high = max(outside_high, _log_r_beyond(s, q[b], sign, theta[b], k[b], high, far_high, cells))
         step = (high - low) / cells
         # between two edges log r rises above or falls below its chord by at most this
         dip = 1.0 / s**2 + max(0.0, -(1.0 + a)) / (4.0 * s**4)

@@ -36,15 +36,15 @@ _SOME = 17  # steps from which on another tilt helps; fewer steps need more freq
 _SPLIT = RareLosses(
     1e-6,
     least_steps=_SOME,
-    limits=Limits(tilts=16, frequencies=1 << 13, least_expectation=1e-7),
+    limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
     wanted=2e-7,
 )
 
 SINGLE: tuple[Method, ...] = (
     # alone it finishes three quarters of all compositions, in milliseconds
-    Transform(0.0),
+    Transform(0.0, limits=Limits(frequencies=1 << 16)),
     # without it one mixed composition of rare steps is 1e-3 wide instead of 1e-7
-    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 13, least_expectation=1e-2), end="far"),
+    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), end="far"),
     # without it 32 instead of 17 of 120 far tails are convolved, in three times the time, and one is 1e-5 wide
     replace(_SPLIT, places=tuple(0.05 * np.arange(6, 20)), alone=True, blur=1.0 / 16.0),
     # without it one composition is 8e-6 wide instead of 1e-7: a soft split leaves its small losses in doubt

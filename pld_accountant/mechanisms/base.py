@@ -185,8 +185,8 @@ class Spectrum:
         log phi at omega = spacing, 2 spacing, ..., centred at the mean.
     span : ndarray, shape (rows, 2)
         An interval of the mechanism's own variable that holds the tilted distribution up to 1e-11.
-    nodes : ndarray, shape (rows,)
-        Nodes of the quadrature; the cost is their number times m.
+    cost : ndarray, shape (rows,)
+        In products of nodes and frequencies.
     """
 
     log_moment: NDArray
@@ -197,7 +197,7 @@ class Spectrum:
     re: NDArray
     im: NDArray
     span: NDArray
-    nodes: NDArray
+    cost: NDArray
 
 
 @runtime_checkable

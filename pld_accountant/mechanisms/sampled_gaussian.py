@@ -248,9 +248,12 @@ class SampledGaussianSteps:
         Unless `exact`, the unsampled Gaussian's K, an upper bound, replaces a K that needs more than 4,000 nodes.
         """
         most = _NODES_AT_MOST if exact else _NODES_FOR_MOMENTS
-        for t in (float(t) for t in theta):
-            if t not in self._moments:
-                self._moments[t] = quadrature.log_moments(self._tilted(t), most, self._panels, self.largest_loss())
+        new = [t for t in dict.fromkeys(float(t) for t in theta) if t not in self._moments]
+        if new:
+            losses = self._tilted(np.repeat(new, self.size))
+            largest = np.tile(self.largest_loss(), len(new))
+            found = quadrature.log_moments(losses, most, self._panels, largest, self.size)
+            self._moments.update(zip(new, found.reshape(len(new), -1), strict=True))
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
 
     def spectrum(
@@ -258,7 +261,13 @@ class SampledGaussianSteps:
     ) -> Spectrum | None:
         """See `base.CharacteristicSteps`."""
         return quadrature.spectrum(
-            self._tilted(theta).of(rows), spacing, m, columns, work, _NODES_AT_MOST, panels=self._panels
+            self._tilted(np.full(self.size, theta)).of(rows),
+            spacing,
+            m,
+            columns,
+            work,
+            _NODES_AT_MOST,
+            panels=self._panels,
         )
 
     def envelope_levels(self, theta: float) -> tuple[int, int]:
@@ -271,7 +280,7 @@ class SampledGaussianSteps:
         """See `base.CharacteristicSteps`; `kernels.envelope` has the proof."""
         from ..kernels import envelope
 
-        tilted = self._tilted(theta).of(rows)
+        tilted = self._tilted(np.full(self.size, theta)).of(rows)
         fresh = np.empty((rows.size, levels.size))
         log_moment, span = np.ascontiguousarray(found.log_moment), np.ascontiguousarray(found.span)
 
@@ -282,8 +291,11 @@ class SampledGaussianSteps:
         for_blocks(fill, rows.size, 1)
         return fresh
 
-    def _tilted(self, theta: float) -> quadrature.TiltedLosses:
-        return quadrature.TiltedLosses(self.sigma, self.q, self.sign, theta, self.part, self.blur)
+    def _tilted(self, theta: NDArray) -> quadrature.TiltedLosses:
+        """All rows at each tilt: theta holds the tilts of all rows, one round after another."""
+        rounds = theta.size // self.size
+        sigma, q, part = np.tile(self.sigma, rounds), np.tile(self.q, rounds), np.tile(self.part, (rounds, 1))
+        return quadrature.TiltedLosses(sigma, q, self.sign, theta, part, self.blur)
 
     # ------------------------------------------------------------------ discrete distributions
 

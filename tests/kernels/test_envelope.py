@@ -51,7 +51,7 @@ def test_the_envelope_lies_above_phi_everywhere_beyond(sigma, q, direction, thet
     weight, loss = hp.double_law(sigma, q, direction, theta, top)
     omega = np.geomspace(levels[0], top, 400)
     size = np.array([abs(np.sum(weight * np.exp(1j * o * loss))) for o in omega])
-    env, _ = envelope_levels((one(sigma), one(q), SIGN[direction], theta, WHOLE, 0.0), levels)
+    env, _ = envelope_levels((one(sigma), one(q), SIGN[direction], one(theta), WHOLE, 0.0), levels)
     assert np.all(np.diff(env) <= 0.0)
     shares = []
     for level, bound in zip(levels, env, strict=True):
@@ -67,7 +67,7 @@ def test_the_envelope_lies_above_phi_everywhere_beyond(sigma, q, direction, thet
 def test_the_envelope_of_a_part_lies_above_phi_everywhere_beyond(law):
     sigma, q, theta, low, high, blur = law
     levels = 0.25 * 2.0 ** (0.5 * np.arange(52))
-    env, ends = envelope_levels((one(sigma), one(q), 1.0, theta, np.array([[low, high]]), blur), levels)
+    env, ends = envelope_levels((one(sigma), one(q), 1.0, one(theta), np.array([[low, high]]), blur), levels)
     log_density, loss = tilted(law, np.linspace(*ends, 200_001))
     weight = np.exp(log_density - special.logsumexp(log_density))
     omega = np.geomspace(levels[0], 2000.0, 400)
@@ -85,5 +85,5 @@ def test_the_envelope_of_a_part_lies_above_phi_everywhere_beyond(law):
 def test_the_envelope_of_a_gaussian_is_exact():
     out = np.empty((1, 3))
     levels = np.array([1.0, 2.0, 4.0])
-    envelope.envelope(one(2.0), one(1.0), 1.0, 3.0, WHOLE, 0.0, one(1.0), np.zeros((1, 2)), 16, levels, out)
+    envelope.envelope(one(2.0), one(1.0), 1.0, one(3.0), WHOLE, 0.0, one(1.0), np.zeros((1, 2)), 16, levels, out)
     assert out[0] == pytest.approx(-0.5 * (levels / 2.0) ** 2, rel=1e-15)

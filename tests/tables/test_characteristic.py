@@ -119,7 +119,8 @@ def test_a_bucket_does_not_depend_on_its_neighbours_except_for_the_product_round
 
 def test_what_would_cost_too_much_is_refused():
     maker = made(np.array([0.3]), np.array([1e-5]), "remove")
-    assert maker.table(1.0, 32.0, 2.0**14, ALL[:1]) is None
+    assert maker.table(1.0, 32.0, 2.0**14, ALL[:1], work=1e6) is None
+    assert maker.table(1.0, 32.0, 2.0**24, ALL[:1]) is None
 
 
 def test_a_law_that_ends_is_the_whole_one_but_for_what_goes_to_infinity():
