@@ -9,13 +9,11 @@ Legend
     w       q e^t / g, the share of the sampled part in g;  (log psi)' = (a w(x) - x) / sigma^2
     r       psi / (dL/dx): tilted density on the loss axis, before division by the same mass
     d       L minus its tilted mean
-    part    (low, high): the part of the distribution to integrate, with density psi(x) v(x),
-            v(x) = P(low < x + s Z < high), Z standard normal;  (-inf, inf) is the whole.  Adjoining parts add up
-    s       blur times sigma, the width of the part's soft ends;  0: sharp ends, v is 1 or 0
+    part    (low, high): the x of the part of the distribution to integrate; (-inf, inf) is the whole
     ends    interval of x that holds the nodes;  `mechanisms.quadrature.tail_error` bounds the mass beyond
     gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1];  no points: the trapezoidal rule
 
-The rule is the trapezoidal rule or, for a part with sharp ends, Gauss-Legendre on equal panels.
+The rule is the trapezoidal rule for the whole distribution, and Gauss-Legendre on equal panels for a part.
 
 All results are normalised: phi(omega) = E_theta[exp(i omega L)] over the part.
 """
@@ -35,36 +33,19 @@ from ._columns import (
     M_WEIGHTED,
 )
 from ._jit import inline, jit
-from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, log_ndtr, log_part, sampled_share
+from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, sampled_share
 
 _TINY = 1e-300
 _SUM = 128  # terms in one block of a sum
 _RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
 
 
-@inline
-def _part_interval(sigma, theta, part, blur, deviations, ends):
-    """As `interval`, for a part under removal; on entry, ends holds the interval of the whole distribution."""
-    low, high = part[0], part[1]
-    if blur == 0.0:
-        ends[0], ends[1] = max(low, ends[0]), high
-        return
-    wide = 1.0 + blur * blur
-    reach = deviations * sigma * blur / math.sqrt(wide)
-    last = ((1.0 + theta) * blur * blur + high) / wide
-    if low > -np.inf:
-        ends[0], ends[1] = low / wide - reach, last + reach
-    else:
-        y = high / (blur * sigma)
-        ends[0] -= sigma / blur * math.exp(-0.5 * y * y - LOG_SQRT_2PI - log_ndtr(y))
-        ends[1] = min(ends[1], max(last, high) + reach)
-
-
-@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8, f8[:, ::1])")
-def interval(sigma, q, sign, theta, part, blur, deviations, ends):
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[:, ::1])")
+def interval(sigma, q, sign, theta, part, deviations, ends):
     """Write an interval of x that holds the tilted part to ends[k].
 
-    The interval reaches `deviations` standard deviations beyond all maxima of the tilted density.
+    The interval reaches `deviations` standard deviations beyond all maxima of the tilted density, or to the part's
+    ends.
     `mechanisms.quadrature.tail_error` bounds the mass beyond it.
     """
     reach = deviations * sigma
@@ -73,7 +54,7 @@ def interval(sigma, q, sign, theta, part, blur, deviations, ends):
         if sign > 0.0:
             ends[k, 0], ends[k, 1] = low - reach[k], high + reach[k]
             if part[k, 0] > -np.inf or part[k, 1] < np.inf:
-                _part_interval(sigma[k], theta[k], part[k], blur, deviations, ends[k])
+                ends[k, 0], ends[k, 1] = max(part[k, 0], ends[k, 0]), part[k, 1]
             continue
         low, high = -theta[k] * sampled_share(0.0, sigma[k], q[k]) * (1.0 + 1e-12), 0.0
         for _ in range(60):
@@ -205,25 +186,23 @@ def _place(low, high, gauss, x, log_h):
 
 
 @inline
-def _outside(sigma, part, blur):
-    """E[1 - v(x)], x ~ N(0, sigma^2), if the part begins at -inf; else 1, the trivial bound."""
-    if part[0] > -np.inf:
-        return 1.0
-    return 0.5 * math.erfc(part[1] / (sigma * math.sqrt(1.0 + blur * blur)) * SQRT_HALF)
+def _outside(sigma, part):
+    """Share of N(0, sigma^2) outside of the part, if the part begins at -inf; else 1, the trivial bound."""
+    return 1.0 if part[0] > -np.inf else 0.5 * math.erfc(part[1] / sigma * SQRT_HALF)
 
 
 @inline
-def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weight, carried):
+def _tilted_nodes(sigma, q, sign, theta, part, ends, gauss, x, log_g, weight, carried):
     """Fill the nodes, log_g, the tilted probabilities and their round-off; return K(theta), the kept range and K's
     round-off.
 
     The unit of round-off is 2^-53.  Each term of a sum carries the error of its exponent,
-    (x / sigma)^2 / 2 + |a log g| + |log v|, and two units for the sum.  The error of t is three units of |t|.
+    (x / sigma)^2 / 2 + |a log g|, and two units for the sum.  The error of t is three units of |t|.
     log g inherits the errors of t and of log q, each times w.
     """
     n = x.size
     _place(ends[0], ends[1], gauss, x, weight)
-    outside = _outside(sigma, part, blur)
+    outside = _outside(sigma, part)
     terms = np.empty(n)
     a = 1.0 + theta if sign > 0 else -theta
     log_scale = LOG_SQRT_2PI + math.log(sigma)
@@ -231,11 +210,10 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     top = -np.inf
     for j in range(n):
         log_g[j] = log_g_at(x[j], sigma, q)
-        log_v = log_part(x[j], part[0], part[1], blur * sigma)
-        weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j] + log_v
+        weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j]
         of_g = 2.0 * abs(log_g[j])
         of_g += sampled_share(x[j], sigma, q) * (3.0 * abs(2.0 * x[j] - 1.0) / (2.0 * sigma * sigma) + log_q)
-        carried[j] = abs(a) * of_g + (x[j] / sigma) ** 2 + 6.0 * abs(log_v) + 44.0
+        carried[j] = abs(a) * of_g + (x[j] / sigma) ** 2 + 44.0
         top = max(top, weight[j])
     # K = log E[g^a].  If K is near 0, the sum is E[expm1(a log g)] less the mass outside.  The exact mass 1 never
     # enters it, so the absolute error shrinks with K.  If K is far from 0, the largest exponent is factored out.
@@ -269,8 +247,8 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     return k, first, last, units
 
 
-@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
-def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, units_out):
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
+def log_moments(sigma, q, sign, theta, part, ends, gauss, nodes, k_out, units_out):
     """Write K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
     If nodes[k] is 0, the result is the bound of the unsampled Gaussian, K(theta) <= theta (theta + 1) / (2 sigma^2).
@@ -283,7 +261,7 @@ def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, un
             continue
         work = np.empty((4, nodes[k]))
         k_out[k], _, _, units_out[k] = _tilted_nodes(
-            sigma[k], q[k], sign, theta[k], part[k], blur, ends[k], gauss, work[0], work[1], work[2], work[3]
+            sigma[k], q[k], sign, theta[k], part[k], ends[k], gauss, work[0], work[1], work[2], work[3]
         )
 
 
@@ -324,14 +302,14 @@ def _harmonics(weight, d, spacing, re, im):
 
 
 @inline
-def _centred(sigma, q, sign, theta, part, blur, ends, gauss, weight, d, moments):
+def _centred(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
     """Fill the tilted probabilities, which add up to 1, the centred losses and the moments of `spectrum`.
 
     The nodes that are not negligible come first; returns their number.
     """
     n = d.size
     x, log_g, carried = np.empty(n), np.empty(n), np.empty(n)
-    value, first, last, units = _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weight, carried)
+    value, first, last, units = _tilted_nodes(sigma, q, sign, theta, part, ends, gauss, x, log_g, weight, carried)
     left_out = weight[:first].sum() + weight[last + 1 :].sum()
     inner, outer = n, -1
     least = min(1e-14, 1e-11 / n)
@@ -367,17 +345,17 @@ def _centred(sigma, q, sign, theta, part, blur, ends, gauss, weight, d, moments)
     return kept
 
 
-@jit("i8(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], f8[::1], f8[::1], f8[::1])")
-def nodes(sigma, q, sign, theta, part, blur, ends, gauss, weight, d, moments):
+@jit("i8(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[::1], f8[::1], f8[::1])")
+def nodes(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
     """Fill the nodes of one bucket, whose rate is below 1; return how many are not negligible.  See `spectrum`."""
-    return _centred(sigma[0], q[0], sign, theta[0], part[0], blur, ends[0], gauss, weight, d, moments)
+    return _centred(sigma[0], q[0], sign, theta[0], part[0], ends[0], gauss, weight, d, moments)
 
 
 @jit(
-    "void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1],"
+    "void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1],"
     "f8[:, ::1])"
 )
-def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, moments, re, im):
+def spectrum(sigma, q, sign, theta, part, ends, gauss, spacing, nodes, moments, re, im):
     """Write the centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
 
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
@@ -397,5 +375,5 @@ def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, mom
                 im[k, j] = 0.0
             continue
         weight, d = np.empty(nodes[k]), np.empty(nodes[k])
-        kept = _centred(sigma[k], q[k], sign, theta[k], part[k], blur, ends[k], gauss, weight, d, moments[k])
+        kept = _centred(sigma[k], q[k], sign, theta[k], part[k], ends[k], gauss, weight, d, moments[k])
         _harmonics(weight[:kept], d[:kept], spacing, re[k], im[k])

@@ -18,14 +18,12 @@ from .tilting import Limits
 from .transform import GridTransform, Transform
 
 __all__ = [
-    "COARSE",
     "CURVE",
     "ENCLOSING",
     "GRID",
     "GRID_OF_MANY",
     "INTERPOLATED",
     "LOOSE",
-    "QUICK",
     "SINGLE",
     "TINY",
     "WHOLE",
@@ -33,33 +31,25 @@ __all__ = [
 
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
 
-_SPLIT = RareLosses(
-    1e-6,
-    least_steps=_SOME,
-    limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
-    wanted=2e-7,
-)
-
 SINGLE: tuple[Method, ...] = (
-    # alone it finishes three quarters of all compositions, in milliseconds
+    # alone it finishes three fifths of all compositions, in milliseconds
     Transform(0.0, limits=Limits(frequencies=1 << 16)),
-    # without it one mixed composition of rare steps is 1e-3 wide instead of 1e-7
-    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), end="far"),
-    # without it 32 instead of 17 of 120 far tails are convolved, in three times the time, and one is 1e-5 wide
-    replace(_SPLIT, places=tuple(0.05 * np.arange(6, 20)), alone=True, blur=1.0 / 16.0),
-    # without it one composition is 8e-6 wide instead of 1e-7: a soft split leaves its small losses in doubt
-    replace(_SPLIT, places=tuple(0.05 * np.arange(13, 26)), nearer=1),
+    # rare steps: without it 58 hard compositions take two and a half times as long; with an end farther away, six times
+    # as long in the median
+    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), end="near"),
+    # rarer steps and smaller deltas: without it the same ones take five times as long, and three are 6e-6 wide
+    RareLosses(
+        1e-6,
+        least_steps=_SOME,
+        limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
+        places=tuple(0.1 * np.arange(4, 13)),
+        nearer=1,
+        wanted=2e-7,
+    ),
     # few or rare steps that no tilt serves, in about five seconds at most
     Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8),
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
-
-# at these widths few or rare steps are convolved in a tenth of a second, and split in seconds
-QUICK: tuple[Method, ...] = (*SINGLE[:2], SINGLE[-1], *SINGLE[2:-1])
-"""The same for bounds that may be wider than `COARSE`."""
-
-COARSE = 1e-5
-"""A width, relative, from which on `QUICK` is quicker than `SINGLE`."""
 
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))
 

@@ -239,7 +239,7 @@ class LastingSteps(CharacteristicSteps, Protocol):
 class SplittableSteps(CharacteristicSteps, Protocol):
     """A family whose losses can be split into small and large ones (`engine.rare_losses`); under removal only."""
 
-    def split(self, reach: float, far: float, blur: float) -> tuple[SplittableSteps, SplittableSteps]:
+    def split(self, reach: float, far: float) -> tuple[SplittableSteps, SplittableSteps]:
         """The losses up to where Phi(-reach) of P is left, and those from there up to Phi(-far)."""
         ...
 

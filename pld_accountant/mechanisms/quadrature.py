@@ -65,7 +65,6 @@ class TiltedLosses(NamedTuple):
     sign: float
     theta: NDArray
     part: NDArray
-    blur: float
 
     def of(self, rows: NDArray | slice) -> TiltedLosses:
         """The losses of some rows."""
@@ -155,9 +154,9 @@ def _nodes(
     """
     from ..kernels import characterise
 
-    sigma, q, sign, theta, part, blur = losses
+    sigma, q, sign, theta, part = losses
     ends = np.empty((sigma.size, 2))
-    characterise.interval(sigma, q, sign, theta, part, blur, REACH, ends)
+    characterise.interval(sigma, q, sign, theta, part, REACH, ends)
     ends[q == 1.0] = 0.0, 1.0  # full batches have closed forms; the part of their large losses has no finite end
     if panels:
         points = GAUSS.shape[1]
@@ -172,18 +171,18 @@ def _nodes(
         for_blocks(choose, sigma.size, _FEW_PANELS)
         nodes = number * points
     else:
-        nodes = quadrature_nodes(sigma, q, sign, theta, ends, width, _TOLERANCE, blur)
+        nodes = quadrature_nodes(sigma, q, sign, theta, ends, width, _TOLERANCE)
         missed = np.zeros(sigma.size)
         if error:
-            missed = 2.0 * quadrature_error(sigma, q, sign, theta, ends, width, nodes, blur)
+            missed = 2.0 * quadrature_error(sigma, q, sign, theta, ends, width, nodes)
     if error:
-        missed = missed + 2.0 * tail_error(sigma, q, sign, theta, blur)
+        missed = missed + 2.0 * tail_error(sigma, q, sign, theta)
     missed[q == 1.0] = 0.0
     nodes[q == 1.0] = 2
     return ends, np.where(nodes <= most, nodes, 0), missed
 
 
-def _growth(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float, width: float, blur: float) -> NDArray:
+def _growth(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float, width: float) -> NDArray:
     """Upper bound of the log of the integrand's growth over the strip |Im x| <= b, for angles b / sigma^2 in `_ANGLES`.
 
     1. On the line Im x = b the normal density grows by exp(b^2 / (2 sigma^2)), and |g| <= g(Re x).
@@ -194,15 +193,12 @@ def _growth(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float, wid
        a. |g| >= g(Re x) cos(phi / 2);
        b. if phi < pi / 2, |g| >= Re g = c g'(Re x), c = 1 - q + q cos(phi), where g' is g at the smaller rate
           q cos(phi) / c.  E[g'^-theta] <= E[g^-theta], because a smaller sample rate is a post-processing.
-    4. For a part with soft ends, v(x) is an integral of normal densities of standard deviation s = blur sigma, and
-       grows by at most exp(b^2 / (2 s^2)).
 
     Returns
     -------
     ndarray, shape (buckets, angles)
     """
-    narrow = 1.0 + 1.0 / blur**2 if blur > 0.0 else 1.0
-    growth = 0.5 * narrow * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
+    growth = 0.5 * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
     if sign < 0:
         acute = _ANGLES < 1.57
         growth_of_g = np.tile(-np.log(np.cos(0.5 * _ANGLES)), (sigma.size, 1))
@@ -220,7 +216,6 @@ def quadrature_nodes(
     ends: NDArray,
     width: float,
     tolerance: float,
-    blur: float = 0.0,
 ) -> NDArray:
     """Number of nodes at which `quadrature_error` falls to `tolerance`.
 
@@ -238,14 +233,12 @@ def quadrature_nodes(
         Largest frequency omega at which phi is computed.
     tolerance : float
         Absolute error of the normalised phi.
-    blur : float
-        Width of the soft ends of a part of the losses, in standard deviations of the noise; 0: none.
 
     Returns
     -------
     ndarray of int64, shape (buckets,)
     """
-    growth = _growth(sigma, q, sign, theta, width, blur)
+    growth = _growth(sigma, q, sign, theta, width)
     log_ratio = np.logaddexp(0.0, growth + np.log(2.0 / tolerance))
     step = np.max(2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / log_ratio, axis=1)
     return np.minimum(np.ceil((ends[:, 1] - ends[:, 0]) / step) + 2, 2**40).astype(np.int64)
@@ -259,7 +252,6 @@ def quadrature_error(
     ends: NDArray,
     width: float,
     nodes: NDArray,
-    blur: float = 0.0,
 ) -> NDArray:
     """Absolute error of the normalised phi(omega), |omega| <= width, by the trapezoidal rule on `nodes` nodes.
 
@@ -274,13 +266,13 @@ def quadrature_error(
     """
     step = (ends[:, 1] - ends[:, 0]) / (nodes - 1)
     rate = 2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / step[:, None]
-    growth = _growth(sigma, q, sign, theta, width, blur)
+    growth = _growth(sigma, q, sign, theta, width)
     # exp(rate) - 1 >= exp(rate) / 2 for rate >= 1
     log_error = np.where(rate >= 1.0, np.log(4.0) + growth - rate, np.inf)
     return np.exp(np.minimum(log_error.min(axis=1), 0.0))
 
 
-def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float, blur: float = 0.0) -> NDArray:
+def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float) -> NDArray:
     """Upper bound of the tilted mass beyond the first and the last node.
 
     The whole distribution:
@@ -296,21 +288,9 @@ def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float, 
     4. So a tail holds at most 2 sqrt(c) Phi(-10) of the mass.  There are two tails.  A second factor of 2 covers sums
        in place of integrals.
 
-    A part of the distribution:
-
-    1. A sharp end has no mass beyond it.
-    2. Soft ends, s = blur sigma, add (log v)' = (E[t | x] - x) / s^2 with t between the low and the high end.
-       (log v)'' lies between -1 / s^2 and 0.
-    3. Let s' = s / sqrt(1 + blur^2).  The slope is at most (u - x) / s'^2 and at least (d - x) / s'^2, with
-       u = (a blur^2 + high) / (1 + blur^2) and d = low / (1 + blur^2).  Beyond u and d the steps above hold with s' in
-       place of sigma.
-    4. If there is no low end, (log v)' is at most 0, so the larger of u and high can replace u.  Above a, and below
-       sigma^2 (log v)'(0), the integrand falls at least as fast as a normal density of standard deviation sigma.  The
-       mass inside may bend down as fast as one of standard deviation s'.  So a tail's share grows by sigma / s'.
+    A part of the distribution has no mass beyond its ends.
     """
     excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
-    if blur > 0.0:
-        excess = np.full_like(sigma, blur**-2.0)
     return 8.0 * np.sqrt(1.0 + excess) * _BEYOND
 
 

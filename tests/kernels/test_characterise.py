@@ -74,7 +74,7 @@ def test_many_frequencies_keep_their_digits():
 )
 def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
     ends = np.empty((1, 2))
-    law = np.array([sigma]), np.array([q]), -1.0, np.array([theta]), np.array([[-np.inf, np.inf]]), 0.0
+    law = np.array([sigma]), np.array([q]), -1.0, np.array([theta]), np.array([[-np.inf, np.inf]])
     characterise.interval(*law, 10.0, ends)
     low, high = ends[0] + 10.0 * sigma * np.array([1.0, -1.0])
 
@@ -88,7 +88,7 @@ def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
 def test_without_nodes_the_gaussian_bounds_the_log_moment():
     sigma, theta = 0.3, 50.0
     k = np.empty(1)
-    law = np.array([sigma]), np.array([0.5]), 1.0, np.array([theta]), np.array([[-np.inf, np.inf]]), 0.0
+    law = np.array([sigma]), np.array([0.5]), 1.0, np.array([theta]), np.array([[-np.inf, np.inf]])
     nothing = np.zeros(1, dtype=np.int64)
     characterise.log_moments(*law, np.zeros((1, 2)), np.zeros((2, 0)), nothing, k, k.copy())
     assert k[0] == theta * (theta + 1.0) / (2.0 * sigma**2)

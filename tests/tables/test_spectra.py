@@ -120,7 +120,6 @@ def test_a_row_that_was_kept_costs_as_much_work(folder):
         {"direction": "add"},
         {"end": 5.0},
         {"end": 5.0, "infinite": False},
-        {"end": 5.0, "blur": 0.1},
     ],
     ids=str,
 )
