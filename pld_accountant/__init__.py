@@ -12,6 +12,7 @@ from . import checkout as _checkout  # noqa: F401  # first, because it finds the
 from .composition import Composition, compose
 from .ledger import Ledger
 from .mechanisms.bounded_range import ExponentialMechanism
+from .mechanisms.density_pair import DensityPair
 from .mechanisms.discrete import DiscretePair
 from .mechanisms.fixed_size import FixedSizeBatch
 from .mechanisms.gaussian import Gaussian
@@ -66,6 +67,7 @@ __all__ = [
     "BandedMatrix",
     "Bounds",
     "Composition",
+    "DensityPair",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "DiscretePair",

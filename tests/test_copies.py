@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import pld_accountant as pa
 from pld_accountant.locked import held
@@ -76,6 +77,7 @@ VALUES = {
     "Bounds": lambda: pa.compose([(pa.Gaussian(3.0), 2)]).epsilon(1e-5),
     "Gaussian": lambda: pa.Gaussian(2.0),
     "DiscretePair": lambda: pa.DiscretePair([0.5, 0.5], [0.25, 0.75]),
+    "DensityPair": lambda: pa.DensityPair(stats.logistic(1.0), stats.logistic(0.0), 0.5),
     "ExponentialMechanism": lambda: pa.ExponentialMechanism(0.5),
     "GaussianMixture": lambda: pa.GaussianMixture(1.0, [0.0, 1.0], [0.5, 0.5]),
     "ReplaceOneSampledGaussian": lambda: pa.ReplaceOneSampledGaussian(2.0, 0.1),

@@ -285,6 +285,7 @@ def test_every_public_object_with_a_state_has_a_lock(name):
     one = getattr(pa, name)
     stateless = {
         "Bounds",
+        "DensityPair",
         "DiscretePair",
         "ExponentialMechanism",
         "FixedSizeBatch",

@@ -15,6 +15,7 @@ from ..engine.method import Effort
 from ..engine.question import EpsilonAt, Question
 from ..engine.schedule import ENCLOSING
 from ..mechanisms.base import Direction, Enclosed
+from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds
@@ -71,8 +72,10 @@ class EnclosedComposition(Composition):
                 step = SampledGaussian(part.noise_multiplier, 1.0) if isinstance(part, Gaussian) else part
                 steps[step] = steps.get(step, 0) + number * times
             slack += number * error
-        sampled_gaussians = all(isinstance(step, SampledGaussian) for step in steps)
-        composed = KnownComposition(steps, None if sampled_gaussians else ENCLOSING)
+        # the sides of a density pair are 1e-6 apart, so that they deserve the closer methods
+        close = any(isinstance(step, DensitySide) for step in steps)
+        close |= all(isinstance(step, SampledGaussian) for step in steps)
+        composed = KnownComposition(steps, None if close else ENCLOSING)
         return End(composed, slack * (1.0 + 2.0**-40))
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:

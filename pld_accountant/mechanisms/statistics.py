@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import validate
 from .bounded_range import ExponentialMechanism
+from .density_pair import DensityPair
 from .discrete import DiscretePair, named_pair
 from .gaussian import Gaussian
 from .laplace import Laplace
@@ -293,7 +294,7 @@ def PoissonSampled(mechanism: Any, rate: float) -> Any:
 
     Parameters
     ----------
-    mechanism : Gaussian, Laplace, ExponentialMechanism or DiscretePair
+    mechanism : Gaussian, Laplace, ExponentialMechanism, DiscretePair or DensityPair
         Discrete pairs are also what `RandomizedResponse`, `DiscreteLaplace`, `DiscreteGaussian`, `PureDP` and
         `ApproximateDP` return.
     rate : float
@@ -319,7 +320,7 @@ def PoissonSampled(mechanism: Any, rate: float) -> Any:
     >>> round(compose([(PoissonSampled(PureDP(1.0), 0.1), 1)]).epsilon(1e-9).upper, 6)
     0.158565
     """
-    if isinstance(mechanism, DiscretePair):
+    if isinstance(mechanism, (DiscretePair, DensityPair)):
         return mechanism.sampled(rate)
     if isinstance(mechanism, Gaussian):
         return SampledGaussian(mechanism.noise_multiplier, rate)

@@ -10,6 +10,7 @@ person for the coming step, and a ledger of everybody's steps.
     pytorch.py        PyTorch without Opacus: norms and clipped sums of per-example gradients in micro-batches
     jax.py            JAX: the same, and a transformation in the style of optax
     dp_event.py       events of dp-accounting
+    histories.py      histories of Opacus and of prv-accountant
 
 Each library is imported by its own module only.
 """
