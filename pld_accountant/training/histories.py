@@ -21,8 +21,8 @@ def composition_of(accountant: Any, num_self_compositions: int | Sequence[int] |
     Parameters
     ----------
     accountant : object
-        An accountant of Opacus, or its history: a list of (noise multiplier, sample rate, steps).  Or a `PRVAccountant`,
-        `DPSGDAccountant` or `Accountant` of prv-accountant, or a list of its privacy random variables.
+        An accountant of Opacus, or its history: a list of (noise multiplier, sample rate, steps).  Or an accountant of
+        prv-accountant (`PRVAccountant`, `DPSGDAccountant`, `Accountant`), or a list of its privacy random variables.
     num_self_compositions : int or sequence of int, optional
         How often each privacy random variable is composed; by default the accountant's ``max_self_compositions``.  Only
         for prv-accountant.
