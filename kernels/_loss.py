@@ -1,4 +1,4 @@
-"""The privacy loss of the sampled Gaussian in the Gaussian's own variable, and the normal tail.
+"""The privacy loss of the sampled Gaussian in the Gaussian's own variable.
 
 Legend
     x       the Gaussian's own variable;  t = (2 x - 1) / (2 sigma^2)
@@ -56,32 +56,3 @@ def sampled_share(x, sigma, q):
     if q == 1.0:
         return 1.0
     return share_at((2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q))
-
-
-@inline
-def log_ndtr(y):
-    """log Phi(y); the relative error is some units of y^2."""
-    if y > 0.0:
-        return math.log1p(-0.5 * math.erfc(y * SQRT_HALF))
-    if y > -36.0:
-        return math.log(0.5 * math.erfc(-y * SQRT_HALF))
-    r = 1.0 / (y * y)
-    series = r * (1.0 - r * (3.0 - r * (15.0 - r * (105.0 - r * (945.0 - r * 10395.0)))))
-    return -0.5 * y * y - LOG_SQRT_2PI - math.log(-y) + math.log1p(-series)
-
-
-@inline
-def log_part(x, low, high, s):
-    """log v(x), v(x) = P(low < x + s Z < high) with Z standard normal, high - low at least s.
-
-    s = 0: sharp ends, and x lies between them.
-    """
-    if s == 0.0:
-        return 0.0
-    if low == -np.inf:
-        return 0.0 if high == np.inf else log_ndtr((high - x) / s)
-    more, less = (x - low) / s, (x - high) / s
-    if less > 0.0:
-        more, less = -less, -more
-    inside = log_ndtr(more)
-    return inside + math.log1p(-math.exp(log_ndtr(less) - inside))

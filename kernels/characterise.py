@@ -1,7 +1,7 @@
 """Characteristic functions of the Poisson-subsampled Gaussian's privacy loss, without a grid on the loss.
 
 Legend
-    k       bucket: one (noise multiplier sigma, sample rate q)
+    k       row: one (noise multiplier sigma, sample rate q, tilt theta)
     x       the Gaussian's own variable;  g(x) = 1 - q + q exp((2x-1)/(2 sigma^2))
     loss    L = +log g (remove) or -log g (add);  sign = +1 or -1
     a       exponent of g in the tilted integrand: 1 + theta (remove), -theta (add)
@@ -9,13 +9,11 @@ Legend
     w       q e^t / g, the share of the sampled part in g;  (log psi)' = (a w(x) - x) / sigma^2
     r       psi / (dL/dx): tilted density on the loss axis, before division by the same mass
     d       L minus its tilted mean
-    part    (low, high): the part of the distribution to integrate, with density psi(x) v(x),
-            v(x) = P(low < x + s Z < high), Z standard normal;  (-inf, inf) is the whole.  Adjoining parts add up
-    s       blur times sigma, the width of the part's soft ends;  0: sharp ends, v is 1 or 0
+    part    (low, high): the x of the part of the distribution to integrate; (-inf, inf) is the whole
     ends    interval of x that holds the nodes;  `mechanisms.quadrature.tail_error` bounds the mass beyond
     gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1];  no points: the trapezoidal rule
 
-The rule is the trapezoidal rule or, for a part with sharp ends, Gauss-Legendre on equal panels.
+The rule is the trapezoidal rule for the whole distribution, and Gauss-Legendre on equal panels for a part.
 
 All results are normalised: phi(omega) = E_theta[exp(i omega L)] over the part.
 """
@@ -35,50 +33,33 @@ from ._columns import (
     M_WEIGHTED,
 )
 from ._jit import inline, jit
-from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, log_ndtr, log_part, sampled_share
+from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, sampled_share
 
 _TINY = 1e-300
 _SUM = 128  # terms in one block of a sum
 _RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
 
 
-@inline
-def _part_interval(sigma, theta, part, blur, deviations, ends):
-    """As `interval`, for a part under removal; on entry, ends holds the interval of the whole distribution."""
-    low, high = part[0], part[1]
-    if blur == 0.0:
-        ends[0], ends[1] = max(low, ends[0]), high
-        return
-    wide = 1.0 + blur * blur
-    reach = deviations * sigma * blur / math.sqrt(wide)
-    last = ((1.0 + theta) * blur * blur + high) / wide
-    if low > -np.inf:
-        ends[0], ends[1] = low / wide - reach, last + reach
-    else:
-        y = high / (blur * sigma)
-        ends[0] -= sigma / blur * math.exp(-0.5 * y * y - LOG_SQRT_2PI - log_ndtr(y))
-        ends[1] = min(ends[1], max(last, high) + reach)
-
-
-@jit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8, f8[:, ::1])")
-def interval(sigma, q, sign, theta, part, blur, deviations, ends):
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[:, ::1])")
+def interval(sigma, q, sign, theta, part, deviations, ends):
     """Write an interval of x that holds the tilted part to ends[k].
 
-    The interval reaches `deviations` standard deviations beyond all maxima of the tilted density.
+    The interval reaches `deviations` standard deviations beyond all maxima of the tilted density, or to the part's
+    ends.
     `mechanisms.quadrature.tail_error` bounds the mass beyond it.
     """
     reach = deviations * sigma
     for k in range(sigma.size):
-        low, high = 0.0, 1.0 + theta
+        low, high = 0.0, 1.0 + theta[k]
         if sign > 0.0:
             ends[k, 0], ends[k, 1] = low - reach[k], high + reach[k]
             if part[k, 0] > -np.inf or part[k, 1] < np.inf:
-                _part_interval(sigma[k], theta, part[k], blur, deviations, ends[k])
+                ends[k, 0], ends[k, 1] = max(part[k, 0], ends[k, 0]), part[k, 1]
             continue
-        low, high = -theta * sampled_share(0.0, sigma[k], q[k]) * (1.0 + 1e-12), 0.0
+        low, high = -theta[k] * sampled_share(0.0, sigma[k], q[k]) * (1.0 + 1e-12), 0.0
         for _ in range(60):
             x = 0.5 * (low + high)
-            if x < -theta * sampled_share(x, sigma[k], q[k]):
+            if x < -theta[k] * sampled_share(x, sigma[k], q[k]):
                 low = x
             else:
                 high = x
@@ -152,14 +133,14 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
     return math.exp(best)
 
 
-@jit("void(f8[::1], f8[::1], f8, f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
+@jit("void(f8[::1], f8[::1], f8[::1], f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
 def choose_panels(sigma, q, theta, ends, width, points, limit, ellipses, tolerance, panels, error):
     """Write the number of panels at which the error falls to the tolerance, and that error; limit + 1 if none does."""
     for k in range(sigma.size):
         n = 2
         error[k] = 1.0
         while n <= limit and q[k] < 1.0:
-            error[k] = panel_error(sigma[k], q[k], theta, ends[k, 0], ends[k, 1], width, points, n, ellipses)
+            error[k] = panel_error(sigma[k], q[k], theta[k], ends[k, 0], ends[k, 1], width, points, n, ellipses)
             if error[k] <= tolerance:
                 break
             n = n * 7 // 5 + 1
@@ -168,7 +149,7 @@ def choose_panels(sigma, q, theta, ends, width, points, limit, ellipses, toleran
 
 @inline
 def _dot(weight, values):
-    """Sum of products, in blocks: the round-off is that of `_additions` additions instead of one addition a term."""
+    """Sum of products, in blocks: the round-off is that of n / 128 + 128 additions instead of n."""
     total = 0.0
     for start in range(0, values.size, _SUM):
         total += np.dot(weight[start : start + _SUM], values[start : start + _SUM])
@@ -176,8 +157,15 @@ def _dot(weight, values):
 
 
 @inline
-def _additions(n):
-    return min(n, _SUM + n // _SUM + 1.0)
+def _sum(values):
+    """Sum of an array, in which what each addition loses is added up as well: the round-off is two units."""
+    total, lost = 0.0, 0.0
+    for value in values:
+        before = total
+        total = before + value
+        kept = total - before
+        lost += (before - (total - kept)) + (value - kept)
+    return total + lost
 
 
 @inline
@@ -198,39 +186,34 @@ def _place(low, high, gauss, x, log_h):
 
 
 @inline
-def _outside(sigma, part, blur):
-    """E[1 - v(x)], x ~ N(0, sigma^2), if the part begins at -inf; else 1, the trivial bound."""
-    if part[0] > -np.inf:
-        return 1.0
-    return 0.5 * math.erfc(part[1] / (sigma * math.sqrt(1.0 + blur * blur)) * SQRT_HALF)
+def _outside(sigma, part):
+    """Share of N(0, sigma^2) outside of the part, if the part begins at -inf; else 1, the trivial bound."""
+    return 1.0 if part[0] > -np.inf else 0.5 * math.erfc(part[1] / sigma * SQRT_HALF)
 
 
 @inline
-def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weight, carried):
+def _tilted_nodes(sigma, q, sign, theta, part, ends, gauss, x, log_g, weight, carried):
     """Fill the nodes, log_g, the tilted probabilities and their round-off; return K(theta), the kept range and K's
     round-off.
 
     The unit of round-off is 2^-53.  Each term of a sum carries the error of its exponent,
-    (x / sigma)^2 / 2 + |a log g| + |log v|, and one unit for each addition.  The error of t is three units of |t|.
+    (x / sigma)^2 / 2 + |a log g|, and two units for the sum.  The error of t is three units of |t|.
     log g inherits the errors of t and of log q, each times w.
     """
     n = x.size
     _place(ends[0], ends[1], gauss, x, weight)
-    outside = _outside(sigma, part, blur)
+    outside = _outside(sigma, part)
     terms = np.empty(n)
-    ones = np.ones(n)
-    additions = _additions(n)
     a = 1.0 + theta if sign > 0 else -theta
     log_scale = LOG_SQRT_2PI + math.log(sigma)
     log_q = abs(math.log(q))
     top = -np.inf
     for j in range(n):
         log_g[j] = log_g_at(x[j], sigma, q)
-        log_v = log_part(x[j], part[0], part[1], blur * sigma)
-        weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j] + log_v
+        weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j]
         of_g = 2.0 * abs(log_g[j])
         of_g += sampled_share(x[j], sigma, q) * (3.0 * abs(2.0 * x[j] - 1.0) / (2.0 * sigma * sigma) + log_q)
-        carried[j] = abs(a) * of_g + (x[j] / sigma) ** 2 + 6.0 * abs(log_v) + additions + 40.0
+        carried[j] = abs(a) * of_g + (x[j] / sigma) ** 2 + 44.0
         top = max(top, weight[j])
     # K = log E[g^a].  If K is near 0, the sum is E[expm1(a log g)] less the mass outside.  The exact mass 1 never
     # enters it, so the absolute error shrinks with K.  If K is far from 0, the largest exponent is factored out.
@@ -243,7 +226,7 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
             terms[j] = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
             units += abs(terms[j]) * carried[j]
         units += outside * (6.0 * min(part[1] / sigma, 40.0) ** 2 + 20.0)
-        total = _dot(ones, terms) - outside
+        total = _sum(terms) - outside
     if total > -0.5:
         k = math.log1p(total)
         units /= 1.0 + total
@@ -252,7 +235,7 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
         for j in range(n):
             terms[j] = math.exp(weight[j] - top)
             units += terms[j] * carried[j]
-        total = _dot(ones, terms)
+        total = _sum(terms)
         k = top + math.log(total)
         units = units / total + abs(k)
     first, last = n, -1
@@ -264,8 +247,8 @@ def _tilted_nodes(sigma, q, sign, theta, part, blur, ends, gauss, x, log_g, weig
     return k, first, last, units
 
 
-@jit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
-def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, units_out):
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
+def log_moments(sigma, q, sign, theta, part, ends, gauss, nodes, k_out, units_out):
     """Write K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
     If nodes[k] is 0, the result is the bound of the unsampled Gaussian, K(theta) <= theta (theta + 1) / (2 sigma^2).
@@ -273,18 +256,18 @@ def log_moments(sigma, q, sign, theta, part, blur, ends, gauss, nodes, k_out, un
     """
     for k in range(sigma.size):
         if q[k] == 1.0 or nodes[k] == 0:
-            k_out[k] = theta * (theta + 1.0) / (2.0 * sigma[k] ** 2)
+            k_out[k] = theta[k] * (theta[k] + 1.0) / (2.0 * sigma[k] ** 2)
             units_out[k] = 8.0 * abs(k_out[k])
             continue
         work = np.empty((4, nodes[k]))
         k_out[k], _, _, units_out[k] = _tilted_nodes(
-            sigma[k], q[k], sign, theta, part[k], blur, ends[k], gauss, work[0], work[1], work[2], work[3]
+            sigma[k], q[k], sign, theta[k], part[k], ends[k], gauss, work[0], work[1], work[2], work[3]
         )
 
 
 @inline
-def _harmonics(weight, d, sums, spacing, re, im):
-    """Write log E[exp(i omega d)] at omega = j spacing, j = 1..m; d centred, sums = sum of the weights.
+def _harmonics(weight, d, spacing, re, im):
+    """Write log E[exp(i omega d)] at omega = j spacing, j = 1..m; d centred, the weights add up to 1.
 
     The recurrence over frequencies carries exp(i y) - 1, never exp(i y).  Its error is relative to |y|, so the error of
     the logarithm shrinks with the loss of one step, and ten million steps keep their digits.  Every `_RESTART`
@@ -311,18 +294,68 @@ def _harmonics(weight, d, sums, spacing, re, im):
                 c, s, cd, sd = cos_y[i], sin_y[i], cos_d[i], sin_d[i]
                 cos_y[i] = c * cd - s * sd + c + cd
                 sin_y[i] = s * cd + c * sd + s + sd
-        c = _dot(weight, cos_y) / sums
-        s = _dot(weight, sin_y) / sums
+        c = _dot(weight, cos_y)
+        s = _dot(weight, sin_y)
         excess = 2.0 * c + c * c + s * s
         re[j] = 0.5 * (math.log1p(excess) if excess > -0.5 else math.log(max((1.0 + c) ** 2 + s * s, _TINY)))
         im[j] = math.atan2(s, 1.0 + c)
 
 
+@inline
+def _centred(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
+    """Fill the tilted probabilities, which add up to 1, the centred losses and the moments of `spectrum`.
+
+    The nodes that are not negligible come first; returns their number.
+    """
+    n = d.size
+    x, log_g, carried = np.empty(n), np.empty(n), np.empty(n)
+    value, first, last, units = _tilted_nodes(sigma, q, sign, theta, part, ends, gauss, x, log_g, weight, carried)
+    left_out = weight[:first].sum() + weight[last + 1 :].sum()
+    inner, outer = n, -1
+    least = min(1e-14, 1e-11 / n)
+    for j in range(first, last + 1):
+        if weight[j] > least:
+            inner = min(inner, j)
+            outer = j
+    kept = last + 1 - first
+    for j in range(kept):
+        weight[j] = weight[first + j]
+        d[j] = sign * log_g[first + j]
+    p, loss = weight[:kept], d[:kept]
+    total = _sum(p)
+    mean = _sum(p * loss) / total
+    loss -= mean
+    residual = _sum(p * loss) / total
+    loss -= residual
+    spread = 0.0
+    weighted = 0.0
+    for j in range(kept):
+        share = p[j] * abs(loss[j])
+        spread += share
+        weighted += share * carried[first + j]
+    p /= total
+    moments[M_LOG_MOMENT] = value
+    moments[M_MEAN] = mean + residual
+    moments[M_UNITS] = units
+    moments[M_SPREAD] = spread
+    moments[M_WEIGHTED] = weighted
+    moments[M_LEFT_OUT] = max(left_out, _TINY)
+    moments[M_LOW] = x[max(inner - 1, 0)]
+    moments[M_HIGH] = x[outer + 1] if outer + 1 < n else ends[1]
+    return kept
+
+
+@jit("i8(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[::1], f8[::1], f8[::1])")
+def nodes(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
+    """Fill the nodes of one bucket, whose rate is below 1; return how many are not negligible.  See `spectrum`."""
+    return _centred(sigma[0], q[0], sign, theta[0], part[0], ends[0], gauss, weight, d, moments)
+
+
 @jit(
-    "void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1],"
+    "void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1],"
     "f8[:, ::1])"
 )
-def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, moments, re, im):
+def spectrum(sigma, q, sign, theta, part, ends, gauss, spacing, nodes, moments, re, im):
     """Write the centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
 
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
@@ -331,8 +364,8 @@ def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, mom
     for k in range(sigma.size):
         if q[k] == 1.0:
             variance = 1.0 / sigma[k] ** 2
-            moments[k, M_LOG_MOMENT] = theta * (theta + 1.0) * variance / 2.0
-            moments[k, M_MEAN] = (theta + 0.5) * variance
+            moments[k, M_LOG_MOMENT] = theta[k] * (theta[k] + 1.0) * variance / 2.0
+            moments[k, M_MEAN] = (theta[k] + 0.5) * variance
             moments[k, M_UNITS] = 8.0 * moments[k, M_LOG_MOMENT]
             moments[k, M_SPREAD] = math.sqrt(variance)
             moments[k, M_WEIGHTED] = 8.0 * moments[k, M_SPREAD]
@@ -341,36 +374,6 @@ def spectrum(sigma, q, sign, theta, part, blur, ends, gauss, spacing, nodes, mom
                 re[k, j] = -0.5 * variance * ((j + 1) * spacing) ** 2
                 im[k, j] = 0.0
             continue
-        n = nodes[k]
-        x, log_g, weight, carried = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-        value, first, last, units = _tilted_nodes(
-            sigma[k], q[k], sign, theta, part[k], blur, ends[k], gauss, x, log_g, weight, carried
-        )
-        w = weight[first : last + 1].copy()
-        d = sign * log_g[first : last + 1]
-        sums = _dot(np.ones(w.size), w)
-        mean = _dot(w, d) / sums
-        d = d - mean
-        residual = _dot(w, d) / sums
-        d = d - residual
-        mean += residual
-        _harmonics(w, d, sums, spacing, re[k], im[k])
-        spread = 0.0
-        weighted = 0.0
-        inner, outer = n, -1
-        least = min(1e-14, 1e-11 / n)
-        for j in range(first, last + 1):
-            share = weight[j] * abs(d[j - first])
-            spread += share
-            weighted += share * carried[j]
-            if weight[j] > least:
-                inner = min(inner, j)
-                outer = j
-        moments[k, M_LOG_MOMENT] = value
-        moments[k, M_MEAN] = mean
-        moments[k, M_UNITS] = units
-        moments[k, M_SPREAD] = spread
-        moments[k, M_WEIGHTED] = weighted
-        moments[k, M_LEFT_OUT] = max(weight[:first].sum() + weight[last + 1 :].sum(), _TINY)
-        moments[k, M_LOW] = x[max(inner - 1, 0)]
-        moments[k, M_HIGH] = x[outer + 1] if outer + 1 < n else ends[k, 1]
+        weight, d = np.empty(nodes[k]), np.empty(nodes[k])
+        kept = _centred(sigma[k], q[k], sign, theta[k], part[k], ends[k], gauss, weight, d, moments[k])
+        _harmonics(weight[:kept], d[:kept], spacing, re[k], im[k])

@@ -1,6 +1,6 @@
 """Proven upper bounds of one step's tilted characteristic function beyond a frequency, without sampling the function.
 
-Legend: as in `characterise`, where r is the density of the whole distribution and r v that of the part; in addition
+Legend: as in `characterise`, in addition
     j       cell of a fine grid in x;  mass[j] = lower bound of its tilted probability
     W       frequency;  level = index into an ascending array of frequencies
     env     log of an upper bound of sup |phi(omega)| over omega >= W
@@ -15,9 +15,9 @@ The envelope is the smallest of three bounds.
 3. Shifts.  The path of integration runs along Im x = b, |b| < pi sigma^2, to a sharp end and there back to the line:
        |phi| <= exp(b^2 / (2 sigma^2)) (E[(|g(x + ib)| / g)^a exp(-omega |arg g(x + ib)|)] + |b| psi(end)).
    The sign of b is the one for which the bound falls with omega.  It falls exponentially if the sampled part of g is
-   large.  For a part with soft ends v is an integral of normal densities, which adds a factor exp(b^2 / (2 s^2)).
+   large.
 
-If a part has a soft lower end, no cut is computed.  If its lower end is sharp, nothing is computed: |phi| <= 1.
+Nothing is computed for a part with a lower end: |phi| <= 1.
 """
 
 import math
@@ -25,7 +25,7 @@ import math
 import numpy as np
 
 from ._jit import inline, jit
-from ._loss import LOG_SQRT_2PI, log_g_at, log_part, share_at
+from ._loss import LOG_SQRT_2PI, log_g_at, share_at
 
 _RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
@@ -36,11 +36,11 @@ _KEEP = 0.999999999  # absorbs the round-off of the cells' quantities, about 1e-
 
 
 @inline
-def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r, log_v):
-    """Write lower bounds of the masses of n cells of [low, high], and log g, log r and log v at their edges."""
+def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
+    """Write lower bounds of the masses of n cells of [low, high], and log g and log r at their edges."""
     a = 1.0 + theta if sign > 0 else -theta
     step = (high - low) / n
-    # (log psi)'' <= bulge and log v is concave: psi v is at least its log-linear chord times exp(-bulge step^2 / 8).
+    # (log psi)'' <= bulge: psi is at least its log-linear chord times exp(-bulge step^2 / 8).
     # The mean of a log-linear function is at least the geometric mean of its end values.
     bulge = max(0.0, a / (4.0 * sigma**4) - 1.0 / sigma**2)
     shrink = bulge * step * step / 8.0
@@ -51,12 +51,11 @@ def _cells(sigma, q, sign, theta, part, blur, k, low, high, n, mass, loss, log_r
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
         log_psi = -0.5 * (x / sigma) ** 2 - LOG_SQRT_2PI - math.log(sigma) + a * lg - k
         loss[j] = lg
-        log_v[j] = log_part(x, part[0], part[1], blur * sigma)
         # dL/dx = w / sigma^2, w = q e^t / g
         log_r[j] = log_psi + 2.0 * math.log(sigma) - (math.log(q) + t - lg)
         if j > 0:
-            mass[j - 1] = _KEEP * step * math.exp(0.5 * (previous + log_psi + log_v[j]) - shrink)
-        previous = log_psi + log_v[j]
+            mass[j - 1] = _KEEP * step * math.exp(0.5 * (previous + log_psi) - shrink)
+        previous = log_psi
 
 
 @inline
@@ -94,58 +93,48 @@ def _pairs(mass, loss, w, prefix):
 
 
 @inline
-def _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound):
-    """Replace bound[level] by the best cut from the right or from the left, if smaller; v is constant 1, or falls.
+def _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound):
+    """Replace bound[level] by the best cut from the right or from the left, if smaller.
 
-    The variation of the density r v beyond a cut, with its jump at the cut, has three parts: the changes from edge to
-    edge; the excess of up to three extrema of r inside cells (`wiggle`, relative); and the variation beyond the grid.
-    In a cell the variation of r v is at most that of r times the largest v, plus that of v times the largest r.
+    The variation of the density r beyond a cut, with its jump at the cut, has three parts: the changes from edge to
+    edge; the excess of up to three extrema inside cells (`wiggle`, relative); and the variation beyond the grid.
     """
     n = mass.size
     for side in range(2):
         tail = 0.0
         edge = log_r[n] if side == 0 else log_r[0]
-        v = math.exp(log_v[n] if side == 0 else log_v[0])
         beyond = outside_high if side == 0 else outside_low
         peak = max(beyond, edge)
         r = math.exp(min(edge, 700.0))
-        # Beyond the grid r has at most two maxima, so it varies by at most 4 sup r, and v falls by at most 1.  If r and
-        # v both fall there, their product varies by its value at the edge.
-        falls = beyond <= edge and (side == 0 or v == 1.0)
-        variation = r * v if falls else 5.0 * math.exp(min(beyond, 700.0))
+        # beyond the grid r falls, or has at most two maxima, so that it varies by at most 4 sup r
+        variation = r if beyond <= edge else 5.0 * math.exp(min(beyond, 700.0))
         for i in range(n):
             j = n - 1 - i if side == 0 else i
             tail += mass[j]
             edge = log_r[j] if side == 0 else log_r[j + 1]
-            next_v = math.exp(log_v[j] if side == 0 else log_v[j + 1])
             value = math.exp(min(edge, 700.0))
-            largest = max(v, next_v)
-            peak = max(peak, math.log(max(value, r, 1e-300)) + math.log(max(largest, 1e-300)))
-            variation += abs(value - r) * largest
-            if next_v != v:
-                variation += abs(next_v - v) * max(value, r) * (1.0 + wiggle)
-            r, v = value, next_v
-            total = (variation + r * v + 6.0 * wiggle * math.exp(min(peak, 700.0))) / _KEEP
+            peak = max(peak, math.log(max(value, r, 1e-300)))
+            variation += abs(value - r)
+            r = value
+            total = (variation + r + 6.0 * wiggle * math.exp(min(peak, 700.0))) / _KEEP
             for level in range(levels.size):
                 bound[level] = min(bound[level], 1.0 - tail + total / levels[level])
 
 
 @inline
-def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
+def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
     """Replace bound[level] by the best shift by phi = b / sigma^2 in `_ANGLES`, if smaller.
 
-    narrow = 1 + (sigma / s)^2 for soft ends, else 1; top is a sharp end, or inf.
+    top is the part's end, or inf.
 
-    1. In a cell psi v is at most its log-linear chord times
-       exp(step^2 / (8 sigma^2) (narrow + max(0, -a) / (4 sigma^2))).
+    1. In a cell psi is at most its log-linear chord times exp(step^2 / (8 sigma^2) (1 + max(0, -a) / (4 sigma^2))).
     2. arg g grows with x, so its value at the left edge bounds it from below in the cell.
     3. |g(x + ib)|^2 = g^2 (1 - 2 w (1 - w) (1 - cos phi)).  w (1 - w) has one maximum, 1/4.  Each cell takes the value
        of w (1 - w) that makes the bound larger.
     4. The tilted mass outside of the cells is below `_OUTSIDE`.
     5. Levels ascend by sqrt 2.  So the factors exp(-level arg g) of a level are the squares of those two levels before.
     """
-    n = log_v.size - 1
-    bulge = step * step / (8.0 * sigma * sigma) * (narrow + max(0.0, -a) / (4.0 * sigma * sigma))
+    bulge = step * step / (8.0 * sigma * sigma) * (1.0 + max(0.0, -a) / (4.0 * sigma * sigma))
     log_scale = -LOG_SQRT_2PI - math.log(sigma) - k
     log_q, log_rest = math.log(q), math.log1p(-q)
     mass, spare, inverse = np.empty(n), np.empty(n), np.empty(n)
@@ -153,7 +142,7 @@ def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
     previous = share = 0.0
     for j in range(n + 1):
         x = low + j * step
-        psi = math.exp(-0.5 * (x / sigma) ** 2 + log_scale + a * log_g_at(x, sigma, q) + log_v[j])
+        psi = math.exp(-0.5 * (x / sigma) ** 2 + log_scale + a * log_g_at(x, sigma, q))
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + log_q - log_rest
         w = share_at(t)
         if j < n:
@@ -168,7 +157,7 @@ def _shifts(sigma, q, a, k, low, step, log_v, narrow, top, levels, bound):
         end = math.exp(-0.5 * (top / sigma) ** 2 + log_scale + a * log_g_at(top, sigma, q))
     for phi in _ANGLES:
         b = phi * sigma * sigma
-        log_growth = 0.5 * (b / sigma) ** 2 * narrow
+        log_growth = 0.5 * (b / sigma) ** 2
         # |g(x + ib)| / g is at least cos(phi / 2)
         log_outside = math.log(_OUTSIDE) + max(0.0, -a) * -math.log(math.cos(0.5 * phi))
         if log_growth + log_outside > 0.0:
@@ -219,8 +208,8 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     return top + dip * step * step / 8.0
 
 
-@jit("void(f8[::1], f8[::1], f8, f8, f8[:, ::1], f8, f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
-def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
+def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
     """Write env[bucket, level] for every bucket.
 
     k = K(theta) of each bucket; span[bucket] = an interval of x outside of which the tilted mass is at most 1e-11;
@@ -232,39 +221,30 @@ def envelope(sigma, q, sign, theta, part, blur, k, span, cells, levels, env):
                 env[b, level] = -0.5 * (levels[level] / sigma[b]) ** 2
             continue
         s = sigma[b]
-        a = 1.0 + theta if sign > 0 else -theta
+        a = 1.0 + theta[b] if sign > 0 else -theta[b]
         low, high = span[b, 0], span[b, 1]
-        begins, ends = part[b, 0] > -np.inf, part[b, 1] < np.inf
-        if begins and blur == 0.0:
+        if part[b, 0] > -np.inf:
             env[b] = 0.0
             continue
         # r has its critical points in [min(-1, a), max(-1, a)] and falls outside of this interval.
         far_low, far_high = min(-1.0, a), max(-1.0, a)
-        if ends and part[b, 1] < far_high:
-            # with a soft end, r v falls if a - x + (end - x) / blur^2 < 0
-            far_high = (a * blur * blur + part[b, 1]) / (1.0 + blur * blur)
-            if blur > 0.0:
-                high = max(high, far_high)
-        mass = np.empty(cells)
-        loss, log_r, log_v = np.empty(cells + 1), np.empty(cells + 1), np.empty(cells + 1)
-        _cells(s, q[b], sign, theta, part[b], blur, k[b], low, high, cells, mass, loss, log_r, log_v)
+        far_high = min(far_high, part[b, 1])
+        mass, loss, log_r = np.empty(cells), np.empty(cells + 1), np.empty(cells + 1)
+        _cells(s, q[b], sign, theta[b], k[b], low, high, cells, mass, loss, log_r)
         outside_low = log_r[0]
         outside_high = log_r[cells]
         if far_low < low:
-            outside_low = max(outside_low, _log_r_beyond(s, q[b], sign, theta, k[b], far_low, low, cells))
+            outside_low = max(outside_low, _log_r_beyond(s, q[b], sign, theta[b], k[b], far_low, low, cells))
         if far_high > high:
-            outside_high = max(outside_high, _log_r_beyond(s, q[b], sign, theta, k[b], high, far_high, cells))
+            outside_high = max(outside_high, _log_r_beyond(s, q[b], sign, theta[b], k[b], high, far_high, cells))
         step = (high - low) / cells
         # between two edges log r rises above or falls below its chord by at most this
         dip = 1.0 / s**2 + max(0.0, -(1.0 + a)) / (4.0 * s**4)
         bulge = max(0.0, (1.0 + a) / (4.0 * s**4) - 1.0 / s**2)
         wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
         bound = np.ones(levels.size)
-        if not begins:
-            _cuts(mass, log_r, log_v, wiggle, outside_low, outside_high, levels, bound)
-        soft = ends and blur > 0.0
-        narrow = 1.0 + 1.0 / (blur * blur) if soft else 1.0
-        _shifts(s, q[b], a, k[b], low, step, log_v, narrow, np.inf if soft else part[b, 1], levels, bound)
+        _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound)
+        _shifts(s, q[b], a, k[b], low, step, cells, part[b, 1], levels, bound)
         prefix = np.zeros((cells + 1, 3))
         for j in range(cells):
             u = loss[j] - loss[0]

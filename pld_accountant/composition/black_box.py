@@ -13,7 +13,6 @@ from .. import validate
 from ..engine import renyi
 from ..engine.method import Effort
 from ..engine.question import EpsilonAt, Question
-from ..engine.schedule import COARSE
 from ..mechanisms.base import Direction, directions
 from ..mechanisms.renyi_boxes import RenyiBox
 from ..mechanisms.sampled_gaussian import SampledGaussian
@@ -23,6 +22,8 @@ from .base import ROUNDING, UNKNOWN, Composition, described
 from .enclosed import EnclosedComposition, End, of_mechanisms
 
 __all__ = ["BlackBoxComposition"]
+
+_ROUGH = 1e-5  # width of the lower bound, relative; the Renyi bound is further away
 
 
 class BlackBoxComposition(Composition):
@@ -72,8 +73,7 @@ class BlackBoxComposition(Composition):
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
         upper = max(self._upper(question, direction) for direction in wanted)
-        # the Renyi bound is further away than this
-        rough = effort._replace(width=max(effort.width, COARSE))
+        rough = effort._replace(width=max(effort.width, _ROUGH))
         lower = self._witness._answer(question, wanted, rough).lower
         if not np.isfinite(upper):
             return Bounds(lower, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE) if lower == np.inf else UNKNOWN

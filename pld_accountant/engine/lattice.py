@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft as transforms
 
+from ..fft import roundoff
 from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
-from ..tables.fft import roundoff
 
 __all__ = ["LatticeSum"]
 

@@ -19,7 +19,7 @@ from .working import WorkingBounds
 
 __all__ = ["WITHOUT_LIMIT", "Effort", "Job", "Method", "levels"]
 
-_LOST = 1e-6  # share of delta that truncated losses may leave out near the end, all steps together
+_LOST = 1e-7  # share of delta that truncated losses may leave out near the end, all steps together
 _LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
 
@@ -105,7 +105,7 @@ class Job:
         return np.ceil(np.sqrt(-2.0 * mass))
 
     def near_reach(self, working: WorkingBounds, who: NDArray) -> NDArray:
-        """A reach beyond which a millionth of delta lies, all steps together."""
+        """A reach beyond which a ten-millionth of delta lies, all steps together."""
         from scipy.special import ndtri_exp
 
         log_delta = self.log_delta(working, who, 4.0)

@@ -18,14 +18,12 @@ from .tilting import Limits
 from .transform import GridTransform, Transform
 
 __all__ = [
-    "COARSE",
     "CURVE",
     "ENCLOSING",
     "GRID",
     "GRID_OF_MANY",
     "INTERPOLATED",
     "LOOSE",
-    "QUICK",
     "SINGLE",
     "TINY",
     "WHOLE",
@@ -33,33 +31,24 @@ __all__ = [
 
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
 
-_SPLIT = RareLosses(
-    1e-6,
-    least_steps=_SOME,
-    limits=Limits(tilts=16, frequencies=1 << 13, least_expectation=1e-7),
-    wanted=2e-7,
-)
-
 SINGLE: tuple[Method, ...] = (
-    # alone it finishes three quarters of all compositions, in milliseconds
-    Transform(0.0),
-    # without it one mixed composition of rare steps is 1e-3 wide instead of 1e-7
-    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 13, least_expectation=1e-2), end="far"),
-    # without it 32 instead of 17 of 120 far tails are convolved, in three times the time, and one is 1e-5 wide
-    replace(_SPLIT, places=tuple(0.05 * np.arange(6, 20)), alone=True, blur=1.0 / 16.0),
-    # without it one composition is 8e-6 wide instead of 1e-7: a soft split leaves its small losses in doubt
-    replace(_SPLIT, places=tuple(0.05 * np.arange(13, 26)), nearer=1),
-    # few or rare steps that no tilt serves, in about five seconds at most
+    # most compositions, in milliseconds and within 1e-9
+    Transform(0.0, limits=Limits(frequencies=1 << 16)),
+    # rare steps: without it 150 random compositions take twice as long, and one is 2e-5 wide
+    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), truncated=True),
+    # rarer ones: without it the 48 hardest take three times as long, and five are up to 2e-5 wide
+    RareLosses(
+        1e-6,
+        least_steps=_SOME,
+        limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
+        places=tuple(0.1 * np.arange(4, 13)),
+        nearer=1,
+        wanted=2e-7,
+    ),
+    # what no tilt serves, in about five seconds at most: without it 19 of the 48 are wider than 1e-6
     Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8),
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
-
-# at these widths few or rare steps are convolved in a tenth of a second, and split in seconds
-QUICK: tuple[Method, ...] = (*SINGLE[:2], SINGLE[-1], *SINGLE[2:-1])
-"""The same for bounds that may be wider than `COARSE`."""
-
-COARSE = 1e-5
-"""A width, relative, from which on `QUICK` is quicker than `SINGLE`."""
 
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))
 
@@ -126,7 +115,7 @@ INTERPOLATED: tuple[Method, ...] = (
         3e-4,
         least_steps=_SOME,
         limits=Limits(1e-6, frequencies=512, least_expectation=1e-12, tilts=8, least_log_delta=_SMALL),
-        end="near",
+        truncated=True,
         least_log_delta=_SMALL,
     ),
     # rare steps: without it 112 of 1,000 people have no lower bound at rate 1e-5 and delta 1e-15

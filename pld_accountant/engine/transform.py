@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +26,9 @@ class Transform(Method):
     Attributes
     ----------
     limits : Limits
-    end : {"", "far", "near"}
-        Where the losses of removal are truncated: nowhere; beyond a millionth of a millionth of delta, shared by all
-        steps; beyond a millionth.  Far tails would keep larger tilts from being used.
+    truncated : bool
+        Whether the losses of removal end where a ten-millionth of delta lies beyond: far tails would keep larger tilts
+        from being used.
     tilts_for_delta : int
         Limit of the tilts an octave if delta is wanted for many people, because each has their own tilt.
     variance : bool
@@ -37,7 +36,7 @@ class Transform(Method):
     """
 
     limits: Limits = field(default_factory=Limits)
-    end: Literal["", "far", "near"] = ""
+    truncated: bool = False
     tilts_for_delta: int = 4
     variance: bool = False
 
@@ -64,11 +63,9 @@ class Transform(Method):
         """Where the losses of each person end."""
         wants_epsilon = job.question.wants_epsilon
         tail = wants_epsilon and not job.few and float(np.max(np.asarray(job.question.target))) < _TAIL
-        if job.makers.steps.direction == "add" or not (self.end or tail):
+        if job.makers.steps.direction == "add" or not (self.truncated or tail):
             return np.full(who.size, np.inf)
-        if self.end == "near" or tail:
-            return job.near_reach(working, who)
-        return job.far_reach(working, who) + 2.0
+        return job.near_reach(working, who)
 
 
 @dataclass(frozen=True)

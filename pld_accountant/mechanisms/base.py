@@ -185,8 +185,8 @@ class Spectrum:
         log phi at omega = spacing, 2 spacing, ..., centred at the mean.
     span : ndarray, shape (rows, 2)
         An interval of the mechanism's own variable that holds the tilted distribution up to 1e-11.
-    nodes : ndarray, shape (rows,)
-        Nodes of the quadrature; the cost is their number times m.
+    cost : ndarray, shape (rows,)
+        In products of nodes and frequencies.
     """
 
     log_moment: NDArray
@@ -197,7 +197,7 @@ class Spectrum:
     re: NDArray
     im: NDArray
     span: NDArray
-    nodes: NDArray
+    cost: NDArray
 
 
 @runtime_checkable
@@ -239,7 +239,7 @@ class LastingSteps(CharacteristicSteps, Protocol):
 class SplittableSteps(CharacteristicSteps, Protocol):
     """A family whose losses can be split into small and large ones (`engine.rare_losses`); under removal only."""
 
-    def split(self, reach: float, far: float, blur: float) -> tuple[SplittableSteps, SplittableSteps]:
+    def split(self, reach: float, far: float) -> tuple[SplittableSteps, SplittableSteps]:
         """The losses up to where Phi(-reach) of P is left, and those from there up to Phi(-far)."""
         ...
 

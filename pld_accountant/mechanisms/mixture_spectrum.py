@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Spectrum
+from .exponential_sums import are_many, excess_at, log_of_excess, products
 
 __all__ = ["TiltedMixture", "join", "log_ratio"]
 
@@ -106,27 +107,33 @@ class TiltedMixture(NamedTuple):
         as many as it has terms.
         """
         low, step, number = self.nodes(m * spacing)
-        if number * float(m) > work:
+        cost = products(number, m)
+        if float(cost) > work:
             return None
         found = self._weigh(low, step, number)
         p, k = found.share, found.log_moment
         mean = float(p @ found.loss)
         d = found.loss - mean
-        excess = _phi_less_one(p, d, spacing, m)
+        if are_many(number, m):
+            excess, constant, of_sums = excess_at(p, d, spacing, m)
+        else:
+            excess, constant = _phi_less_one(p, d, spacing, m), 0.0
+            of_sums = 2.0 * _UNIT * (2.0 * _CHUNK + p.size / _CHUNK + 32.0) * float(p @ np.abs(d))
+        re, im = log_of_excess(excess)
         apart = np.abs(d)
-        slope = (2.0 * _CHUNK + p.size / _CHUNK + 2.5 * columns + 48.0) * float(p @ apart)
+        slope = (2.5 * columns + 16.0) * float(p @ apart)
         slope += float(p @ (found.units * apart)) + 2.0 * float(p @ found.units_of_log)
         truncated = _TRUNCATED + 2.0 * found.left_out
         return Spectrum(
             log_moment=np.array(k),
             mean=np.array(mean),
             log_moment_error=np.array(truncated + _UNIT * (found.units_of_moment + (columns + 8.0) * abs(k))),
-            error=np.array(2.0 * truncated),
-            error_slope=np.array(2.0 * _UNIT * slope),
-            re=np.maximum(_log_of_excess(excess), -700.0),
-            im=np.arctan2(excess.imag, 1.0 + excess.real),
+            error=np.array(2.0 * truncated + constant),
+            error_slope=np.array(2.0 * _UNIT * slope + of_sums),
+            re=re,
+            im=im,
             span=np.array(self._ends),
-            nodes=np.array(float(number)),
+            cost=cost,
         )
 
     def _weigh(self, low: float, step: float, number: int) -> _Nodes:
@@ -228,14 +235,6 @@ def _on_line(x: NDArray, y: float, centres: NDArray, weights: NDArray) -> tuple[
     with np.errstate(under="ignore"):
         value, moment = (np.exp(t - top[:, None]) @ np.stack([turned, centres * turned], axis=1)).T
     return top + np.log(np.abs(value)), y * least + np.angle(value), (moment / value).real
-
-
-def _log_of_excess(excess: NDArray) -> NDArray:
-    """log |1 + excess|, exact for a small one and for one close to -1."""
-    near = np.abs(excess) < 0.5
-    small = np.where(near, excess, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.where(near, 0.5 * np.log1p(2.0 * small.real + np.abs(small) ** 2), np.log(np.abs(1.0 + excess)))
 
 
 def join(rows: list[Spectrum]) -> Spectrum:

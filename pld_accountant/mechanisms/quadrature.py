@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..threads import for_blocks
 from .base import Spectrum
+from .exponential_sums import are_many, excess_at, log_of_excess, products
 
 __all__ = [
     "ELLIPSES",
@@ -47,7 +48,7 @@ _BEYOND = 7.619853024160478e-24  # Phi(-REACH)
 ELLIPSES = np.geomspace(1.25, 5.0, 6)
 """Candidate sums rho of the half-axes of the ellipses in which a panel's integrand is bounded."""
 
-_RESTART = 32  # frequencies between two fresh evaluations, as in `kernels.characterise`
+_RESTART, _SUM = 32, 128  # frequencies between two fresh evaluations, and terms of a block: see `kernels.characterise`
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
 
 # what takes about 0.2 milliseconds
@@ -62,17 +63,19 @@ class TiltedLosses(NamedTuple):
     sigma: NDArray
     q: NDArray
     sign: float
-    theta: float
+    theta: NDArray
     part: NDArray
-    blur: float
 
     def of(self, rows: NDArray | slice) -> TiltedLosses:
         """The losses of some rows."""
-        return self._replace(sigma=self.sigma[rows], q=self.q[rows], part=self.part[rows])
+        return self._replace(sigma=self.sigma[rows], q=self.q[rows], theta=self.theta[rows], part=self.part[rows])
 
 
-def log_moments(losses: TiltedLosses, most: int, panels: bool, largest_loss: NDArray) -> NDArray:
-    """K(theta), rounded up, shape (rows,); if more than `most` nodes are needed, the unsampled Gaussian's K."""
+def log_moments(losses: TiltedLosses, most: int, panels: bool, largest_loss: NDArray, columns: int) -> NDArray:
+    """K(theta), rounded up, shape (rows,); if more than `most` nodes are needed, the unsampled Gaussian's K.
+
+    columns: how many rows a matrix product adds up.
+    """
     from ..kernels import characterise
 
     ends, nodes, _ = _nodes(losses, 0.0, most, panels, error=False)
@@ -83,7 +86,7 @@ def log_moments(losses: TiltedLosses, most: int, panels: bool, largest_loss: NDA
         characterise.log_moments(*losses.of(some), ends[some], rule, nodes[some], k[some], units[some])
 
     for_blocks(fill, rows, _rows(rows, nodes, _NODES))
-    k += roundoff_k(losses.sigma.size, k, units) + 1e-18
+    k += roundoff_k(columns, k, units) + 1e-18
     return np.minimum(k, largest_loss * losses.theta)
 
 
@@ -95,27 +98,40 @@ def spectrum(
     from ..kernels import characterise
 
     ends, nodes, truncation = _nodes(losses, m * spacing, most, panels)
-    if float(nodes.sum()) * m > work or not np.all(nodes):
+    cost = products(nodes, m)
+    if not np.all(nodes) or float(cost.sum()) > work:
         return None
     rows, rule = losses.sigma.size, _rule(panels)
     moments, re, im = np.empty((rows, c.MOMENTS)), np.empty((rows, m)), np.empty((rows, m))
+    fast = are_many(nodes, m)
+    error, slope = np.zeros((2, rows))
+    direct = np.where(fast, 0.0, 6.0 * min(m, _RESTART) + np.minimum(nodes, _SUM + nodes // _SUM + 1))
+    for row in np.flatnonzero(fast):
+        one, (weight, d) = slice(row, row + 1), np.empty((2, nodes[row]))
+        kept = characterise.nodes(*losses.of(one), ends[one], rule, weight, d, moments[row])
+        excess, error[row], slope[row] = excess_at(weight[:kept], d[:kept], spacing, m)
+        re[row], im[row] = log_of_excess(excess)
+    others = np.flatnonzero(~fast)
 
     def fill(some: slice) -> None:
-        law = (*losses.of(some), ends[some], rule)
-        characterise.spectrum(*law, spacing, nodes[some], moments[some], re[some], im[some])
+        at = others[some]
+        found = np.empty((at.size, c.MOMENTS)), np.empty((at.size, m)), np.empty((at.size, m))
+        characterise.spectrum(*losses.of(at), ends[at], rule, spacing, nodes[at], *found)
+        moments[at], re[at], im[at] = found
 
-    for_blocks(fill, rows, _rows(rows, nodes, _PRODUCTS / m))
+    if others.size:
+        for_blocks(fill, others.size, _rows(others.size, nodes[others], _PRODUCTS / m))
     k, units = moments[:, c.M_LOG_MOMENT], moments[:, c.M_UNITS]
     return Spectrum(
         log_moment=k,
         mean=moments[:, c.M_MEAN],
         log_moment_error=roundoff_k(columns, k, units) + truncation,
-        error=truncation + 2.0 * moments[:, c.M_LEFT_OUT],
-        error_slope=roundoff_phi(m, columns, moments[:, c.M_SPREAD], moments[:, c.M_WEIGHTED]),
+        error=error + truncation + 2.0 * moments[:, c.M_LEFT_OUT],
+        error_slope=slope + roundoff_phi(direct, columns, moments[:, c.M_SPREAD], moments[:, c.M_WEIGHTED]),
         re=re,
         im=im,
         span=moments[:, [c.M_LOW, c.M_HIGH]],
-        nodes=nodes.astype(np.float64),
+        cost=cost,
     )
 
 
@@ -138,9 +154,9 @@ def _nodes(
     """
     from ..kernels import characterise
 
-    sigma, q, sign, theta, part, blur = losses
+    sigma, q, sign, theta, part = losses
     ends = np.empty((sigma.size, 2))
-    characterise.interval(sigma, q, sign, theta, part, blur, REACH, ends)
+    characterise.interval(sigma, q, sign, theta, part, REACH, ends)
     ends[q == 1.0] = 0.0, 1.0  # full batches have closed forms; the part of their large losses has no finite end
     if panels:
         points = GAUSS.shape[1]
@@ -148,23 +164,25 @@ def _nodes(
         limits = width, points, most // points, ELLIPSES, _TOLERANCE
 
         def choose(some: slice) -> None:
-            characterise.choose_panels(sigma[some], q[some], theta, ends[some], *limits, number[some], missed[some])
+            characterise.choose_panels(
+                sigma[some], q[some], theta[some], ends[some], *limits, number[some], missed[some]
+            )
 
         for_blocks(choose, sigma.size, _FEW_PANELS)
         nodes = number * points
     else:
-        nodes = quadrature_nodes(sigma, q, sign, theta, ends, width, _TOLERANCE, blur)
+        nodes = quadrature_nodes(sigma, q, sign, theta, ends, width, _TOLERANCE)
         missed = np.zeros(sigma.size)
         if error:
-            missed = 2.0 * quadrature_error(sigma, q, sign, theta, ends, width, nodes, blur)
+            missed = 2.0 * quadrature_error(sigma, q, sign, theta, ends, width, nodes)
     if error:
-        missed = missed + 2.0 * tail_error(sigma, q, sign, theta, blur)
+        missed = missed + 2.0 * tail_error(sigma, q, sign, theta)
     missed[q == 1.0] = 0.0
     nodes[q == 1.0] = 2
     return ends, np.where(nodes <= most, nodes, 0), missed
 
 
-def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float, blur: float) -> NDArray:
+def _growth(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float, width: float) -> NDArray:
     """Upper bound of the log of the integrand's growth over the strip |Im x| <= b, for angles b / sigma^2 in `_ANGLES`.
 
     1. On the line Im x = b the normal density grows by exp(b^2 / (2 sigma^2)), and |g| <= g(Re x).
@@ -175,21 +193,18 @@ def _growth(sigma: NDArray, q: NDArray, sign: float, theta: float, width: float,
        a. |g| >= g(Re x) cos(phi / 2);
        b. if phi < pi / 2, |g| >= Re g = c g'(Re x), c = 1 - q + q cos(phi), where g' is g at the smaller rate
           q cos(phi) / c.  E[g'^-theta] <= E[g^-theta], because a smaller sample rate is a post-processing.
-    4. For a part with soft ends, v(x) is an integral of normal densities of standard deviation s = blur sigma, and
-       grows by at most exp(b^2 / (2 s^2)).
 
     Returns
     -------
     ndarray, shape (buckets, angles)
     """
-    narrow = 1.0 + 1.0 / blur**2 if blur > 0.0 else 1.0
-    growth = 0.5 * narrow * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
+    growth = 0.5 * np.multiply.outer(sigma**2, _ANGLES**2) + width * _ANGLES
     if sign < 0:
         acute = _ANGLES < 1.57
         growth_of_g = np.tile(-np.log(np.cos(0.5 * _ANGLES)), (sigma.size, 1))
         rate = -np.log1p(np.multiply.outer(q, np.cos(_ANGLES[acute]) - 1.0))
         growth_of_g[:, acute] = np.minimum(growth_of_g[:, acute], rate)
-        growth += theta * growth_of_g
+        growth += np.asarray(theta)[..., None] * growth_of_g
     return growth
 
 
@@ -197,11 +212,10 @@ def quadrature_nodes(
     sigma: NDArray,
     q: NDArray,
     sign: float,
-    theta: float,
+    theta: NDArray | float,
     ends: NDArray,
     width: float,
     tolerance: float,
-    blur: float = 0.0,
 ) -> NDArray:
     """Number of nodes at which `quadrature_error` falls to `tolerance`.
 
@@ -213,18 +227,18 @@ def quadrature_nodes(
         +1 for removal, -1 for addition.
     ends : ndarray, shape (buckets, 2)
         From `kernels.characterise.interval`.
-    theta, width : float
-        Tilt, and largest frequency omega at which phi is computed.
+    theta : ndarray, shape (buckets,), or float
+        Tilt.
+    width : float
+        Largest frequency omega at which phi is computed.
     tolerance : float
         Absolute error of the normalised phi.
-    blur : float
-        Width of the soft ends of a part of the losses, in standard deviations of the noise; 0: none.
 
     Returns
     -------
     ndarray of int64, shape (buckets,)
     """
-    growth = _growth(sigma, q, sign, theta, width, blur)
+    growth = _growth(sigma, q, sign, theta, width)
     log_ratio = np.logaddexp(0.0, growth + np.log(2.0 / tolerance))
     step = np.max(2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / log_ratio, axis=1)
     return np.minimum(np.ceil((ends[:, 1] - ends[:, 0]) / step) + 2, 2**40).astype(np.int64)
@@ -234,11 +248,10 @@ def quadrature_error(
     sigma: NDArray,
     q: NDArray,
     sign: float,
-    theta: float,
+    theta: NDArray | float,
     ends: NDArray,
     width: float,
     nodes: NDArray,
-    blur: float = 0.0,
 ) -> NDArray:
     """Absolute error of the normalised phi(omega), |omega| <= width, by the trapezoidal rule on `nodes` nodes.
 
@@ -253,13 +266,13 @@ def quadrature_error(
     """
     step = (ends[:, 1] - ends[:, 0]) / (nodes - 1)
     rate = 2.0 * np.pi * np.multiply.outer(sigma**2, _ANGLES) / step[:, None]
-    growth = _growth(sigma, q, sign, theta, width, blur)
+    growth = _growth(sigma, q, sign, theta, width)
     # exp(rate) - 1 >= exp(rate) / 2 for rate >= 1
     log_error = np.where(rate >= 1.0, np.log(4.0) + growth - rate, np.inf)
     return np.exp(np.minimum(log_error.min(axis=1), 0.0))
 
 
-def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float, blur: float = 0.0) -> NDArray:
+def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float) -> NDArray:
     """Upper bound of the tilted mass beyond the first and the last node.
 
     The whole distribution:
@@ -275,33 +288,21 @@ def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: float, blur: floa
     4. So a tail holds at most 2 sqrt(c) Phi(-10) of the mass.  There are two tails.  A second factor of 2 covers sums
        in place of integrals.
 
-    A part of the distribution:
-
-    1. A sharp end has no mass beyond it.
-    2. Soft ends, s = blur sigma, add (log v)' = (E[t | x] - x) / s^2 with t between the low and the high end.
-       (log v)'' lies between -1 / s^2 and 0.
-    3. Let s' = s / sqrt(1 + blur^2).  The slope is at most (u - x) / s'^2 and at least (d - x) / s'^2, with
-       u = (a blur^2 + high) / (1 + blur^2) and d = low / (1 + blur^2).  Beyond u and d the steps above hold with s' in
-       place of sigma.
-    4. If there is no low end, (log v)' is at most 0, so the larger of u and high can replace u.  Above a, and below
-       sigma^2 (log v)'(0), the integrand falls at least as fast as a normal density of standard deviation sigma.  The
-       mass inside may bend down as fast as one of standard deviation s'.  So a tail's share grows by sigma / s'.
+    A part of the distribution has no mass beyond its ends.
     """
     excess = theta / sigma**2 * np.minimum(q, 0.25) if sign < 0 else np.zeros_like(sigma)
-    if blur > 0.0:
-        excess = np.full_like(sigma, blur**-2.0)
     return 8.0 * np.sqrt(1.0 + excess) * _BEYOND
 
 
-def roundoff_phi(frequencies: int, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
+def roundoff_phi(direct: NDArray, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
     """Round-off of the normalised, centred phi at a frequency omega, per step and per unit of omega.
 
     A unit is 2^-53.
 
     1. phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), and |exp(i omega d_j) - 1| <= omega |d_j|.
-    2. The recurrence, which restarts every 32 frequencies, loses at most 6 units of omega |d_j| at each frequency.
-    3. A weight p_j has the relative error of its exponent.  The kernel sums these units into `weighted`, with those of
-       the additions.
+    2. The recurrence, which restarts every 32 frequencies, loses at most 6 units of omega |d_j| at each frequency, and
+       the sum over n nodes n / 128 + 128 at most: `direct`.  Fast sums have an error of their own instead.
+    3. A weight p_j has the relative error of its exponent.  The kernel sums these units into `weighted`.
     4. The matrix product adds `columns` units of |Re log phi| + |Im log phi|.  Let t = omega E|d| >= |phi - 1|.  The
        second term is at most pi t.  The first is at most t / |phi|.  `tables.errors.relative` allows for 1 / |phi|;
        without it, y exp(-y) <= t covers the sum y over all steps.
@@ -311,7 +312,7 @@ def roundoff_phi(frequencies: int, columns: int, spread: NDArray, weighted: NDAr
     spread, weighted : ndarray, shape (buckets,)
         E_theta|d|, and E_theta[|d| times the round-off of a weight in units].
     """
-    return 2.0 * _UNIT * ((6.0 * min(frequencies, _RESTART) + 2.5 * columns + 16.0) * spread + weighted)
+    return 2.0 * _UNIT * ((direct + 2.5 * columns + 16.0) * spread + weighted)
 
 
 def roundoff_k(columns: int, k: NDArray, units: NDArray) -> NDArray:

@@ -79,8 +79,6 @@ class SampledGaussianSteps:
     begin, end : float
         Removal only: the part of a step's losses between the places beyond which Phi(-begin) and Phi(-end) of its mass
         lie.
-    blur : float
-        How soft the ends of the part are, in standard deviations of the noise; 0: sharp.
     infinite : bool
         True: mass beyond the end is at +infinity in upper bounds and dropped from lower ones.  False: the caller
         accounts for the mass outside of the part.
@@ -99,17 +97,16 @@ class SampledGaussianSteps:
         *,
         begin: float = -np.inf,
         end: float = np.inf,
-        blur: float = 0.0,
         infinite: bool = True,
     ) -> None:
         self.sigma = np.ascontiguousarray(sigma, dtype=np.float64)
         self.q = np.ascontiguousarray(q, dtype=np.float64)
         self.direction: Direction = direction
         self.sign = 1.0 if direction == "remove" else -1.0
-        self.blur, self._infinite = blur, infinite and end < np.inf
+        self._infinite = infinite and end < np.inf
         low = np.full(self.size, -np.inf) if begin == -np.inf else self._places(begin)
         self.part = np.stack([low, self._places(end)], axis=1)
-        self._panels = end < np.inf and blur == 0.0
+        self._panels = end < np.inf
         self._moments: dict[float, NDArray] = {}
 
     @property
@@ -124,7 +121,7 @@ class SampledGaussianSteps:
 
     def parameters(self) -> dict[str, NDArray]:
         """See `base.LastingSteps`."""
-        scalars = {"sign": self.sign, "blur": self.blur, "infinite": float(self._infinite)}
+        scalars = {"sign": self.sign, "infinite": float(self._infinite)}
         arrays = {"sigma": self.sigma, "q": self.q, "part": self.part}
         return {**arrays, **{name: np.array([value]) for name, value in scalars.items()}}
 
@@ -136,12 +133,10 @@ class SampledGaussianSteps:
             return self
         return SampledGaussianSteps(self.sigma, self.q, self.direction, end=reach)
 
-    def split(self, reach: float, far: float, blur: float) -> tuple[SampledGaussianSteps, SampledGaussianSteps]:
+    def split(self, reach: float, far: float) -> tuple[SampledGaussianSteps, SampledGaussianSteps]:
         """The small losses, up to `reach`, and the large ones, from there up to `far`; removal only."""
-        small = SampledGaussianSteps(self.sigma, self.q, self.direction, end=reach, blur=blur, infinite=False)
-        large = SampledGaussianSteps(
-            self.sigma, self.q, self.direction, begin=reach, end=far, blur=blur, infinite=False
-        )
+        small = SampledGaussianSteps(self.sigma, self.q, self.direction, end=reach, infinite=False)
+        large = SampledGaussianSteps(self.sigma, self.q, self.direction, begin=reach, end=far, infinite=False)
         return small, large
 
     def _places(self, reach: float) -> NDArray:
@@ -162,10 +157,9 @@ class SampledGaussianSteps:
         """log of a step's mass beyond an end."""
         from scipy import special
 
-        deviation = self.sigma * math.sqrt(1.0 + self.blur**2)
         with np.errstate(divide="ignore"):
-            idle = np.log1p(-self.q) + special.log_ndtr(-end / deviation)
-            return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - end) / deviation))
+            idle = np.log1p(-self.q) + special.log_ndtr(-end / self.sigma)
+            return np.logaddexp(idle, np.log(self.q) + special.log_ndtr((1.0 - end) / self.sigma))
 
     def mass_beyond(self) -> NDArray:
         """Mass of a step beyond the part's end, rounded up, shape (size,); 0 for full batches."""
@@ -248,9 +242,12 @@ class SampledGaussianSteps:
         Unless `exact`, the unsampled Gaussian's K, an upper bound, replaces a K that needs more than 4,000 nodes.
         """
         most = _NODES_AT_MOST if exact else _NODES_FOR_MOMENTS
-        for t in (float(t) for t in theta):
-            if t not in self._moments:
-                self._moments[t] = quadrature.log_moments(self._tilted(t), most, self._panels, self.largest_loss())
+        new = [t for t in dict.fromkeys(float(t) for t in theta) if t not in self._moments]
+        if new:
+            losses = self._tilted(np.repeat(new, self.size))
+            largest = np.tile(self.largest_loss(), len(new))
+            found = quadrature.log_moments(losses, most, self._panels, largest, self.size)
+            self._moments.update(zip(new, found.reshape(len(new), -1), strict=True))
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
 
     def spectrum(
@@ -258,7 +255,13 @@ class SampledGaussianSteps:
     ) -> Spectrum | None:
         """See `base.CharacteristicSteps`."""
         return quadrature.spectrum(
-            self._tilted(theta).of(rows), spacing, m, columns, work, _NODES_AT_MOST, panels=self._panels
+            self._tilted(np.full(self.size, theta)).of(rows),
+            spacing,
+            m,
+            columns,
+            work,
+            _NODES_AT_MOST,
+            panels=self._panels,
         )
 
     def envelope_levels(self, theta: float) -> tuple[int, int]:
@@ -271,7 +274,7 @@ class SampledGaussianSteps:
         """See `base.CharacteristicSteps`; `kernels.envelope` has the proof."""
         from ..kernels import envelope
 
-        tilted = self._tilted(theta).of(rows)
+        tilted = self._tilted(np.full(self.size, theta)).of(rows)
         fresh = np.empty((rows.size, levels.size))
         log_moment, span = np.ascontiguousarray(found.log_moment), np.ascontiguousarray(found.span)
 
@@ -282,8 +285,11 @@ class SampledGaussianSteps:
         for_blocks(fill, rows.size, 1)
         return fresh
 
-    def _tilted(self, theta: float) -> quadrature.TiltedLosses:
-        return quadrature.TiltedLosses(self.sigma, self.q, self.sign, theta, self.part, self.blur)
+    def _tilted(self, theta: NDArray) -> quadrature.TiltedLosses:
+        """All rows at each tilt: theta holds the tilts of all rows, one round after another."""
+        rounds = theta.size // self.size
+        sigma, q, part = np.tile(self.sigma, rounds), np.tile(self.q, rounds), np.tile(self.part, (rounds, 1))
+        return quadrature.TiltedLosses(sigma, q, self.sign, theta, part)
 
     # ------------------------------------------------------------------ discrete distributions
 

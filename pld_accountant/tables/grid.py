@@ -18,9 +18,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import fft
 from ..kernels import _columns as c
 from ..mechanisms.base import MASS_ERROR, StepFamily
-from . import errors, fft
+from . import errors
 from .table import WORK, MemoryCache, Table
 
 __all__ = ["GridTables"]

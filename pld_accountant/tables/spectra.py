@@ -41,9 +41,9 @@ _MOMENT, _SPECTRUM, _ENVELOPE = range(3)
 _Key = tuple[int, float, float, int]  # kind, tilt, spacing of the frequencies, and their number
 
 # Columns of a remembered spectrum; Re log phi and Im log phi at the m frequencies follow.
-_SCALARS = ("log_moment", "mean", "log_moment_error", "error", "error_slope", "nodes")
+_SCALARS = ("log_moment", "mean", "log_moment_error", "error", "error_slope", "cost")
 _ERRORS = slice(2, 5)
-_NODES = 5
+_COST = 5
 _LOW = len(_SCALARS)  # the two ends of the span
 _HEAD = _LOW + 2
 _AGREE = 1e-9  # relative; other processors and libraries round otherwise
@@ -99,12 +99,12 @@ class Spectra:
             return self.steps.spectrum(theta, spacing, m, rows, size, work)
 
         def compute(new: NDArray, there: NDArray) -> NDArray | None:
-            left = work - float(there[:, _NODES].sum()) * m
+            left = work - float(there[:, _COST].sum())
             found = self.steps.spectrum(theta, spacing, m, new, size, left) if left >= 0.0 else None
             return None if found is None else _values(found)
 
         values = self._complete((_SPECTRUM, theta, spacing, m), rows, compute)
-        return None if values is None or float(values[:, _NODES].sum()) * m > work else _spectrum(values, m)
+        return None if values is None or float(values[:, _COST].sum()) > work else _spectrum(values, m)
 
     def log_envelope(self, theta: float, levels: NDArray, rows: NDArray) -> NDArray:
         """See `CharacteristicSteps.log_envelope`; the levels are those that the family serves at this tilt."""
@@ -305,7 +305,7 @@ def _possible(key: _Key, values: NDArray) -> bool:
         np.all(found.re <= 1e-9)
         and np.all(np.abs(found.im) <= 4.0)
         and np.all(np.diff(found.span) >= 0.0)  # a full batch has none
-        and np.all(found.nodes >= 1.0)
+        and np.all(found.cost >= 1.0)
     )
 
 

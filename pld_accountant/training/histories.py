@@ -16,13 +16,13 @@ __all__ = ["composition_of"]
 
 
 def composition_of(accountant: Any, num_self_compositions: int | Sequence[int] | None = None) -> Composition:
-    """The composition of the steps of another accountant, for certified bounds.
+    """What another accountant has counted, for certified bounds of the same steps.
 
     Parameters
     ----------
     accountant : object
-        An accountant of Opacus, or its history: a list of (noise multiplier, sample rate, steps).  Or a
-        `PRVAccountant`, `DPSGDAccountant` or `Accountant` of prv-accountant, or a list of privacy random variables.
+        An accountant of Opacus, or its history: a list of (noise multiplier, sample rate, steps).  Or an accountant of
+        prv-accountant (`PRVAccountant`, `DPSGDAccountant`, `Accountant`), or a list of its privacy random variables.
     num_self_compositions : int or sequence of int, optional
         How often each privacy random variable is composed; by default the accountant's ``max_self_compositions``.  Only
         for prv-accountant.

@@ -63,7 +63,7 @@ def test_many_frequencies_keep_their_digits():
     d = np.linspace(-9.0, 9.0, n)
     weight = np.exp(-0.5 * d * d)
     re, im = np.empty(m), np.empty(m)
-    characterise._harmonics(weight, d, weight.sum(), 1e-3, re, im)
+    characterise._harmonics(weight / weight.sum(), d, 1e-3, re, im)
     omega = 1e-3 * np.arange(1, m + 1)
     assert np.abs(np.exp(re + 1j * im) - np.exp(-0.5 * omega**2)).max() < 6.0 * 32 * 2.0**-53
 
@@ -74,7 +74,7 @@ def test_many_frequencies_keep_their_digits():
 )
 def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
     ends = np.empty((1, 2))
-    law = np.array([sigma]), np.array([q]), -1.0, theta, np.array([[-np.inf, np.inf]]), 0.0
+    law = np.array([sigma]), np.array([q]), -1.0, np.array([theta]), np.array([[-np.inf, np.inf]])
     characterise.interval(*law, 10.0, ends)
     low, high = ends[0] + 10.0 * sigma * np.array([1.0, -1.0])
 
@@ -88,7 +88,7 @@ def test_the_ends_hold_the_one_maximum_of_addition(sigma, q, theta):
 def test_without_nodes_the_gaussian_bounds_the_log_moment():
     sigma, theta = 0.3, 50.0
     k = np.empty(1)
-    law = np.array([sigma]), np.array([0.5]), 1.0, theta, np.array([[-np.inf, np.inf]]), 0.0
+    law = np.array([sigma]), np.array([0.5]), 1.0, np.array([theta]), np.array([[-np.inf, np.inf]])
     nothing = np.zeros(1, dtype=np.int64)
     characterise.log_moments(*law, np.zeros((1, 2)), np.zeros((2, 0)), nothing, k, k.copy())
     assert k[0] == theta * (theta + 1.0) / (2.0 * sigma**2)

@@ -19,7 +19,7 @@ PACKAGE = "pld_accountant"
 
 # -------------------------------------------------------------------------------------------------------- the table
 
-EVERYBODY = {"results", "rounding", "validate", "locked"}  # what every room of the package may import
+EVERYBODY = {"results", "rounding", "validate", "locked", "fft"}  # what every room of the package may import
 QUESTIONS = {"engine", "counting", "tables.makers", "mechanisms", "notions", "files"}
 PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions"}
 PUBLIC |= {"laplace_ledger", "partitions", "publishing", "report"}
@@ -28,6 +28,7 @@ PUBLIC |= {"laplace_ledger", "partitions", "publishing", "report"}
 ALLOWED = {
     "kernels": set(),
     "rounding": set(),
+    "fft": set(),
     "version": set(),
     "checkout": set(),  # finds the kernels, and imports nothing by name
     "results": {"rounding"},

@@ -1,10 +1,8 @@
 """`RareLosses`: bounds from the part with small losses and the part with a large one, each with a tilt of its own.
 
-delta(epsilon) is the sum over both parts (`tables`).  The reach of the split is chosen person by person.  Either it is
-the reach at which the Chernoff bounds of the two parts prove most, or one a little nearer: there the second part alone
-is easier, and the first part still small.  Or it is a reach at which the first part is negligible: after few large
-losses, which leave a gap between 0 and themselves, the second part, softly split off, is smooth.  epsilon is found by
-evaluating both bounds of delta.
+delta(epsilon) is the sum over both parts (`tables`).  The reach of the split is chosen person by person: the reach at
+which the Chernoff bounds of the two parts prove most, or one a little nearer, where the second part alone is easier and
+the first part still small.  epsilon is found by evaluating both bounds of delta.
 """
 
 from __future__ import annotations
@@ -32,12 +30,10 @@ from .tables import LargeLossTables
 __all__ = ["RareLosses"]
 
 _NEGLIGIBLE = 40.0  # a part that the Chernoff bound proves to be e^-40 of delta is bounded by that
-_NOTHING = 45.0  # the same at epsilons a little below the proven one, too
 _PROBES = 10
 _CLOSE = 0.01  # relative distance of Chernoff bounds within which reaches are equally good
 _OCTAVES = -6, 16  # range of the tilts
-_FINE = 1.0, 8  # octaves more, and tilts an octave, at which reaches are compared
-_COARSE = 6.0, 2  # the same if a part has to be negligible, which many steep tilts show
+_FINE = 8  # tilts an octave at which reaches are compared
 _APART = 0.5  # standard deviations between deltas that are told apart
 _LOOKS = 3  # times that a better known delta may move the split
 
@@ -53,10 +49,6 @@ class RareLosses(Method):
         Reaches at which a step may be split, in multiples of sqrt(-2 log delta).
     nearer : int
         How many places before the best one to split.
-    alone : bool
-        Split at the last place at which the small losses alone are negligible, or not at all.
-    blur : float
-        Softness of the split, in standard deviations of the noise; 0: sharp.
     wanted : float
         Ends this close to the best ones, relative to epsilon, are accepted.
     """
@@ -64,8 +56,6 @@ class RareLosses(Method):
     limits: Limits = field(default_factory=Limits)
     places: tuple[float, ...] = ()
     nearer: int = 0
-    alone: bool = False
-    blur: float = 0.0
     wanted: float = 2.5e-4
 
     def relaxed(self, width: float) -> Method:
@@ -87,26 +77,21 @@ class RareLosses(Method):
                 far = float(job.far_reach(working, some[:1])[0]) + 2.0
                 reaches = [place * float(np.sqrt(-2.0 * level)) for place in self.places]
                 counts, question = job.of(some)
-                parts = [
-                    _Parts.of(job.makers, reach, far, self.blur, job.interpolated)
-                    for reach in reaches
-                    if reach <= far - 1.0
-                ]
+                parts = [_Parts.of(job.makers, reach, far, job.interpolated) for reach in reaches if reach <= far - 1.0]
                 working.merge(some, self._solve(counts, question, parts))
             before = log_delta
 
     def _solve(self, counts: Counts, question: Question, parts: Sequence[_Parts]) -> WorkingBounds:
         working = WorkingBounds.unknown(len(counts), question)
         coarse = parts[len(parts) // 2].guess(counts, question, 2.0 ** np.arange(*_OCTAVES))
-        more, each = _COARSE if self.alone else _FINE
-        low, high = np.log2(coarse.tilts.min()) - 1.0, np.log2(coarse.tilts.max()) + more
-        theta = 2.0 ** np.arange(low, high, 1.0 / each)
+        low, high = np.log2(coarse.tilts.min()) - 1.0, np.log2(coarse.tilts.max()) + 1.0
+        theta = 2.0 ** np.arange(low, high, 1.0 / _FINE)
         guesses = [part.guess(counts, question, theta) for part in parts]
         proven = np.array([g.proven for g in guesses])
         working.estimate[:] = proven.min(axis=0)
         least = np.min(question.targets(len(counts))) if question.wants_epsilon else float(proven.min())
         limits = replace(self.limits, least_log_delta=float(least) - _NEGLIGIBLE)
-        place = _last_without_first(guesses) if self.alone else _best(proven, self.nearer)
+        place = _best(proven, self.nearer)
         for j, part in enumerate(parts):
             who = np.flatnonzero((place == j) & np.isfinite(proven[j]))
             if not who.size:
@@ -141,12 +126,6 @@ def _best(proven: NDArray, nearer: int) -> NDArray:
     close = proven <= proven.min(axis=0) + _CLOSE * np.abs(proven.min(axis=0))
     common = np.argsort(-np.sum(close, axis=1), kind="stable")
     return np.maximum(common[np.argmax(close[common], axis=0)] - nearer, 0)
-
-
-def _last_without_first(guesses: Sequence[_Guess]) -> NDArray:
-    """The last place at which each person's first part is negligible; -1: there is none."""
-    nothing = np.array([g.first <= -_NOTHING for g in guesses])
-    return np.where(nothing.any(axis=0), len(nothing) - 1 - np.argmax(nothing[::-1], axis=0), -1)
 
 
 def _seek(
@@ -189,26 +168,23 @@ class _Guess:
     ----------
     proven, slope : ndarray, shape (people,)
         The least epsilon (inf: none) or log delta, and the slope of -log delta there.
-    first : ndarray, shape (people,)
-        log of the first part's share of delta.
     tilts : ndarray, shape (people, 2)
     """
 
     proven: NDArray
     slope: NDArray
-    first: NDArray
     tilts: NDArray
 
     @classmethod
     def empty(cls, people: int) -> _Guess:
         """Room for the guesses."""
-        return cls(np.empty(people), np.empty(people), np.empty(people), np.empty((people, 2)))
+        return cls(np.empty(people), np.empty(people), np.empty((people, 2)))
 
     def choose(self, block: slice, costs: NDArray, theta: NDArray, log_delta: NDArray) -> None:
         """Each part's tilt is that of least cost; costs (2, people, tilts)."""
         share = np.minimum(costs.min(axis=2) - log_delta, 0.0)
         tilts = theta[costs.argmin(axis=2)].T
-        self.first[block], self.tilts[block] = share[0], tilts
+        self.tilts[block] = tilts
         self.slope[block] = np.sum(np.exp(share) * tilts.T, axis=0) / np.sum(np.exp(share), axis=0)
 
 
@@ -221,18 +197,18 @@ class _Parts:
     infinite: NDArray
 
     @classmethod
-    def of(cls, makers: TableMakers, reach: float, far: float, blur: float, interpolated: bool) -> _Parts:
+    def of(cls, makers: TableMakers, reach: float, far: float, interpolated: bool) -> _Parts:
         """The parts of the makers' steps, made once."""
 
         def make() -> _Parts:
             steps = makers.steps
             assert isinstance(steps, SplittableSteps)
-            small, large = steps.split(reach, far, blur)
+            small, large = steps.split(reach, far)
             first = makers.maker(small, interpolated=interpolated)
             second = makers.maker(large, interpolated=False)
             return cls(first, LargeLossTables(first, second, steps.has_large_losses()), -np.log1p(-large.mass_beyond()))
 
-        return makers.kept(("split", reach, far, blur, interpolated), make)
+        return makers.kept(("split", reach, far, interpolated), make)
 
     def guess(self, counts: Counts, question: Question, theta: NDArray) -> _Guess:
         """The results of the Chernoff bounds for these people."""

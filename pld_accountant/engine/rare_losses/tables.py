@@ -11,9 +11,7 @@ second part is
 
     prod M_s (exp(R) - 1),   R = sum of log(1 + rho),
 
-and R keeps its digits however small it is.  If the split is soft, both parts are smooth, and M_l decays like a
-Gaussian's characteristic function, however few losses are large; if it is sharp, the parts do not overlap.  Removal
-only: under addition no loss is large.
+and R keeps its digits however small it is.  Removal only: under addition no loss is large.
 
 **Interpolated steps.**  The mixture of a bucket (1) and the next (2) with weight w has rho_1 + w' D, D = rho_2 - rho_1,
 w' = w M_s2 / ((1 - w) M_s1 + w M_s2).  With x = log(M_s2 / M_s1), u = exp(x) - 1, |u| <= d < 1:

@@ -1,4 +1,4 @@
-"""tables/fft.py: the round-off of a transform stays below its bound, and not far below."""
+"""fft.py: the round-off of a transform stays below its bound, and not far below."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.fft
 
-from pld_accountant.tables import fft
+from pld_accountant import fft
 
 
 @pytest.mark.parametrize("size", [2, 64, 4096, 1 << 15])
