@@ -16,7 +16,7 @@ __all__ = ["composition_of"]
 
 
 def composition_of(accountant: Any, num_self_compositions: int | Sequence[int] | None = None) -> Composition:
-    """What another accountant has counted, for certified bounds of the same steps.
+    """The composition of the steps of another accountant, for certified bounds.
 
     Parameters
     ----------
