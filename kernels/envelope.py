@@ -12,12 +12,13 @@ The envelope is the smallest of three bounds.
    because 1 - cos y >= 0.4596 min(1, y^2) for 0 <= y <= 2 pi - 1.
 2. Cuts.  T is the tilted probability beyond a cut, f the density of the loss there.  Integration by parts gives
        |phi| <= 1 - T + TV(f beyond the cut, jump included) / omega.
+   Without a cut, |phi| <= TV(f) / omega.
 3. Shifts.  The path of integration runs along Im x = b, |b| < pi sigma^2, to a sharp end and there back to the line:
        |phi| <= exp(b^2 / (2 sigma^2)) (E[(|g(x + ib)| / g)^a exp(-omega |arg g(x + ib)|)] + |b| psi(end)).
    The sign of b is the one for which the bound falls with omega.  It falls exponentially if the sampled part of g is
    large.
 
-Nothing is computed for a part with a lower end: |phi| <= 1.
+A part with a lower end has cuts and pairs only.
 """
 
 import math
@@ -119,6 +120,11 @@ def _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound):
             total = (variation + r + 6.0 * wiggle * math.exp(min(peak, 700.0))) / _KEEP
             for level in range(levels.size):
                 bound[level] = min(bound[level], 1.0 - tail + total / levels[level])
+        if side == 0:
+            rest = r if outside_low <= log_r[0] else 5.0 * math.exp(min(outside_low, 700.0))
+            total += (rest - r) / _KEEP
+            for level in range(levels.size):
+                bound[level] = min(bound[level], total / levels[level])
 
 
 @inline
@@ -223,12 +229,9 @@ def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
         s = sigma[b]
         a = 1.0 + theta[b] if sign > 0 else -theta[b]
         low, high = span[b, 0], span[b, 1]
-        if part[b, 0] > -np.inf:
-            env[b] = 0.0
-            continue
         # r has its critical points in [min(-1, a), max(-1, a)] and falls outside of this interval.
         far_low, far_high = min(-1.0, a), max(-1.0, a)
-        far_high = min(far_high, part[b, 1])
+        far_low, far_high = max(far_low, part[b, 0]), min(far_high, part[b, 1])
         mass, loss, log_r = np.empty(cells), np.empty(cells + 1), np.empty(cells + 1)
         _cells(s, q[b], sign, theta[b], k[b], low, high, cells, mass, loss, log_r)
         outside_low = log_r[0]
@@ -244,7 +247,8 @@ def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
         wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
         bound = np.ones(levels.size)
         _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound)
-        _shifts(s, q[b], a, k[b], low, step, cells, part[b, 1], levels, bound)
+        if part[b, 0] == -np.inf:
+            _shifts(s, q[b], a, k[b], low, step, cells, part[b, 1], levels, bound)
         prefix = np.zeros((cells + 1, 3))
         for j in range(cells):
             u = loss[j] - loss[0]

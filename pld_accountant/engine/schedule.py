@@ -36,7 +36,7 @@ SINGLE: tuple[Method, ...] = (
     Transform(0.0, limits=Limits(frequencies=1 << 16)),
     # rare steps: without it 150 random compositions take twice as long, and one is 2e-5 wide
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), truncated=True),
-    # rarer ones: without it the 48 hardest take three times as long, and five are up to 2e-5 wide
+    # rarer ones: without it the 48 hardest take four times as long, and five are up to 2e-5 wide
     RareLosses(
         1e-6,
         least_steps=_SOME,
@@ -45,7 +45,7 @@ SINGLE: tuple[Method, ...] = (
         nearer=1,
         wanted=2e-7,
     ),
-    # what no tilt serves, in about five seconds at most: without it 19 of the 48 are wider than 1e-6
+    # what no tilt serves, in about five seconds at most: without it nine of the 48 are wider than 1e-6
     Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8),
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""

@@ -3,7 +3,7 @@
 import highprecision as hp
 import numpy as np
 import pytest
-from parts import PARTS, tilted
+from parts import NAMES, PARTS, tilted
 from scipy import special
 
 from pld_accountant.kernels import _columns as c
@@ -65,7 +65,7 @@ def test_the_envelope_lies_above_phi_everywhere_beyond(sigma, q, direction, thet
     assert min(shares) > 0.25  # the shift alone proves an exponential decay
 
 
-@pytest.mark.parametrize("law", [law for law in PARTS if law[3] == -np.inf])
+@pytest.mark.parametrize("law", PARTS, ids=NAMES)
 def test_the_envelope_of_a_part_lies_above_phi_everywhere_beyond(law):
     sigma, q, theta, low, high = law
     levels = 0.25 * 2.0 ** (0.5 * np.arange(52))

@@ -173,13 +173,6 @@ def test_the_envelope_of_a_wider_band_is_lower_and_above_phi():
         assert np.all(beyond <= table.columns[:, [c.ENVELOPE]] + 1e-12)
 
 
-def test_the_decay_of_a_part_that_begins_is_not_followed():
-    sigma, q = np.array([0.4]), np.array([1e-5])
-    steps = SampledGaussianSteps(sigma, q, "remove", begin=7.0, end=20.0, infinite=False)
-    maker = TableMakers(SampledGaussianSteps(sigma, q, "remove")).maker(steps, interpolated=False)
-    assert maker.table(4.0, 4.0, 512.0, ALL[:1]).columns[0, c.ENVELOPE] == 0.0
-
-
 def test_few_steps_of_a_law_that_ends_lie_between_the_same_bounds():
     """The truncated tables and the grid share nothing but the mechanism."""
     makers = TableMakers(SampledGaussianSteps(np.array([2.0]), np.array([0.005]), "remove"))
