@@ -4,18 +4,26 @@
 ``fastmath``, which deletes compensated sums and NaN checks.  It keeps the machine code on disk.  Nothing is compiled or
 loaded before the first call that needs it.
 
+To compile takes about two seconds a kernel.  A call of one composition is so small that Python runs it in a tenth of
+that time.  So a kernel may say up to how many rows Python interprets it, as long as no machine code is on disk and the
+process has spent less than `_PATIENCE` on it.  Both do the same operations in the same order.
+
 No kernel starts threads.  numba's threading layers do not survive a fork: a child that uses GNU OpenMP after its parent
 did is killed, and the workqueue layer aborts if two threads call it at once.  Kernels run without the GIL instead, and
 `pld_accountant.threads` calls them for blocks of people or buckets from several threads.
 """
 
+import contextlib
 import functools
+import gc
 import logging
 import os
 import stat
 import tempfile
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
@@ -71,16 +79,36 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "no_cfunc_wra
 KERNELS: list["Kernel"] = []
 """Every kernel of the modules that have been imported."""
 
+_PATIENCE = 2.0  # seconds that a process interprets kernels before it compiles them
+_SMALL = 6000  # numbers in the arrays of an interpreted call
+
+
+@functools.cache
+def _plain(function: Any) -> Any:
+    """A function whose helpers are Python functions instead of compiled ones."""
+    names = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        helper = getattr(names.get(name), "py_func", None)
+        if helper is not None:
+            names[name] = _plain(helper)
+    return FunctionType(function.__code__, names, function.__name__)
+
 
 class Kernel:
-    """A kernel for exactly the types of its signatures; each is compiled, or loaded, when a call first needs it."""
+    """A kernel for exactly the types of its signatures; each is compiled, or loaded, when a call first needs it.
+
+    If `rows` is not 0, the kernel has one signature and returns nothing.  A call is small if its first array has at
+    most `rows` rows, and all arrays together have at most `_SMALL` numbers.
+    """
 
     __name__: str
+    seconds_interpreted: ClassVar = 0.0
 
-    def __init__(self, function: Any, signatures: tuple[str, ...]) -> None:
+    def __init__(self, function: Any, signatures: tuple[str, ...], rows: int) -> None:
         functools.update_wrapper(self, function)
         self._compiled = numba.njit(**_OPTIONS, cache=_CACHE)(function)
         self._signatures = signatures
+        self._rows = rows
         self._ready: set[tuple[Any, ...]] = set()
         KERNELS.append(self)
 
@@ -88,9 +116,37 @@ class Kernel:
         # a kernel of one signature needs no look at the types: numba refuses those that do not fit
         kinds = tuple(getattr(a, "dtype", None) for a in args) if len(self._signatures) > 1 else ()
         if kinds not in self._ready:
+            if self._rows and self._interpreted(args):
+                return None
             self._prepare(args)
             self._ready.add(kinds)
         return self._compiled(*args)
+
+    @functools.cached_property
+    def _on_disk(self) -> bool:
+        with global_compiler_lock:
+            return _CACHE and self._load(self._signatures[0])
+
+    def _interpreted(self, args: tuple[Any, ...]) -> bool:
+        """Run a small call in Python, if no machine code is on disk and time is left; whether that was done."""
+        arrays = [a for a in args if isinstance(a, np.ndarray)]
+        small = len(arrays[0]) <= self._rows and sum(a.size for a in arrays) <= _SMALL
+        if not small or Kernel.seconds_interpreted > _PATIENCE or self._on_disk:
+            return False
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        begin = time.perf_counter()
+        try:
+            with np.errstate(all="ignore"):
+                _plain(self._compiled.py_func)(*copies)
+        except (ArithmeticError, ValueError):
+            # Python raises where machine code writes inf or NaN
+            return False
+        finally:
+            Kernel.seconds_interpreted += time.perf_counter() - begin
+        for array, copy in zip(args, copies, strict=True):
+            if isinstance(array, np.ndarray):
+                array[...] = copy
+        return True
 
     def _prepare(self, args: tuple[Any, ...]) -> None:
         """Compile, or load, the signature whose arrays have the types of these arguments."""
@@ -110,7 +166,8 @@ class Kernel:
             try:
                 if not (_CACHE and self._load(signature)):
                     self._compiled.disable_compile(False)
-                    self._compiled.compile(signature)
+                    with _without_collection():
+                        self._compiled.compile(signature)
             finally:
                 self._compiled.disable_compile(bool(self._compiled.signatures))
 
@@ -140,9 +197,24 @@ class Kernel:
             self._compile(signature)
 
 
-def jit(*signatures: str) -> Callable[[Any], Any]:
-    """Compile a kernel for exactly these argument types, at the first call with each of them."""
-    return (lambda function: Kernel(function, signatures)) if _JIT else (lambda function: function)
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Let no garbage be looked for: numba makes so many objects that this is an eighth of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def jit(*signatures: str, interpreted: int = 0) -> Callable[[Any], Any]:
+    """Compile a kernel for exactly these argument types, at the first call with each of them.
+
+    Calls of at most `interpreted` rows may be run in Python before, see `Kernel`.
+    """
+    return (lambda function: Kernel(function, signatures, interpreted)) if _JIT else (lambda function: function)
 
 
 def inline(function: Any) -> Any:

@@ -33,14 +33,14 @@ from ._columns import (
     M_WEIGHTED,
 )
 from ._jit import inline, jit
-from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, sampled_share
+from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, log_normal, sampled_share
 
 _TINY = 1e-300
 _SUM = 128  # terms in one block of a sum
 _RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
 
 
-@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[:, ::1])")
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[:, ::1])", interpreted=512)
 def interval(sigma, q, sign, theta, part, deviations, ends):
     """Write an interval of x that holds the tilted part to ends[k].
 
@@ -70,7 +70,7 @@ def interval(sigma, q, sign, theta, part, deviations, ends):
 
 @inline
 def _log_psi(x, sigma, q, a):
-    return -0.5 * (x / sigma) ** 2 + a * log_g_at(x, sigma, q)
+    return log_normal(x, sigma) + a * log_g_at(x, sigma, q)
 
 
 @inline
@@ -114,7 +114,7 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
     log_mass = -np.inf
     for p in range(panels):
         log_mass = max(log_mass, _log_psi(low + r * (2 * p + 1), sigma, q, a))
-    log_mass += math.log(2.0 * r) - 0.5 * (r / sigma) ** 2
+    log_mass += math.log(2.0 * r) + log_normal(r, sigma)
     best = 0.0
     for rho in ellipses:
         along, off = 0.5 * r * (rho + 1.0 / rho), 0.5 * r * (rho - 1.0 / rho)
@@ -127,7 +127,7 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
             if width > 0.0:
                 height += width * _turn(centre + along, sigma, q, off / (sigma * sigma))
             largest = max(largest, height)
-        growth = 0.5 * ((along / sigma) ** 2 + (off / sigma) ** 2)
+        growth = -log_normal(along, sigma) - log_normal(off, sigma)
         rate = math.log(64.0 / 15.0 * r / (1.0 - 1.0 / rho**2)) - (2.0 * points - 2.0) * math.log(rho)
         best = min(best, math.log(panels) + largest + growth + rate - log_mass)
     return math.exp(best)
@@ -210,10 +210,11 @@ def _tilted_nodes(sigma, q, sign, theta, part, ends, gauss, x, log_g, weight, ca
     top = -np.inf
     for j in range(n):
         log_g[j] = log_g_at(x[j], sigma, q)
-        weight[j] += -0.5 * (x[j] / sigma) ** 2 - log_scale + a * log_g[j]
+        exponent = log_normal(x[j], sigma)
+        weight[j] += exponent - log_scale + a * log_g[j]
         of_g = 2.0 * abs(log_g[j])
         of_g += sampled_share(x[j], sigma, q) * (3.0 * abs(2.0 * x[j] - 1.0) / (2.0 * sigma * sigma) + log_q)
-        carried[j] = abs(a) * of_g + (x[j] / sigma) ** 2 + 44.0
+        carried[j] = abs(a) * of_g - 2.0 * exponent + 44.0
         top = max(top, weight[j])
     # K = log E[g^a].  If K is near 0, the sum is E[expm1(a log g)] less the mass outside.  The exact mass 1 never
     # enters it, so the absolute error shrinks with K.  If K is far from 0, the largest exponent is factored out.
@@ -225,7 +226,7 @@ def _tilted_nodes(sigma, q, sign, theta, part, ends, gauss, x, log_g, weight, ca
             base = math.exp(weight[j] - e)
             terms[j] = base * math.expm1(e) if e < 1.0 else math.exp(weight[j]) - base
             units += abs(terms[j]) * carried[j]
-        units += outside * (6.0 * min(part[1] / sigma, 40.0) ** 2 + 20.0)
+        units += outside * (20.0 - 12.0 * log_normal(min(part[1], 40.0 * sigma), sigma))
         total = _sum(terms) - outside
     if total > -0.5:
         k = math.log1p(total)
@@ -247,7 +248,10 @@ def _tilted_nodes(sigma, q, sign, theta, part, ends, gauss, x, log_g, weight, ca
     return k, first, last, units
 
 
-@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])")
+@jit(
+    "void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], i8[::1], f8[::1], f8[::1])",
+    interpreted=64,
+)
 def log_moments(sigma, q, sign, theta, part, ends, gauss, nodes, k_out, units_out):
     """Write K(theta) = log E[exp(theta L)] and its round-off in units for every bucket.
 
@@ -256,7 +260,7 @@ def log_moments(sigma, q, sign, theta, part, ends, gauss, nodes, k_out, units_ou
     """
     for k in range(sigma.size):
         if q[k] == 1.0 or nodes[k] == 0:
-            k_out[k] = theta[k] * (theta[k] + 1.0) / (2.0 * sigma[k] ** 2)
+            k_out[k] = theta[k] * (theta[k] + 1.0) / (2.0 * sigma[k] * sigma[k])
             units_out[k] = 8.0 * abs(k_out[k])
             continue
         work = np.empty((4, nodes[k]))
@@ -297,7 +301,7 @@ def _harmonics(weight, d, spacing, re, im):
         c = _dot(weight, cos_y)
         s = _dot(weight, sin_y)
         excess = 2.0 * c + c * c + s * s
-        re[j] = 0.5 * (math.log1p(excess) if excess > -0.5 else math.log(max((1.0 + c) ** 2 + s * s, _TINY)))
+        re[j] = 0.5 * (math.log1p(excess) if excess > -0.5 else math.log(max((1.0 + c) * (1.0 + c) + s * s, _TINY)))
         im[j] = math.atan2(s, 1.0 + c)
 
 
@@ -310,7 +314,7 @@ def _centred(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
     n = d.size
     x, log_g, carried = np.empty(n), np.empty(n), np.empty(n)
     value, first, last, units = _tilted_nodes(sigma, q, sign, theta, part, ends, gauss, x, log_g, weight, carried)
-    left_out = weight[:first].sum() + weight[last + 1 :].sum()
+    left_out = _sum(weight[:first]) + _sum(weight[last + 1 :])
     inner, outer = n, -1
     least = min(1e-14, 1e-11 / n)
     for j in range(first, last + 1):
@@ -353,7 +357,8 @@ def nodes(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
 
 @jit(
     "void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1],"
-    "f8[:, ::1])"
+    "f8[:, ::1])",
+    interpreted=2,
 )
 def spectrum(sigma, q, sign, theta, part, ends, gauss, spacing, nodes, moments, re, im):
     """Write the centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
@@ -363,7 +368,7 @@ def spectrum(sigma, q, sign, theta, part, ends, gauss, spacing, nodes, moments, 
     """
     for k in range(sigma.size):
         if q[k] == 1.0:
-            variance = 1.0 / sigma[k] ** 2
+            variance = 1.0 / (sigma[k] * sigma[k])
             moments[k, M_LOG_MOMENT] = theta[k] * (theta[k] + 1.0) * variance / 2.0
             moments[k, M_MEAN] = (theta[k] + 0.5) * variance
             moments[k, M_UNITS] = 8.0 * moments[k, M_LOG_MOMENT]
@@ -371,7 +376,7 @@ def spectrum(sigma, q, sign, theta, part, ends, gauss, spacing, nodes, moments, 
             moments[k, M_WEIGHTED] = 8.0 * moments[k, M_SPREAD]
             moments[k, M_LEFT_OUT:] = 0.0
             for j in range(re.shape[1]):
-                re[k, j] = -0.5 * variance * ((j + 1) * spacing) ** 2
+                re[k, j] = -0.5 * variance * ((j + 1) * spacing) * ((j + 1) * spacing)
                 im[k, j] = 0.0
             continue
         weight, d = np.empty(nodes[k]), np.empty(nodes[k])

@@ -26,7 +26,7 @@ import math
 import numpy as np
 
 from ._jit import inline, jit
-from ._loss import LOG_SQRT_2PI, log_g_at, share_at
+from ._loss import LOG_SQRT_2PI, log_g_at, log_normal, share_at
 
 _RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
@@ -43,14 +43,15 @@ def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
     step = (high - low) / n
     # (log psi)'' <= bulge: psi is at least its log-linear chord times exp(-bulge step^2 / 8).
     # The mean of a log-linear function is at least the geometric mean of its end values.
-    bulge = max(0.0, a / (4.0 * sigma**4) - 1.0 / sigma**2)
+    precision = 1.0 / (sigma * sigma)
+    bulge = max(0.0, 0.25 * a * precision * precision - precision)
     shrink = bulge * step * step / 8.0
     previous = 0.0
     for j in range(n + 1):
         x = low + j * step
         lg = log_g_at(x, sigma, q)
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-        log_psi = -0.5 * (x / sigma) ** 2 - LOG_SQRT_2PI - math.log(sigma) + a * lg - k
+        log_psi = log_normal(x, sigma) - LOG_SQRT_2PI - math.log(sigma) + a * lg - k
         loss[j] = lg
         # dL/dx = w / sigma^2, w = q e^t / g
         log_r[j] = log_psi + 2.0 * math.log(sigma) - (math.log(q) + t - lg)
@@ -148,7 +149,7 @@ def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
     previous = share = 0.0
     for j in range(n + 1):
         x = low + j * step
-        psi = math.exp(-0.5 * (x / sigma) ** 2 + log_scale + a * log_g_at(x, sigma, q))
+        psi = math.exp(log_normal(x, sigma) + log_scale + a * log_g_at(x, sigma, q))
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + log_q - log_rest
         w = share_at(t)
         if j < n:
@@ -160,10 +161,10 @@ def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
         previous, share = psi, w
     end = 0.0
     if top < np.inf:
-        end = math.exp(-0.5 * (top / sigma) ** 2 + log_scale + a * log_g_at(top, sigma, q))
+        end = math.exp(log_normal(top, sigma) + log_scale + a * log_g_at(top, sigma, q))
     for phi in _ANGLES:
         b = phi * sigma * sigma
-        log_growth = 0.5 * (b / sigma) ** 2
+        log_growth = -log_normal(b, sigma)
         # |g(x + ib)| / g is at least cos(phi / 2)
         log_outside = math.log(_OUTSIDE) + max(0.0, -a) * -math.log(math.cos(0.5 * phi))
         if log_growth + log_outside > 0.0:
@@ -204,17 +205,18 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
     """Upper bound of log sup r on [start, stop] from n cells; (log r)'' >= -dip bounds log r between the edges."""
     a = 1.0 + theta if sign > 0 else -theta
     step = (stop - start) / n
-    dip = 1.0 / sigma**2 + max(0.0, -(1.0 + a)) / (4.0 * sigma**4)
+    precision = 1.0 / (sigma * sigma)
+    dip = precision + 0.25 * max(0.0, -(1.0 + a)) * precision * precision
     top = -np.inf
     for j in range(n + 1):
         x = start + j * step
         lg = log_g_at(x, sigma, q)
         t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-        top = max(top, -0.5 * (x / sigma) ** 2 - LOG_SQRT_2PI + math.log(sigma) + (1.0 + a) * lg - math.log(q) - t - k)
+        top = max(top, log_normal(x, sigma) - LOG_SQRT_2PI + math.log(sigma) + (1.0 + a) * lg - math.log(q) - t - k)
     return top + dip * step * step / 8.0
 
 
-@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])")
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[::1], f8[:, ::1], i8, f8[::1], f8[:, ::1])", interpreted=2)
 def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
     """Write env[bucket, level] for every bucket.
 
@@ -224,7 +226,7 @@ def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
     for b in range(sigma.size):
         if q[b] == 1.0:
             for level in range(levels.size):
-                env[b, level] = -0.5 * (levels[level] / sigma[b]) ** 2
+                env[b, level] = log_normal(levels[level], sigma[b])
             continue
         s = sigma[b]
         a = 1.0 + theta[b] if sign > 0 else -theta[b]
@@ -242,8 +244,9 @@ def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
             outside_high = max(outside_high, _log_r_beyond(s, q[b], sign, theta[b], k[b], high, far_high, cells))
         step = (high - low) / cells
         # between two edges log r rises above or falls below its chord by at most this
-        dip = 1.0 / s**2 + max(0.0, -(1.0 + a)) / (4.0 * s**4)
-        bulge = max(0.0, (1.0 + a) / (4.0 * s**4) - 1.0 / s**2)
+        precision = 1.0 / (s * s)
+        dip = precision + 0.25 * max(0.0, -(1.0 + a)) * precision * precision
+        bulge = max(0.0, 0.25 * (1.0 + a) * precision * precision - precision)
         wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
         bound = np.ones(levels.size)
         _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound)
@@ -255,13 +258,14 @@ def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
             prefix[j + 1, 0] = prefix[j, 0] + mass[j]
             prefix[j + 1, 1] = prefix[j, 1] + mass[j] * u
             prefix[j + 1, 2] = prefix[j, 2] + mass[j] * u * u
-        narrow = _pairs(mass, loss, 0.1 / (loss[cells] - loss[0]), prefix) * (loss[cells] - loss[0]) ** 2 * 100.0
+        width = loss[cells] - loss[0]
+        narrow = _pairs(mass, loss, 0.1 / width, prefix) * width * width * 100.0
         running = bound[levels.size - 1]
         for i in range(levels.size):
             level = levels.size - 1 - i
             w = levels[level]
             if i > 0:
-                if w * (loss[cells] - loss[0]) <= 1.0 / _RATIO:
+                if w * width <= 1.0 / _RATIO:
                     square = narrow * w * w
                 elif bound[level] > 0.5:
                     square = _pairs(mass, loss, w, prefix)

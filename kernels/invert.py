@@ -321,7 +321,7 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, 
     return True
 
 
-@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, b1, f8[::1], f8[:, ::1])")
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, b1, f8[::1], f8[:, ::1])", interpreted=2)
 def bound_people(exponents, weight, setting, helper, target, wants_epsilon, large, start, out):
     """Fill out (people, 5) with the columns LOWER .. ALIAS of `_columns`; NaN if the solve failed.
 

@@ -61,7 +61,7 @@ def _periods(excess, theta, j, log_floor, helpers):
     return max(above, below)
 
 
-@jit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8, f8, i8, i8[:, ::1], f8[:, ::1])")
+@jit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8, f8, i8, i8[:, ::1], f8[:, ::1])", interpreted=2)
 def choose_tilts(k, theta, log_c, target, hint, wants_epsilon, error, log_least, back, choice, need):
     """Fill choice and need.
 

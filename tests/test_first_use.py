@@ -41,7 +41,20 @@ def test_a_composition_imports_four_modules_of_kernels_and_no_optimiser():
     found = set(json.loads(python(f"import pld_accountant as pa; {COMPOSE}; {LIST}").stdout))
     kernels = {name.rpartition(".")[2] for name in found if name.startswith("pld_accountant.kernels.")}
     assert kernels & KERNELS.keys() == {"tilt", "characterise", "envelope", "invert"}
-    assert not {"scipy.optimize", "scipy.fft", "matplotlib", "pandas"} & found
+    assert not {"scipy.special", "scipy.optimize", "scipy.fft", "matplotlib", "pandas"} & found
+
+
+@needs_jit
+def test_the_first_composition_after_an_install_compiles_nothing(tmp_path):
+    """Its kernels are interpreted: ten seconds of compiling would be spent on an answer of half a second."""
+    question = ["--noise-multiplier", "2", "--sample-rate", "0.005", "--steps", "10000", "--delta", "1e-5"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pld_accountant", "epsilon-of", *question],
+        capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout.startswith("epsilon <= 1.004113 ")
+    assert done.stderr == ""
+    assert not list(tmp_path.rglob("*.nbc"))
 
 
 def test_the_warm_up_knows_every_module_of_kernels():

@@ -75,12 +75,14 @@ def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: N
     With chance Phi(-r)^n all n steps together lose at least l, the sum of these losses; then
     delta(epsilon) >= Phi(-r)^n (1 - exp(epsilon - l)).  The best r counts.
     """
-    from scipy.special import log_ndtr
-
+    if not who.size:
+        return np.zeros(0)
     r = np.linspace(-8.0, 38.0, 737)
     loss = steps.surely_lost(r)
-    if not who.size or not np.all(np.isfinite(loss)):
+    if not np.all(np.isfinite(loss)):
         return np.zeros(who.size)
+    from scipy.special import log_ndtr
+
     together, size = counts.times(loss, who), counts.times(np.abs(loss), who)
     number = counts.times(np.ones((steps.size, 1)), who)
     log_share = question.targets(len(counts))[who][:, None] - number * log_ndtr(-r) * (1.0 + _ROUNDING)
