@@ -58,7 +58,7 @@ def test_a_block_equals_its_steps_and_blocks_of_a_log(monkeypatch):
         one.record(row)
     block = ledger(9)
     block.record(log)
-    monkeypatch.setattr("pld_accountant.ledger._BLOCK_BYTES", 8 * 9 * 7)
+    monkeypatch.setattr("pld_accountant.people_counts._BLOCK_BYTES", 8 * 9 * 7)
     told = []
     whole = pa.Ledger.from_norms(log, **OPTIONS, progress=lambda done, total: told.append((done, total)))
     assert np.array_equal(one.counts, block.counts)
@@ -142,7 +142,7 @@ def test_a_bad_norm_books_nothing_and_is_named(bad, dtype):
 
 
 def test_a_bad_norm_in_a_later_block_makes_no_ledger(monkeypatch):
-    monkeypatch.setattr("pld_accountant.ledger._BLOCK_BYTES", 8 * 3 * 2)
+    monkeypatch.setattr("pld_accountant.people_counts._BLOCK_BYTES", 8 * 3 * 2)
     log = np.ones((9, 3))
     log[7, 2] = -1.0
     with pytest.raises(ValueError, match=r"got -1\.0 at step 7, example 2"):

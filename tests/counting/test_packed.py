@@ -140,7 +140,7 @@ def test_a_saved_compressed_ledger_is_smaller_and_reads_back(tmp_path, repeat):
 
 
 def test_events_are_counted_into_compressed_blocks(monkeypatch):
-    from pld_accountant import ledger as module
+    from pld_accountant import people_counts as module
 
     monkeypatch.setattr(module, "BLOCK", 7)
     rng = np.random.default_rng(0)
