@@ -284,6 +284,15 @@ def test_without_the_cap_a_clipped_person_would_exceed_the_worst_case(monkeypatc
     assert book.epsilon(1e-5, "remove").upper[0] > book.worst_case().epsilon(1e-5, "remove").upper
 
 
+def test_the_worst_case_follows_the_schedule():
+    book = ledger(2)
+    book.record([5.0, 1.0], repeat=20)
+    before = book.worst_case()
+    assert book.worst_case() is before  # with its tables
+    book.record([5.0, 1.0])
+    assert (before.steps, book.worst_case().steps) == (20, 21)
+
+
 def test_whoever_is_always_clipped_has_the_worst_case():
     book = ledger(2)
     book.record([5.0, 9.0], repeat=1000)
