@@ -129,6 +129,35 @@ def _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound):
 
 
 @inline
+def _psi(x, sigma, q, a, k):
+    """The tilted density at x; a = 1 + theta under removal, -theta under addition."""
+    return math.exp(log_normal(x, sigma) + (-LOG_SQRT_2PI - math.log(sigma) - k) + a * log_g_at(x, sigma, q))
+
+
+@inline
+def _shift_cells(sigma, q, a, k, low, step, n, mass, spare, inverse):
+    """Write the quantities of each cell that no shift changes, see steps 1 to 3 of `_shifts`.
+
+    mass[j] = upper bound of the tilted mass;  spare[j] = the chosen w (1 - w);  inverse[j] = (1 - w) / w, left edge.
+    """
+    bulge = step * step / (8.0 * sigma * sigma) * (1.0 + max(0.0, -a) / (4.0 * sigma * sigma))
+    log_q, log_rest = math.log(q), math.log1p(-q)
+    previous = share = 0.0
+    for j in range(n + 1):
+        x = low + j * step
+        psi = _psi(x, sigma, q, a, k)
+        t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + log_q - log_rest
+        w = share_at(t)
+        if j < n:
+            inverse[j] = math.exp(min(-t, 700.0))
+        if j > 0:
+            mass[j - 1] = 0.5 * step * (previous + psi) * math.exp(bulge) / _KEEP
+            left, right = share * (1.0 - share), w * (1.0 - w)
+            spare[j - 1] = min(left, right) if a > 0.0 else 0.25 if share < 0.5 < w else max(left, right)
+        previous, share = psi, w
+
+
+@inline
 def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
     """Replace bound[level] by the best shift by phi = b / sigma^2 in `_ANGLES`, if smaller.
 
@@ -141,27 +170,10 @@ def _shifts(sigma, q, a, k, low, step, n, top, levels, bound):
     4. The tilted mass outside of the cells is below `_OUTSIDE`.
     5. Levels ascend by sqrt 2.  So the factors exp(-level arg g) of a level are the squares of those two levels before.
     """
-    bulge = step * step / (8.0 * sigma * sigma) * (1.0 + max(0.0, -a) / (4.0 * sigma * sigma))
-    log_scale = -LOG_SQRT_2PI - math.log(sigma) - k
-    log_q, log_rest = math.log(q), math.log1p(-q)
     mass, spare, inverse = np.empty(n), np.empty(n), np.empty(n)
     tilted, falls, next_falls = np.empty(n), np.empty(n), np.empty(n)
-    previous = share = 0.0
-    for j in range(n + 1):
-        x = low + j * step
-        psi = math.exp(log_normal(x, sigma) + log_scale + a * log_g_at(x, sigma, q))
-        t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + log_q - log_rest
-        w = share_at(t)
-        if j < n:
-            inverse[j] = math.exp(min(-t, 700.0))
-        if j > 0:
-            mass[j - 1] = 0.5 * step * (previous + psi) * math.exp(bulge) / _KEEP
-            left, right = share * (1.0 - share), w * (1.0 - w)
-            spare[j - 1] = min(left, right) if a > 0.0 else 0.25 if share < 0.5 < w else max(left, right)
-        previous, share = psi, w
-    end = 0.0
-    if top < np.inf:
-        end = math.exp(log_normal(top, sigma) + log_scale + a * log_g_at(top, sigma, q))
+    _shift_cells(sigma, q, a, k, low, step, n, mass, spare, inverse)
+    end = _psi(top, sigma, q, a, k) if top < np.inf else 0.0
     for phi in _ANGLES:
         b = phi * sigma * sigma
         log_growth = -log_normal(b, sigma)

@@ -39,6 +39,29 @@ def _spreads(k, theta, spread):
 
 
 @inline
+def _saddle_point(k, theta, log_c, target, wants_epsilon):
+    """One person's Renyi bound, and the index of the saddle point; neither the first tilt nor the last."""
+    best = least = np.inf
+    at = -1
+    for j in range(theta.size):
+        # the last term bounds the round-off of the additions
+        size = abs(k[j]) + abs(log_c[j])
+        if wants_epsilon:
+            value = (k[j] - target + log_c[j]) / theta[j]
+            modulus = value
+            value += 2.0**-50 * ((size + abs(target)) / theta[j] + abs(value))
+        else:
+            value = k[j] - theta[j] * target
+            modulus = value - math.log(theta[j] * (1.0 + theta[j]))
+            value += log_c[j] + 2.0**-50 * (size + theta[j] * abs(target))
+        best = min(best, value)
+        if modulus < least:
+            least = modulus
+            at = j
+    return best, min(max(at, 1), theta.size - 2)
+
+
+@inline
 def _periods(excess, theta, j, log_floor, helpers):
     """The smallest period at which both aliasing terms stay below exp(log_floor); helpers = tilts that prove it.
 
@@ -73,28 +96,11 @@ def choose_tilts(k, theta, log_c, target, hint, wants_epsilon, error, log_least,
     helpers = np.empty(2, dtype=np.int64)
     for i in range(k.shape[0]):
         _spreads(k[i], theta, spread)
-        best = least = np.inf
-        at = -1
-        for j in range(theta.size):
-            # the last term bounds the round-off of the additions
-            size = abs(k[i, j]) + abs(log_c[j])
-            if wants_epsilon:
-                value = (k[i, j] - target[i] + log_c[j]) / theta[j]
-                modulus = value
-                value += 2.0**-50 * ((size + abs(target[i])) / theta[j] + abs(value))
-            else:
-                value = k[i, j] - theta[j] * target[i]
-                modulus = value - math.log(theta[j] * (1.0 + theta[j]))
-                value += log_c[j] + 2.0**-50 * (size + theta[j] * abs(target[i]))
-            best = min(best, value)
-            if modulus < least:
-                least = modulus
-                at = j
+        best, at = _saddle_point(k[i], theta, log_c, target[i], wants_epsilon)
         need[i, 3] = best
         choice[i, 0] = -1
         # A hint above the Renyi bound comes from cancellation and is ignored.
         known = hint[i] if hint[i] <= best and not (wants_epsilon and hint[i] <= 0.0) else np.nan
-        at = min(max(at, 1), theta.size - 2)
         s = spread[at]
         if not s > 0.0:
             continue

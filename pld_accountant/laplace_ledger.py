@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import ledger_file, validate
-from .composition import Composition, compose
 from .counting.counts import WholeCounts
 from .counting.tally import Tally
 from .engine.method import Effort
@@ -17,7 +15,7 @@ from .engine.question import Question
 from .engine.schedule import GRID_OF_MANY
 from .engine.solver import bounds as solve_bounds
 from .ledger import Ledger
-from .mechanisms.base import Direction, StepFamily, directions
+from .mechanisms.base import Direction, Mechanism, StepFamily, directions
 from .mechanisms.laplace import Laplace, LaplaceSteps
 from .mechanisms.mixed import mixed
 from .mechanisms.poisson_sampled import SampledBounded, SampledBoundedSteps
@@ -119,13 +117,10 @@ class LaplaceLedger(Ledger):
             upper = np.sqrt(tally.whole().times(square)[:, 0]) * (1.0 + _ROUNDING)
         return Bounds(np.zeros(upper.shape), upper, upper, np.zeros(upper.shape, dtype=np.uint8))
 
-    def worst_case(self) -> Composition:
-        """The hypothetical person who is clipped at every step; no individual's bound exceeds theirs."""
-        steps = []
-        for (sigma, rate), number in self._tally.schedule.items():
-            step = Laplace(sigma)
-            steps.append((step if rate == 1.0 else SampledBounded(step, rate), number))
-        return compose(steps)
+    @staticmethod
+    def _clipped(noise_multiplier: float, sample_rate: float) -> Mechanism:
+        step = Laplace(noise_multiplier)
+        return step if sample_rate == 1.0 else SampledBounded(step, sample_rate)
 
     def _pure(self) -> Bounds:
         """The sum of everybody's largest losses."""
@@ -174,7 +169,7 @@ class LaplaceLedger(Ledger):
         found = []
         for direction, some in jobs:
             sides = solve_bounds(some, self._of(direction), questions, methods=GRID_OF_MANY, effort=effort)
-            found.append([_of_people(one, place) for one in sides])
+            found.append([one[place] for one in sides])
             report(self.num_examples * len(questions))
         return found
 
@@ -182,10 +177,3 @@ class LaplaceLedger(Ledger):
 def _checked(noise_multiplier: float) -> None:
     if not noise_multiplier >= _LEAST_NOISE:
         raise ValueError(f"noise_multiplier must be at least {_LEAST_NOISE}, got {noise_multiplier!r}")
-
-
-def _of_people(found: Bounds, place: NDArray) -> Bounds:
-    """The bounds of each person, from those of the distinct rows of counts."""
-    return Bounds(
-        *(np.asarray(getattr(found, name))[place] for name in ("lower", "estimate", "upper", "status", "method"))
-    )

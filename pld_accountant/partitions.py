@@ -22,7 +22,7 @@ from .report.individuals import Individuals, Request, assess
 from .report.outputs import arrow_table, empty_table, table_writer, write_all
 from .report.provenance import provenance
 from .report.summary import summarise
-from .results import Bounds
+from .results import joined
 from .threads import limited
 
 __all__ = ["PartitionJob"]
@@ -194,12 +194,10 @@ class PartitionJob:
 def _joined(blocks: Sequence[Individuals], source: Source | None) -> Individuals:
     """One after another; what is the same for all people is the first block's."""
     first = blocks[0]
-    parts = ("lower", "estimate", "upper", "status", "method")
-    bounds = Bounds(*(np.concatenate([getattr(b.epsilon, part) for b in blocks]) for part in parts))
     people = np.concatenate([b.people for b in blocks if b.people is not None])
     return replace(
         first,
-        epsilon=bounds,
+        epsilon=joined([b.epsilon for b in blocks]),
         rdp_epsilon=np.concatenate([b.rdp_epsilon for b in blocks]),
         labels=None if first.labels is None else np.concatenate([b.labels for b in blocks if b.labels is not None]),
         people=people,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NoReturn
@@ -10,7 +11,7 @@ import numpy as np
 
 from .rounding import rounded_down, rounded_up
 
-__all__ = ["Bounds", "Guarantee", "Method", "Status"]
+__all__ = ["Bounds", "Guarantee", "Method", "Status", "joined", "stacked"]
 
 
 class Status(IntEnum):
@@ -226,6 +227,16 @@ class Bounds:
         for name, kind in (("status", Status), ("method", Method)):
             columns[name] = pandas.Categorical.from_codes(columns[name], [one.name for one in kind])
         return pandas.DataFrame(columns)
+
+
+def joined(parts: Sequence[Bounds]) -> Bounds:
+    """Bounds of more and more elements, along the last axis."""
+    return Bounds(*(np.concatenate(arrays, axis=-1) for arrays in zip(*(b._whole() for b in parts), strict=True)))
+
+
+def stacked(parts: Sequence[Bounds]) -> Bounds:
+    """Bounds of the same elements at several arguments, along a new first axis."""
+    return Bounds(*(np.stack(arrays) for arrays in zip(*(b._whole() for b in parts), strict=True)))
 
 
 _PARTS = ("lower", "estimate", "upper", "status", "method")

@@ -58,7 +58,7 @@ def test_a_block_equals_its_steps_and_blocks_of_a_log(monkeypatch):
         one.record(row)
     block = ledger(9)
     block.record(log)
-    monkeypatch.setattr("pld_accountant.ledger._BLOCK_BYTES", 8 * 9 * 7)
+    monkeypatch.setattr("pld_accountant.people_counts._BLOCK_BYTES", 8 * 9 * 7)
     told = []
     whole = pa.Ledger.from_norms(log, **OPTIONS, progress=lambda done, total: told.append((done, total)))
     assert np.array_equal(one.counts, block.counts)
@@ -142,7 +142,7 @@ def test_a_bad_norm_books_nothing_and_is_named(bad, dtype):
 
 
 def test_a_bad_norm_in_a_later_block_makes_no_ledger(monkeypatch):
-    monkeypatch.setattr("pld_accountant.ledger._BLOCK_BYTES", 8 * 3 * 2)
+    monkeypatch.setattr("pld_accountant.people_counts._BLOCK_BYTES", 8 * 3 * 2)
     log = np.ones((9, 3))
     log[7, 2] = -1.0
     with pytest.raises(ValueError, match=r"got -1\.0 at step 7, example 2"):
@@ -282,6 +282,15 @@ def test_without_the_cap_a_clipped_person_would_exceed_the_worst_case(monkeypatc
     book.record([5.0], repeat=40)
     book.record([5.0], noise_multiplier=1.7, sample_rate=0.01)
     assert book.epsilon(1e-5, "remove").upper[0] > book.worst_case().epsilon(1e-5, "remove").upper
+
+
+def test_the_worst_case_follows_the_schedule():
+    book = ledger(2)
+    book.record([5.0, 1.0], repeat=20)
+    before = book.worst_case()
+    assert book.worst_case() is before  # with its tables
+    book.record([5.0, 1.0])
+    assert (before.steps, book.worst_case().steps) == (20, 21)
 
 
 def test_whoever_is_always_clipped_has_the_worst_case():

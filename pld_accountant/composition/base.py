@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..notions.tradeoff import ProfileCurve
 from ..results import Bounds, Status
 from ..results import Method as Proof
 
-__all__ = ["ROUNDING", "UNKNOWN", "Composition", "described"]
+__all__ = ["ROUNDING", "UNKNOWN", "Composition"]
 
 ROUNDING = 2.0**-40
 """Relative, above the errors of masses at infinity."""
@@ -44,10 +44,14 @@ class Composition(Locked):
     def __hash__(self) -> int:
         return hash(frozenset(self._counts.items()))
 
+    def __repr__(self) -> str:
+        inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in self._counts.items())
+        return f"compose([{inside}])"
+
     @property
-    @abstractmethod
     def steps(self) -> int:
         """Number of mechanisms run in all."""
+        return sum(self._counts.values())
 
     @abstractmethod
     def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
@@ -345,9 +349,3 @@ class Composition(Locked):
         >>> round(pa.compose([(pa.Gaussian(100), 420)]).rdp_epsilon(1e-5), 4)
         0.8156
         """
-
-
-def described(counts: Mapping[Any, int]) -> str:
-    """The call of `compose` with these counts."""
-    inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in counts.items())
-    return f"compose([{inside}])"

@@ -18,7 +18,7 @@ from ..mechanisms.renyi_boxes import RenyiBox
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds, Status
 from ..results import Method as Proof
-from .base import ROUNDING, UNKNOWN, Composition, described
+from .base import ROUNDING, UNKNOWN, Composition
 from .enclosed import EnclosedComposition, End, of_mechanisms
 
 __all__ = ["BlackBoxComposition"]
@@ -58,13 +58,6 @@ class BlackBoxComposition(Composition):
                 step = SampledGaussian(noise, 1.0)
                 witness[step] = witness.get(step, 0) + n
         self._witness = of_mechanisms(witness)
-
-    def __repr__(self) -> str:
-        return described(self._counts)
-
-    @property
-    def steps(self) -> int:
-        return sum(self._counts.values())
 
     @property
     def _above(self) -> End:

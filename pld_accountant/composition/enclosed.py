@@ -19,7 +19,7 @@ from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds
-from .base import UNKNOWN, Composition, described
+from .base import UNKNOWN, Composition
 from .known import KnownComposition
 
 __all__ = ["EnclosedComposition", "End", "of_mechanisms"]
@@ -47,13 +47,6 @@ class EnclosedComposition(Composition):
 
     def __init__(self, counts: Mapping[Any, int]) -> None:
         self._counts = dict(counts)
-
-    def __repr__(self) -> str:
-        return described(self._counts)
-
-    @property
-    def steps(self) -> int:
-        return sum(self._counts.values())
 
     @cached_property
     def _below(self) -> End:

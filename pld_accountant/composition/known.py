@@ -25,7 +25,7 @@ from ..notions import gdp
 from ..results import Bounds, Status
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
-from .base import ROUNDING, UNKNOWN, Composition, described
+from .base import ROUNDING, UNKNOWN, Composition
 
 if TYPE_CHECKING:
     from ..engine.atoms import AtomSum
@@ -53,13 +53,6 @@ class KnownComposition(Composition):
         self._makers: dict[Direction, TableMakers] = {}
         self._lattices: dict[Direction, LatticeSum | AtomSum | None] = {}
         self._logs_finite: dict[Direction, float] = {}
-
-    def __repr__(self) -> str:
-        return described(self._counts)
-
-    @property
-    def steps(self) -> int:
-        return sum(self._counts.values())
 
     @property
     def _row(self) -> WholeCounts:

@@ -6,10 +6,11 @@ at the upper edge of bucket k, and row -1 stands for a step that costs nothing.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,51 +21,64 @@ from .interpolation import UNITS, upper_weight_bound, weight_rounding
 
 __all__ = ["JOINED", "Counts", "InterpolatedCounts", "WholeCounts", "lower_edges"]
 
+_C = TypeVar("_C", bound="Counts")
+
 JOINED = 1e-3
 """Share of delta that joined outcomes may cost the interpolated lower bound (claim 2), all steps together."""
 
 
-class Counts(Protocol):
-    """How often each person took the step of each row of a table."""
+@dataclass(frozen=True)
+class Counts:
+    """How often each person took the step of each row of a table.
+
+    Attributes
+    ----------
+    counts : ndarray of integers, shape (people, buckets)
+        Steps in each bucket.
+    people : ndarray of int, optional
+        The selected rows of the arrays; all of them by default.
+    """
+
+    counts: NDArray
+    people: NDArray | None = field(default=None, kw_only=True)
+
+    def __len__(self) -> int:
+        """Number of people."""
+        return len(self.counts) if self.people is None else self.people.size
 
     @property
     def rows(self) -> int:
         """Rows of the table."""
-        ...
+        return self.counts.shape[1]
 
-    def __len__(self) -> int:
-        """Number of people."""
-        ...
-
-    def of(self, who: NDArray) -> Counts:
+    def of(self: _C, who: NDArray) -> _C:
         """The counts of some people, without a copy."""
-        ...
+        return replace(self, people=np.asarray(self._selected(who)))
 
-    def times(self, values: NDArray, who: slice | NDArray = ...) -> NDArray:
+    def _selected(self, who: slice | NDArray) -> slice | NDArray:
+        """Indices into the recorded arrays of some people."""
+        return who if self.people is None else self.people[who]
+
+    @abstractmethod
+    def times(self, values: NDArray, who: slice | NDArray = np.s_[:]) -> NDArray:
         """counts @ values for some people; values (rows, columns)."""
-        ...
 
-    def used(self, who: slice | NDArray = ...) -> NDArray:
+    @abstractmethod
+    def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
         """Which rows any of these people took: (rows,) bool."""
-        ...
 
+    @abstractmethod
     def steps(self) -> NDArray:
         """Number of each person's steps that cost anything: (people,) int64."""
-        ...
 
+    @abstractmethod
     def single_steps(self, who: NDArray) -> tuple[NDArray, NDArray | None, NDArray | None]:
         """For people with one step: its row, and the row of the other outcome and the weight if it is interpolated."""
-        ...
 
     @property
     def log_loss(self) -> float:
         """How much larger log delta of these counts may be than that of the steps, for a lower bound; else 0."""
-        ...
-
-
-def _selected(people: NDArray | None, who: slice | NDArray) -> slice | NDArray:
-    """Indices into the recorded arrays of some people of a selection."""
-    return who if people is None else people[who]
+        return 0.0
 
 
 def lower_edges(groups: Sequence[Buckets]) -> NDArray:
@@ -78,41 +92,19 @@ def lower_edges(groups: Sequence[Buckets]) -> NDArray:
 
 
 @dataclass(frozen=True)
-class WholeCounts:
-    """Steps counted whole at one edge of their bucket.
+class WholeCounts(Counts):
+    """Steps counted whole at one edge of their bucket; `log_loss` is 0, as counting at an edge is monotone.
 
     Attributes
     ----------
-    counts : ndarray of integers, shape (people, buckets)
     at : ndarray of int, shape (buckets,), optional
         The row at which each bucket's steps count; its own by default.
-    people : ndarray of int, optional
-        The selected rows of `counts`; all of them by default.
     """
 
-    counts: NDArray
     at: NDArray | None = None
-    people: NDArray | None = None
-
-    def __len__(self) -> int:
-        return len(self.counts) if self.people is None else self.people.size
-
-    @property
-    def rows(self) -> int:
-        """Rows of the table."""
-        return self.counts.shape[1]
-
-    @property
-    def log_loss(self) -> float:
-        """0: counting at an edge is monotone."""
-        return 0.0
-
-    def of(self, who: NDArray) -> WholeCounts:
-        """See `Counts`."""
-        return replace(self, people=np.asarray(_selected(self.people, who)))
 
     def _some(self, who: slice | NDArray) -> NDArray:
-        return self.counts[_selected(self.people, who)]
+        return self.counts[self._selected(who)]
 
     @cached_property
     def _costly(self) -> NDArray | None:
@@ -158,13 +150,11 @@ class WholeCounts:
 
 
 @dataclass(frozen=True)
-class InterpolatedCounts:
+class InterpolatedCounts(Counts):
     """Steps counted at both edges of their bucket, in fractions (see `interpolation`); rows are made on demand.
 
     Attributes
     ----------
-    counts : ndarray of integers, shape (people, buckets)
-        Steps in each bucket.
     lower_weights : ndarray of integers, shape (people, buckets)
         Sums of their lower weights 1 - w, in units.
     groups : sequence of Buckets
@@ -172,23 +162,11 @@ class InterpolatedCounts:
     log_delta : float, optional
         For the lower bound: the smallest log delta that will be asked for.  Without it the counts are the upper
         bound's.
-    people : ndarray of int, optional
-        The selected rows; all of them by default.
     """
 
-    counts: NDArray
     lower_weights: NDArray
     groups: Sequence[Buckets]
     log_delta: float | None = None
-    people: NDArray | None = None
-
-    def __len__(self) -> int:
-        return len(self.counts) if self.people is None else self.people.size
-
-    @property
-    def rows(self) -> int:
-        """Rows of the table."""
-        return self.counts.shape[1]
 
     @property
     def log_loss(self) -> float:
@@ -197,7 +175,7 @@ class InterpolatedCounts:
 
     def of(self, who: NDArray) -> InterpolatedCounts:
         """See `Counts`."""
-        some = replace(self, people=np.asarray(_selected(self.people, who)))
+        some = super().of(who)
         if self.log_delta is not None:
             some.__dict__["_down"] = self._down  # which depends on everybody's counts
         return some
@@ -220,7 +198,7 @@ class InterpolatedCounts:
         """The fractional counts of some people: (people, rows) float64."""
         from ..kernels import interpolate
 
-        some = _selected(self.people, who)
+        some = self._selected(who)
         selected = np.arange(*some.indices(len(self.counts))) if isinstance(some, slice) else some.astype(np.int64)
         out = np.empty((selected.size, self.rows))
         if self.log_delta is None:
@@ -235,18 +213,18 @@ class InterpolatedCounts:
 
     def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
         """See `Counts`."""
-        used: NDArray = np.asarray(self.counts[_selected(self.people, who)].any(axis=0))
+        used: NDArray = np.asarray(self.counts[self._selected(who)].any(axis=0))
         used[:-1] |= used[1:]
         return used
 
     def steps(self) -> NDArray:
         """See `Counts`."""
         at = None if self.log_delta is None else lower_edges(self.groups)
-        return WholeCounts(self.counts, at, self.people).steps()
+        return WholeCounts(self.counts, at, people=self.people).steps()
 
     def single_steps(self, who: NDArray) -> tuple[NDArray, NDArray | None, NDArray | None]:
         """See `Counts`."""
-        selected = _selected(self.people, who)
+        selected = self._selected(who)
         taken = self.counts[selected] > 0
         if self.log_delta is not None:
             taken &= ~self.free
@@ -264,7 +242,7 @@ class InterpolatedCounts:
         Shape (people, buckets) each.  The variance, the sum of w (1 - w) of n steps whose weights sum to W, is known if
         n = 1 and lies between 0 and W (n - W) / n otherwise.
         """
-        selected = _selected(self.people, who)
+        selected = self._selected(who)
         steps, lower = self.counts[selected].astype(np.float64), self.lower_weights[selected] / UNITS
         upper = steps - lower
         if self.log_delta is not None:
@@ -279,7 +257,7 @@ class InterpolatedCounts:
         """Which people's interpolated counts equal their counts at the upper edges: (people,) bool."""
         if self.log_delta is not None:
             return np.zeros(len(self), dtype=bool)
-        return ~np.asarray(self.lower_weights[_selected(self.people, np.s_[:])].any(axis=1))
+        return ~np.asarray(self.lower_weights[self._selected(np.s_[:])].any(axis=1))
 
     def neighbours(self) -> NDArray:
         """Whether steps are interpolated between a row and the next: (rows - 1,); full batches need no error term."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .buckets import Buckets
 from .tally import Tally
 
-__all__ = ["BLOCK", "PackedBlock", "PackedTally"]
+__all__ = ["BLOCK", "PackedBlock", "PackedTally", "merged"]
 
 BLOCK = 65_536
 """People who are unpacked together: 100 MB with 256 buckets."""
@@ -178,6 +178,28 @@ class PackedTally:
         if places[0] != places[1] or self.schedule != other.schedule:
             return None
         return PackedTally(self.buckets, self.groups, self.schedule, [*self.blocks, *other.blocks])
+
+
+def merged(
+    own: Tally | PackedTally,
+    other: Tally | PackedTally,
+    rows: tuple[NDArray, NDArray] | None = None,
+    *,
+    same_steps: bool = False,
+) -> Tally | PackedTally:
+    """The sum of two tallies, of these rows of both or of the same people; packed if one of them is."""
+    if isinstance(own, PackedTally) or isinstance(other, PackedTally):
+        a, b = (t if isinstance(t, PackedTally) else PackedTally.of([t]) for t in (own, other))
+        # nobody is in both, so that all of the other's people come last
+        if same_steps and (joined := a.joined(b)) is not None:
+            return joined
+        if rows is not None:
+            a, b = a.of_rows(rows[0]), b.of_rows(rows[1])
+        a.merge(b, same_steps=same_steps)
+        return a
+    first, second = (own, other) if rows is None else (own.of_rows(rows[0]), other.of_rows(rows[1]))
+    first.merge(second, same_steps=same_steps)
+    return first
 
 
 def _rows(people: int) -> list[NDArray]:

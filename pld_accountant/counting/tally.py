@@ -61,6 +61,11 @@ class Tally:
         """Number of steps counted."""
         return sum(self.schedule.values())
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the counters."""
+        return self.counts.nbytes + self.lower_weights.nbytes
+
     def count(
         self, norms: NDArray, repeat: int, sigma: float, rate: float, max_grad_norm: float, *, first_row: int
     ) -> None:

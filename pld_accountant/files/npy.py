@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import mmap
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy_format
 
-__all__ = ["NpyHeader", "read_header", "read_npy"]
+__all__ = ["NpyHeader", "read_header", "read_npy", "release_pages"]
 
 _BLOCK_BYTES = 16 * 2**20
 
@@ -56,3 +57,14 @@ def read_npy(file: IO[bytes], size: int) -> np.ndarray:
         if file.readinto(block) != len(block):  # type: ignore[attr-defined]
             raise ValueError("it is cut")
     return content.view(header.dtype).reshape(header.shape, order="F" if header.columns_first else "C")
+
+
+def release_pages(array: Any) -> None:
+    """Release the pages of a file that is mapped for reading: they would count as memory of this process."""
+    mapped = False
+    while isinstance(array, np.ndarray):
+        # a writable map keeps its pages, which may hold the only copy of the data
+        mapped = mapped or (isinstance(array, np.memmap) and array.mode == "r")
+        array = array.base
+    if mapped and isinstance(array, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        array.madvise(mmap.MADV_DONTNEED)

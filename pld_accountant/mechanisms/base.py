@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 __all__ = [
     "MASS_ERROR",
     "CharacteristicSteps",
+    "DeltaSteps",
     "Direction",
     "Enclosed",
     "LastingSteps",
@@ -250,6 +252,44 @@ class SplittableSteps(CharacteristicSteps, Protocol):
     def has_large_losses(self) -> NDArray:
         """Which rows have losses beyond a split, shape (size,) bool."""
         ...
+
+
+class DeltaSteps:
+    """Delta and epsilon of single steps, for a family that gives `_log_delta` and `largest_loss` of its rows."""
+
+    @abstractmethod
+    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        """Lower and upper log delta(epsilon) of single steps."""
+
+    @abstractmethod
+    def largest_loss(self) -> NDArray:
+        """See `StepFamily`."""
+
+    def _most(self, delta: NDArray, row: NDArray) -> NDArray:
+        """Upper bounds of epsilon(delta) of single steps, at least 0."""
+        return np.maximum(self.largest_loss()[row], 0.0)
+
+    def log_delta_of_step(
+        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `StepFamily`."""
+        upper = self._log_delta(epsilon, row)
+        if lower_row is None or weight is None:
+            return upper
+        return mixture_log_delta(self._log_delta(epsilon, lower_row), upper, weight, lower_row >= 0)
+
+    def epsilon_of_step(
+        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """See `StepFamily`."""
+        top = self._most(delta, row)
+
+        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
+            return self.log_delta_of_step(epsilon, row, lower_row, weight)
+
+        zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
+        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
+        return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
 
 
 def mixture_log_delta(

@@ -99,9 +99,8 @@ class BoundedRangeSteps(LaplaceSteps):
         error = _SLACK * (c - change)
         return np.maximum(c + change - error, 0.0), np.maximum(c + change + error, 0.0)
 
-    @staticmethod
-    def _log_delta(epsilon: NDArray, cap: NDArray) -> tuple[NDArray, NDArray]:
-        ends = []
+    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        ends, cap = [], self._cap[row]
         for side in (-1.0, 1.0):
             exponent = 0.5 * (epsilon - cap) - side * _SLACK * (epsilon + cap)
             with np.errstate(divide="ignore"):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+from .base import DeltaSteps, Direction, StepFamily
 
 __all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
 
@@ -161,7 +161,7 @@ def named_pair(name: str, with_record: NDArray, without_record: NDArray) -> Disc
     return DiscretePair(tuple(with_record.tolist()), tuple(without_record.tolist()), 1.0, name)
 
 
-class DiscreteSteps:
+class DiscreteSteps(DeltaSteps):
     """Steps of finitely many losses, one law in each row, given that no loss is infinite.
 
     P is divided by its mass at finite losses, 1 - infinite, and a loss becomes l - log(1 - infinite).  `composition`
@@ -202,17 +202,8 @@ class DiscreteSteps:
             found[k] += 2.0 * MASS_SLACK * theta
         return found
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`; a sum over the losses above epsilon."""
-        if lower_row is None or weight is None:
-            return self._log_delta(epsilon, row)
-        return mixture_log_delta(
-            self._log_delta(epsilon, lower_row), self._log_delta(epsilon, row), weight, lower_row >= 0
-        )
-
     def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        """Sum over the losses above epsilon."""
         ends = np.empty((2, row.size))
         for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
             loss, mass = self._laws[k]
@@ -221,19 +212,6 @@ class DiscreteSteps:
                 value = float(mass @ above) * (1.0 + 2.0 * sign * MASS_SLACK)
                 ends[side, i] = np.log(value) if value > 0.0 else -np.inf
         return ends[0], np.minimum(ends[1], 0.0)
-
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`."""
-        top = np.maximum(self.largest_loss()[row], 0.0)
-
-        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
-            return self.log_delta_of_step(epsilon, row, lower_row, weight)
-
-        zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
-        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
-        return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
 
     def largest_loss(self) -> NDArray:
         """The largest of a row's losses, rounded up."""

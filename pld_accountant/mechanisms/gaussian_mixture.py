@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Spectrum, StepFamily, mixture_epsilon, mixture_log_delta
+from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .gaussian import full_batch_epsilon
 from .mixture_spectrum import TiltedMixture, join, log_ratio
 
@@ -214,7 +214,7 @@ def _slope(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
     return (e @ centres) / e.sum(axis=-1)
 
 
-class GaussianMixtureSteps:
+class GaussianMixtureSteps(DeltaSteps):
     """Steps with mixtures of Gaussians on both sides, one `Pair` in each row.
 
     The loss rises in the noise's own variable x under removal and falls under addition, so that cells of the loss are
@@ -297,17 +297,8 @@ class GaussianMixtureSteps:
         """None: both mixtures have the same support."""
         return np.zeros(self.size)
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`; the integral over the losses above epsilon."""
-        if lower_row is None or weight is None:
-            return self._log_delta(epsilon, row)
-        return mixture_log_delta(
-            self._log_delta(epsilon, lower_row), self._log_delta(epsilon, row), weight, lower_row >= 0
-        )
-
     def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        """Integral over the losses above epsilon."""
         value = np.array(
             [float(self.masses(int(k), np.array([e, np.inf]))[1][0]) for e, k in zip(epsilon, row, strict=True)]
         )
@@ -315,20 +306,11 @@ class GaussianMixtureSteps:
             low, high = np.log(value * (1.0 - _SLACK)), np.log(value * (1.0 + _SLACK) + 1e-300)
         return low, np.minimum(high, 0.0)
 
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`; at most that of the Gaussian of the largest shift."""
+    def _most(self, delta: NDArray, row: NDArray) -> NDArray:
+        """At most the epsilon of the Gaussian mechanism with the largest shift."""
         mu = self.gaussian_mu()[row]
         top = np.array([full_batch_epsilon(float(m), float(d))[1] for m, d in zip(mu, delta, strict=True)])
-        top = np.minimum(top, np.maximum(self.largest_loss()[row], 0.0))
-
-        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
-            return self.log_delta_of_step(epsilon, row, lower_row, weight)
-
-        zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
-        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
-        return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+        return np.minimum(top, super()._most(delta, row))
 
     def largest_loss(self) -> NDArray:
         """The limit of the loss at the end where the mixtures share their outermost centre, rounded up; else inf."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+from .base import DeltaSteps, Direction, StepFamily
 
 __all__ = ["Laplace", "LaplaceSteps"]
 
@@ -58,7 +58,7 @@ class Laplace:
         return LaplaceSteps(np.array([m.noise_multiplier for m in mechanisms]), direction)
 
 
-class LaplaceSteps:
+class LaplaceSteps(DeltaSteps):
     """Steps of the Laplace mechanism, one noise multiplier in each row.
 
     With c = 1 / b, the loss under P is c with mass 1/2, -c with mass exp(-c) / 2, and has the density
@@ -95,33 +95,19 @@ class LaplaceSteps:
         far = theta * c * (1.0 + 4.0 * _UNIT) + np.log(first) + 1e-12
         return np.minimum(np.where(theta * c < 600.0, near, far), theta * c * (1.0 + 4.0 * _UNIT))
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`; delta(epsilon) = 1 - exp((epsilon - c) / 2) up to c, 0 beyond."""
-        if lower_row is None or weight is None:
-            return self._log_delta(epsilon, self._cap[row])
-        lower, upper = (self._log_delta(epsilon, self._cap[at]) for at in (lower_row, row))
-        return mixture_log_delta(lower, upper, weight, lower_row >= 0)
-
     def epsilon_of_step(
         self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
     ) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`."""
-        if lower_row is None or weight is None:
-            epsilon = self._cap[row] + 2.0 * np.log1p(-delta)
-            error = _SLACK * (self._cap[row] - 2.0 * np.log1p(-delta))
-            return np.maximum(epsilon - error, 0.0), np.maximum(epsilon + error, 0.0)
-        top = self._cap[row] * (1.0 + _SLACK)
+        if lower_row is not None and weight is not None:
+            return super().epsilon_of_step(delta, row, lower_row, weight)
+        epsilon = self._cap[row] + 2.0 * np.log1p(-delta)
+        error = _SLACK * (self._cap[row] - 2.0 * np.log1p(-delta))
+        return np.maximum(epsilon - error, 0.0), np.maximum(epsilon + error, 0.0)
 
-        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
-            return self.log_delta_of_step(epsilon, row, lower_row, weight)
-
-        return mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
-
-    @staticmethod
-    def _log_delta(epsilon: NDArray, cap: NDArray) -> tuple[NDArray, NDArray]:
-        ends = []
+    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        """delta(epsilon) = 1 - exp((epsilon - c) / 2) up to c, 0 beyond."""
+        ends, cap = [], self._cap[row]
         for side in (-1.0, 1.0):
             exponent = 0.5 * (epsilon - cap) - side * _SLACK * (epsilon + cap)
             with np.errstate(divide="ignore"):

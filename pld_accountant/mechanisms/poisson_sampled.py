@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+from .base import DeltaSteps, Direction, StepFamily
 from .bounded_range import ExponentialMechanism
 from .laplace import Laplace
 
@@ -66,7 +66,7 @@ class SampledBounded:
         return SampledBoundedSteps(parts, np.array([m.sample_rate for m in mechanisms]), direction)
 
 
-class SampledBoundedSteps:
+class SampledBoundedSteps(DeltaSteps):
     """Sampled steps, from the masses of the losses without sampling.
 
     Parameters
@@ -163,28 +163,6 @@ class SampledBoundedSteps:
             value[i] = float((p * left + u * (1.0 - left)).sum()) if p.size else 0.0
         with np.errstate(divide="ignore"):
             return np.log(value * (1.0 - _SLACK)), np.minimum(np.log(value * (1.0 + _SLACK) + 1e-300), 0.0)
-
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`."""
-        if lower_row is None or weight is None:
-            return self._log_delta(epsilon, row)
-        lower, upper = self._log_delta(epsilon, lower_row), self._log_delta(epsilon, row)
-        return mixture_log_delta(lower, upper, weight, lower_row >= 0)
-
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`."""
-        top = self.largest_loss()[row]
-
-        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
-            return self.log_delta_of_step(epsilon, row, lower_row, weight)
-
-        zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
-        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
-        return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
 
     def largest_loss(self) -> NDArray:
         """log(1 + q (e^c - 1)) under removal, -log(1 - q + q e^-c) under addition, rounded up."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, StepFamily, mixture_epsilon, mixture_log_delta
+from .base import DeltaSteps, Direction, StepFamily
 from .gaussian_mixture import ReplaceOneSampledGaussian
 from .sampled_gaussian import SampledGaussian
 
@@ -136,7 +136,7 @@ def _log_factorial(n: int) -> Decimal:
     return (z - Decimal("0.5")) * z.ln() - z + two_pi.ln() / 2 + series - down.ln()
 
 
-class DrawnSteps:
+class DrawnSteps(DeltaSteps):
     """Steps of several kinds, drawn with known probabilities; which kind was drawn is public.
 
     Parameters
@@ -180,33 +180,15 @@ class DrawnSteps:
         slack = 1e-14 * (1.0 + np.abs(np.nan_to_num(high, neginf=0.0)))
         return low - slack, np.minimum(high + slack, 0.0)
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`; the mean of the kinds' deltas."""
-        if lower_row is None or weight is None:
-            return self._log_delta(epsilon, row)
-        lower, upper = self._log_delta(epsilon, lower_row), self._log_delta(epsilon, row)
-        return mixture_log_delta(lower, upper, weight, lower_row >= 0)
-
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`; at most the largest epsilon of a kind."""
+    def _most(self, delta: NDArray, row: NDArray) -> NDArray:
+        """The largest epsilon of a kind."""
         zero = np.zeros(1, dtype=np.int64)
-        top = np.array(
+        return np.array(
             [
                 max(float(part.epsilon_of_step(np.array([d]), zero)[1][0]) for part in self._rows[k][0])
                 for d, k in zip(delta, row, strict=True)
             ]
         )
-
-        def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
-            return self.log_delta_of_step(epsilon, row, lower_row, weight)
-
-        none = bounds(np.zeros(top.shape))[1] <= np.log(delta)
-        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
-        return np.where(none, 0.0, low), np.where(none, 0.0, high)
 
     def largest_loss(self) -> NDArray:
         """The largest of the kinds'."""

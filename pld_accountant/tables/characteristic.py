@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import _columns as c
+from ..mechanisms.base import CharacteristicSteps
 from . import errors
 from .interpolated import interpolate, log_moment_errors
 from .spectra import Spectra, envelope_frequencies
-from .table import WORK, MemoryCache, Table
+from .table import WORK, MemoryCache, Table, TableMaker
 
 __all__ = ["CharacteristicTables"]
 
 
-class CharacteristicTables:
+class CharacteristicTables(TableMaker):
     """Makes tables of a family of steps.
 
     Parameters
@@ -41,28 +42,14 @@ class CharacteristicTables:
         variance: bool = False,
     ) -> None:
         self._spectra, self.neighbours, self._variance = spectra, neighbours, variance
-        self.steps = spectra.steps
+        self.steps: CharacteristicSteps = spectra.steps
         self._tables = cache
         self._ladders: dict[float, tuple[int, NDArray]] = {}
-
-    @property
-    def size(self) -> int:
-        """Number of buckets."""
-        return self.steps.size
-
-    @property
-    def whole(self) -> bool:
-        """Whether no mass is at +infinity."""
-        return self.steps.whole
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """K at each tilt with room for interpolation, rounded up: (size, tilts)."""
         k = self._spectra.log_moments(theta)
         return k if self.neighbours is None else k + log_moment_errors(k, self.neighbours)
-
-    def composed(self, sums: NDArray) -> NDArray:
-        """The sums themselves."""
-        return sums
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
         """The table at this tilt and period for frequencies up to `width`, a power of sqrt(2)."""

@@ -22,7 +22,7 @@ from .. import fft
 from ..kernels import _columns as c
 from ..mechanisms.base import MASS_ERROR, StepFamily
 from . import errors
-from .table import WORK, MemoryCache, Table
+from .table import WORK, MemoryCache, Table, TableMaker
 
 __all__ = ["GridTables"]
 
@@ -32,7 +32,7 @@ _NARROW = 1 << 12  # frequencies of the narrow band; a wider one is the whole tr
 _CELL = 500.0  # cost of a cell, see `WORK`
 
 
-class GridTables:
+class GridTables(TableMaker):
     """Makes tables on a grid of `points` points over the period, as an upper or as a lower bound.
 
     Parameters
@@ -54,23 +54,9 @@ class GridTables:
     ) -> None:
         self.steps, self.side, self.points, self._reach, self._tables = steps, side, points, reach, cache
 
-    @property
-    def size(self) -> int:
-        """Number of buckets."""
-        return self.steps.size
-
-    @property
-    def whole(self) -> bool:
-        """Whether the family's log-moments bound the mechanisms themselves."""
-        return self.steps.whole
-
     def log_moments(self, theta: NDArray) -> NDArray:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
         return self.steps.log_moments(theta)
-
-    def composed(self, sums: NDArray) -> NDArray:
-        """The sums themselves."""
-        return sums
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
         """The table at this tilt and period; its band is the narrow one or the whole transform."""

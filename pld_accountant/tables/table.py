@@ -7,15 +7,17 @@ error budget needs.  ``counts @ table.columns`` then gives every person's expone
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import _columns as c
+from ..mechanisms.base import StepFamily
 
 __all__ = ["WORK", "MemoryCache", "Table", "TableMaker", "log_expm1"]
 
@@ -114,33 +116,35 @@ class Table:
         return out
 
 
-class TableMaker(Protocol):
+class TableMaker:
     """Makes tables: from characteristic functions (`characteristic`) or from a grid on the loss (`grid`)."""
+
+    steps: StepFamily
 
     @property
     def size(self) -> int:
         """Number of buckets."""
-        ...
+        return self.steps.size
 
     @property
     def whole(self) -> bool:
         """Whether `log_moments` bound the mechanisms themselves, not only what the tables hold."""
-        ...
+        return self.steps.whole
 
+    @abstractmethod
     def log_moments(self, theta: NDArray) -> NDArray:
         """Upper bounds of K, shape (size, tilts); or columns of which `composed` makes a composition's K."""
-        ...
 
     def composed(self, sums: NDArray) -> NDArray:
         """K of compositions, shape (people, tilts), from the sums of their steps' `log_moments`."""
-        ...
+        return sums
 
+    @abstractmethod
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
         """The table up to the frequency `width`; None if filling it would cost more than `work`.
 
         Only the rows of the buckets in `needed` (bool) are filled for certain; the others may be 0.
         """
-        ...
 
 
 def log_expm1(x: NDArray) -> NDArray:

@@ -82,6 +82,12 @@ def test_a_ledger_without_steps_and_one_bucket_more_than_a_byte():
         assert np.array_equal(small.epsilon(1e-5).upper > 0, book.epsilon(1e-5).upper > 0)
 
 
+def test_nobody_loses_anything_in_a_compressed_ledger_without_steps():
+    book = compressed(pa.Ledger(3, **STEP))
+    assert book.mu() == pa.Bounds(*np.zeros((3, 3)))
+    assert book.epsilon([1e-5, 1e-6]) == pa.Bounds(*np.zeros((3, 2, 3)))
+
+
 def test_a_person_costs_what_is_used():
     dense = pa.Ledger(1000, **STEP)
     for norm in np.linspace(0.1, 1.0, 30):
@@ -140,7 +146,7 @@ def test_a_saved_compressed_ledger_is_smaller_and_reads_back(tmp_path, repeat):
 
 
 def test_events_are_counted_into_compressed_blocks(monkeypatch):
-    from pld_accountant import ledger as module
+    from pld_accountant import people_counts as module
 
     monkeypatch.setattr(module, "BLOCK", 7)
     rng = np.random.default_rng(0)

@@ -47,8 +47,9 @@ ALLOWED = {
     | {"engine.method", "engine.plancherel", "engine.question", "engine.tilting", "engine.working"}
     | {"tables", "counting", "mechanisms", "threads", "kernels"},
     "composition": EVERYBODY | QUESTIONS,
-    "ledger": EVERYBODY | QUESTIONS | {"events", "composition", "ledger_file"},
-    "laplace_ledger": EVERYBODY | QUESTIONS | {"composition", "ledger", "ledger_file"},
+    "people_counts": EVERYBODY | {"counting", "events", "files", "ledger_file"},
+    "ledger": EVERYBODY | QUESTIONS | {"composition", "people_counts"},
+    "laplace_ledger": EVERYBODY | QUESTIONS | {"ledger", "ledger_file"},
     "ledger_file": EVERYBODY | {"counting", "files"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "potential": EVERYBODY | {"mechanisms", "files", "threads"},

@@ -34,7 +34,7 @@ from ...kernels import _columns as c
 from ...tables.characteristic import CharacteristicTables
 from ...tables.errors import USELESS
 from ...tables.interpolated import larger_of_pair
-from ...tables.table import WORK, MemoryCache, Table, log_expm1
+from ...tables.table import WORK, MemoryCache, Table, TableMaker, log_expm1
 
 __all__ = ["LargeLossTables"]
 
@@ -42,7 +42,7 @@ _CACHE_BYTES = 1 << 27
 _LARGEST_LOG = 230.0  # of a ratio of moment generating functions
 
 
-class LargeLossTables:
+class LargeLossTables(TableMaker):
     """Makes tables of the part in which some step's loss is large.
 
     Parameters
@@ -56,13 +56,8 @@ class LargeLossTables:
     whole = True
 
     def __init__(self, small: CharacteristicTables, large: CharacteristicTables, rare: NDArray) -> None:
-        self.small, self.large, self.rare = small, large, rare
+        self.small, self.large, self.rare, self.steps = small, large, rare, small.steps
         self._tables: MemoryCache[list[Table]] = MemoryCache(_CACHE_BYTES, lambda held: held[0].columns.nbytes)
-
-    @property
-    def size(self) -> int:
-        """Number of buckets."""
-        return self.small.size
 
     @property
     def _neighbours(self) -> NDArray:
