@@ -32,7 +32,6 @@ __all__ = [
 
 _TOLERANCE = 1e-6  # relative width of the last bracket
 _ROUGH = 1e-3  # relative width of the bounds that are tried first
-_ROUGH = 1e-3  # relative width of the bounds that are tried first
 _LEAST_NOISE, _MOST_NOISE = 0.02, 1e8
 _MOST_STEPS = 2**32 - 1  # the most steps of a ledger
 
