@@ -8,8 +8,8 @@ import pld_accountant as pa
 
 # A mechanism of a noise above 0 and a rate in (0, 1]: delta falls with the noise and rises with the rate.
 KINDS = {
-    "Gaussian": lambda s, q: pa.SampledGaussian(s, q),
-    "replace-one": lambda s, q: pa.ReplaceOneSampledGaussian(s, q),
+    "Gaussian": pa.SampledGaussian,
+    "replace-one": pa.ReplaceOneSampledGaussian,
     "group": lambda s, q: pa.GroupGaussian(s, q, 3),
     "Laplace": lambda s, q: pa.PoissonSampled(pa.Laplace(s), q),
     "exponential": lambda s, q: pa.PoissonSampled(pa.ExponentialMechanism(1.0 / s), q),
