@@ -17,6 +17,7 @@ import numpy as np
 from . import validate
 from .composition import Composition, compose
 from .mechanisms.base import Enclosed, Mechanism
+from .mechanisms.renyi_boxes import RenyiBox
 from .mechanisms.sampled_gaussian import SampledGaussian
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
 ]
 
 _TOLERANCE = 1e-6  # relative width of the last bracket
-_ROUGH = 1e-3  # relative width of the bounds that are tried first
 _ROUGH = 1e-3  # relative width of the bounds that are tried first
 _LEAST_NOISE, _MOST_NOISE = 0.02, 1e8
 _MOST_STEPS = 2**32 - 1  # the most steps of a ledger
@@ -136,7 +136,7 @@ def _is_zero(value: Any) -> bool:
 def _composed(run: Any) -> Composition:
     if isinstance(run, Composition):
         return run
-    return compose([(run, 1)] if isinstance(run, (Mechanism, Enclosed)) else run)
+    return compose([(run, 1)] if isinstance(run, (Mechanism, Enclosed, RenyiBox)) else run)
 
 
 def _reached(end: _End) -> str:

@@ -14,6 +14,7 @@ MADE = {
     "tree": (lambda sigma: pa.TreeAggregation(sigma, 100), 1.0, 1e-5, (0.1, 1000.0)),
     "black box": (lambda epsilon: [(pa.PureDP(epsilon), 30)], 3.0, 1e-9, (1e-3, 3.0)),
     "exponential": (pa.ExponentialMechanism, 1.0, 1e-12, (0.1, 10.0)),
+    "Renyi box": (pa.ZeroConcentratedDP, 1.0, 1e-5, (1e-4, 1.0)),
     "far below": (pa.Gaussian, 1e4, 1e-5, (1e-4, 1.0)),
     "tiny delta": (pa.Gaussian, 1.0, 1e-100, (1.0, 1e3)),
 }

@@ -47,6 +47,11 @@ def test_the_bound_holds_for_the_gaussian_in_the_box(name):
             assert inside.tradeoff(0.1).lower >= run.tradeoff(0.1).lower
 
 
+def test_a_delta_below_every_double_is_not_0():
+    for box in (pa.ZeroConcentratedDP(0.1), pa.RenyiDP([2.0, 1e6], [0.1, 0.2])):
+        assert pa.compose([(box, 1)]).delta(100.0).upper > 0.0
+
+
 def test_boxes_are_read_where_they_say_something():
     orders, known = [2.0, 5.0, 20.0], [0.1, 0.4, 3.0]
     run = pa.compose([(pa.RenyiDP(orders, known), 1)])

@@ -191,8 +191,10 @@ def _sampled(loss: NDArray, rate: float) -> NDArray:
     """log(1 - rate + rate e^loss)."""
     if rate == 1.0:
         return loss
-    near = np.log1p(rate * np.expm1(np.minimum(loss, 1.0)))
-    return np.where(loss < 1.0, near, np.logaddexp(np.log1p(-rate), np.log(rate) + loss))
+    excess = rate * np.expm1(np.minimum(loss, 1.0))
+    # close to -1, the excess has lost the digits of the sum
+    near = (loss < 1.0) & (excess > -0.5)
+    return np.where(near, np.log1p(np.maximum(excess, -0.5)), np.logaddexp(np.log1p(-rate), np.log(rate) + loss))
 
 
 def _widened(loss: NDArray, sign: float) -> NDArray:

@@ -13,7 +13,7 @@ from .. import validate
 from .base import Direction, Mechanism, StepFamily
 from .sampled_gaussian import SampledGaussian, SampledGaussianSteps
 
-__all__ = ["FixedSizeBatch", "SymmetricSampledGaussian", "SymmetricSteps"]
+__all__ = ["FixedSizeBatch", "RemovedSampledGaussian", "SymmetricSampledGaussian", "SymmetricSteps"]
 
 _CELLS = 4096  # of the bound of a log-moment
 _WIDEST = 0.5  # of a cell: beyond, the difference of two masses would lose digits
@@ -52,7 +52,7 @@ class FixedSizeBatch:
     **Lower bound**: ((1 - g) N(0, s^2) + g N(1, s^2), N(0, s^2)) itself at every step, which data sets attain whose
     other records all contribute the same as the replaced one.
 
-    So both bound the mechanism.  They are equal for one step, and about a tenth apart for many.
+    So both bound the mechanism.  They are equal for one step, and a tenth to a sixth apart for many.
 
     A batch of one size does not protect a record that is added or removed: the data set's size is known.  Nothing is
     proven here for that relation.
@@ -91,12 +91,26 @@ class FixedSizeBatch:
 
     def below(self) -> tuple[list[tuple[Mechanism, int]], float]:
         """See `base.Enclosed`."""
-        return [(SampledGaussian(0.5 * self.noise_multiplier, self.sample_rate * (1.0 - 2.0**-53)), 1)], 0.0
+        return [(RemovedSampledGaussian(0.5 * self.noise_multiplier, self.sample_rate * (1.0 - 2.0**-53)), 1)], 0.0
 
     def above(self) -> tuple[list[tuple[Mechanism, int]], float]:
         """See `base.Enclosed`."""
         rate = min(self.sample_rate * (1.0 + 2.0**-52), 1.0)
         return [(SymmetricSampledGaussian(0.5 * self.noise_multiplier, rate), 1)], 0.0
+
+
+@dataclass(frozen=True)
+class RemovedSampledGaussian(SampledGaussian):
+    """The pair of `SampledGaussian` under removal, in both directions.
+
+    Neighbours that differ by a replaced record have no order: either of the two records may be the one whose
+    contribution differs from all others.
+    """
+
+    @staticmethod
+    def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms."""
+        return SampledGaussian.steps(mechanisms, "remove")
 
 
 @dataclass(frozen=True)

@@ -209,9 +209,9 @@ class Pair(NamedTuple):
 
 
 def _slope(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
-    t = np.multiply.outer(x, centres) - 0.5 * centres**2
-    e = np.exp(t - t.max(axis=-1)[..., None]) * weights
-    return (e @ centres) / e.sum(axis=-1)
+    t = np.multiply.outer(centres, x) - 0.5 * centres[:, None] ** 2
+    e = np.exp(t - t.max(axis=0)) * weights[:, None]
+    return (centres @ e) / e.sum(axis=0)
 
 
 class GaussianMixtureSteps(DeltaSteps):

@@ -92,36 +92,43 @@ class SampledBoundedSteps(DeltaSteps):
 
     def _sampled(self, row: int, loss: NDArray) -> NDArray:
         """log(1 - q + q exp(l)), the loss under removal."""
-        return np.log1p(self._rates[row] * np.expm1(loss))
+        q = self._rates[row]
+        return _log_of(q * np.expm1(loss), (1.0 - q) + q * np.exp(loss))
 
     def _unsampled(self, row: int, loss: NDArray) -> NDArray:
         """l of a loss under removal, clipped beyond the largest and smallest."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            found = np.log1p(np.maximum(np.expm1(loss) / self._rates[row], -1.0))
+        q = self._rates[row]
+        with np.errstate(over="ignore"):
+            found = _log_of(np.expm1(loss) / q, (np.exp(loss) - (1.0 - q)) / q)
         return np.clip(found, -self._cap[row] - 1.0, self._cap[row] + 1.0)
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`.
 
-        A cell of l from a to b has p and u of P, and Q mass m = (p - u) e^-a.  Under removal its mass is
-        (1 - q) m + q p, and u becomes q u.  Under addition its mass is m, and its u, from the left end of its loss,
-        is q (e^b m - p) / (1 - q + q e^b).
+        A cell of l from a to b has p and u of P, and Q mass m.  Under removal its mass is (1 - q) m + q p, and u
+        becomes q u.  Under addition -l has the law of l, so that its cells from a to b have mass p, and u becomes
+        q u / (q + (1 - q) e^a).
         """
         q, part = self._rates[row], self._parts[row]
         if self.direction == "remove":
             ends = self._unsampled(row, knots)
             p, u = part.masses(0, ends)
-            other = np.maximum(p - u, 0.0) * np.exp(-ends[:-1])
-            mass = (1.0 - q) * other + q * p
+            mass = (1.0 - q) * self._other_masses(row, ends) + q * p
             return mass, np.clip(q * u, 0.0, mass)
-        ends = self._unsampled(row, -knots[::-1])
-        p, u = part.masses(0, ends)
-        width = np.diff(ends)
-        mass = np.maximum(p - u, 0.0) * np.exp(-ends[:-1])
-        # e^b m - p = (p - u) e^(b - a) - p
-        rest = np.maximum(p * np.expm1(width) - u * np.exp(width), 0.0)
-        above = q * rest / (1.0 - q + q * np.exp(ends[1:]))
-        return mass[::-1].copy(), np.clip(above, 0.0, mass)[::-1].copy()
+        ends = -self._unsampled(row, -knots)
+        mass, u = part.masses(0, ends)
+        return mass, np.clip(q * u / (q + (1.0 - q) * np.exp(ends[:-1])), 0.0, mass)
+
+    def _other_masses(self, row: int, ends: NDArray) -> NDArray:
+        """Q masses of cells of l: P masses of the mirror images.
+
+        (p - u) e^-a would lose all digits in a wide cell.  `masses` gives an atom at a knot to the cell on its right,
+        which is the left one of the mirror image unless the knot is moved.
+        """
+        mirrored = -ends[::-1]
+        at_atom = np.abs(mirrored[1:]) == self._cap[row]
+        mirrored[1:] = np.where(at_atom, np.nextafter(mirrored[1:], np.inf), mirrored[1:])
+        return self._parts[row].masses(0, mirrored)[0][::-1]
 
     def _upper_law(self, row: int) -> tuple[NDArray, NDArray]:
         """Losses and masses of the chords of the curve, which lies below theirs."""
@@ -216,3 +223,9 @@ class SampledBoundedSteps(DeltaSteps):
     def truncated(self, reach: float) -> StepFamily:
         """The steps themselves: their losses are bounded."""
         return self
+
+
+def _log_of(excess: NDArray, value: NDArray) -> NDArray:
+    """log of the value, which is 1 + excess: by the excess, or where that is close to -1 by the value."""
+    with np.errstate(divide="ignore"):
+        return np.where(excess > -0.5, np.log1p(np.maximum(excess, -0.5)), np.log(np.maximum(value, 0.0)))

@@ -228,7 +228,10 @@ class SampledGaussianSteps:
             return np.full((self.size, deviations.size), -np.inf)
         t = -np.multiply.outer(1.0 / self.sigma, deviations) - 0.5 / self.sigma[:, None] ** 2
         with np.errstate(over="ignore", divide="ignore"):
-            return -np.log1p(self.q[:, None] * np.expm1(np.minimum(t, 700.0)))
+            q = self.q[:, None]
+            excess = q * np.expm1(np.minimum(t, 700.0))
+            # close to -1, the excess has lost the digits of the sum
+            return np.where(excess > -0.5, -np.log1p(np.maximum(excess, -0.5)), -np.log((1.0 - q) + q * np.exp(t)))
 
     def gaussian_mu(self) -> NDArray:
         """1 / sigma: a sampled step is a post-processing of the same step without sampling."""

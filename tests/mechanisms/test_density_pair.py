@@ -244,3 +244,15 @@ def test_calibration_takes_it():
         <= 0.5
         < pa.compose([(at(scale * 0.999), 1)]).epsilon(1e-6).lower
     )
+
+
+def test_losses_at_a_rate_near_one_err_by_less_than_they_are_widened():
+    """1 + q (e^l - 1) has lost the digits of 1 - q, which decide how small the loss is."""
+    rate = 1.0 - 2.0**-40
+    losses = np.array([-60.0, -25.0, -20.0, -1.0, -1e-6, 0.5, 30.0])
+    found = density_pair._sampled(losses, rate)
+    low, high = density_pair._widened(found, -1.0), density_pair._widened(found, 1.0)
+    with mpmath.workdps(50):
+        for k, loss in enumerate(losses.tolist()):
+            exact = mpmath.log(mpmath.mpf(2) ** -40 + rate * mpmath.exp(loss))
+            assert low[k] <= exact <= high[k]

@@ -73,6 +73,24 @@ def test_one_step_is_the_sampled_gaussian_and_all_records_are_the_gaussian_mecha
     assert full.lower <= gaussian.upper and gaussian.lower <= full.upper <= full.lower * (1 + 1e-3)
 
 
+def test_directions_are_alike():
+    """A replaced record has no order; alone and beside another mechanism whose directions are alike."""
+    for other in ([], [(pa.Gaussian(3.0), 1)]):
+        found = pa.compose([(pa.FixedSizeBatch(2.0, 10, 100), 1), *other])
+        removed, *alike = (found.delta(0.1, direction) for direction in ("remove", "add", "both"))
+        assert all(tuple(one) == pytest.approx(tuple(removed), rel=1e-9) for one in alike)
+    one = pa.compose([(pa.FixedSizeBatch(2.0, 10, 100), 1)])
+    for epsilon in (-0.3, 0.0, 2.0):
+        bounds = one.delta(epsilon, "add")
+        assert bounds.upper <= bounds.lower * (1 + 1e-9)
+    # besides a mechanism whose directions differ, the lower bound keeps the other's direction
+    mixed = pa.compose([(pa.FixedSizeBatch(4.0, 1, 10**6), 1), (pa.SampledGaussian(1.0, 0.3), 2)])
+    alone = pa.compose([(pa.SampledGaussian(1.0, 0.3), 2)])
+    for direction in ("remove", "add"):
+        low, high = mixed.delta(0.2, direction), alone.delta(0.2, direction)
+        assert high.lower <= low.upper and low.lower <= high.upper * (1 + 1e-4)
+
+
 def test_two_steps_enclose_attainable_orders():
     """Removal twice, addition twice, and one of each are data sets' own curves; the upper bound is above them all."""
     found = pa.compose([(pa.FixedSizeBatch(2.0, 30, 100), 2)])

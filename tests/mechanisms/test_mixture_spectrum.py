@@ -11,6 +11,7 @@ from pld_accountant.engine.transform import GridTransform
 from pld_accountant.mechanisms import mixture_spectrum
 from pld_accountant.mechanisms.base import CharacteristicSteps
 from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture
+from pld_accountant.notions import gdp
 from pld_accountant.results import Method
 
 STEP = {
@@ -78,6 +79,20 @@ def test_what_is_left_out_is_in_the_error(monkeypatch):
     assert law._weigh(*law.nodes(0.0)).left_out > 1e-9 and excess_of_errors(law, [40]) <= 0.0
     monkeypatch.setattr(mixture_spectrum._Nodes, "left_out", 0.0)
     assert excess_of_errors(law, [40]) > 0.0
+
+
+@pytest.mark.parametrize("shift", [1.0, 3.0])
+def test_the_ratio_keeps_its_digits_where_it_is_small(shift):
+    """One Gaussian at a distance: log ratios are linear, and the deltas of both directions are the closed form."""
+    x = np.linspace(-12.0, 4.0, 1_001)
+    found = mixture_spectrum.log_ratio(x, np.array([shift]), np.ones(1))
+    assert np.abs(found - (shift * x - 0.5 * shift**2)).max() <= 1e-14 * 40.0
+    step = pa.compose([(pa.GaussianMixture(1.0, [shift], [1.0]), 1)])
+    for epsilon in (22.9, 23.04872846, 29.0):
+        exact = gdp.delta(epsilon, shift)
+        for direction in ("remove", "add"):
+            bounds = step.delta(epsilon, direction)
+            assert bounds.lower <= exact <= bounds.upper
 
 
 @pytest.mark.parametrize("name, direction, theta", LAWS)

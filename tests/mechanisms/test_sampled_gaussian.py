@@ -189,3 +189,13 @@ def test_losses_that_are_surely_reached():
         exact = -np.log1p(steps.q[k] * np.expm1((2.0 * x - 1.0) / (2.0 * steps.sigma[k] ** 2)))
         assert found[k] == pytest.approx(exact, rel=1e-12)
     assert np.isneginf(SampledGaussianSteps(np.ones(1), np.ones(1), "remove").surely_lost(deviations)).all()
+
+
+def test_losses_that_are_surely_reached_at_a_rate_near_one():
+    """1 + q (e^t - 1) has lost the digits of 1 - q, which decide how large the loss is."""
+    q, sigma, deviations = 1.0 - 2.0**-40, 0.2, np.array([0.0, 2.0, 20.0])
+    found = SampledGaussianSteps(np.array([sigma]), np.array([q]), "add").surely_lost(deviations)[0]
+    with mpmath.workdps(40):
+        for r, loss in zip(deviations, found, strict=True):
+            t = -mpmath.mpf(float(r)) / sigma - mpmath.mpf(1) / (2 * mpmath.mpf(sigma) ** 2)
+            assert loss == pytest.approx(float(-mpmath.log(mpmath.mpf(2) ** -40 + q * mpmath.exp(t))), rel=1e-12)

@@ -1,6 +1,6 @@
 """Values of the mechanisms that others tested, or that closed forms and sums give: our bounds contain every one.
 
-`tests/data/mechanism_values.json` names the source of each value.
+`tests/data/mechanism_values.json` names the source of each value; those of this project name their formula and digits.
 """
 
 import json
