@@ -79,12 +79,16 @@ class KnownComposition(Composition):
         mu = self._full_batch
         if mu is not None:
             return _full_batch_bounds(mu, question)
-        first, *others = wanted
+        first, *others = self._distinct(wanted)
         found = self._one(first, question, effort)
         for direction in others:
             if not self._surely_below(found, question, direction):
                 found = larger(found, self._one(direction, question, effort))
         return found[0]
+
+    def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
+        """The first direction only if all steps' losses have one law in both."""
+        return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         total = 0.0
@@ -179,6 +183,7 @@ class KnownComposition(Composition):
             if gdp.delta(0.0, mu * (1.0 + 2.0**-48)) < min_delta:
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
+        wanted = self._distinct(wanted)
         if any(self._log_finite(d) for d in wanted):
             return UNKNOWN
         above = np.zeros(1)

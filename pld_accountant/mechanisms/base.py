@@ -54,6 +54,8 @@ class Mechanism(Protocol):
     noise_multiplier : float
         Standard deviation or scale of the noise, relative to the sensitivity.  A composition sorts steps of one kind
         by it.
+    symmetric : bool, optional
+        Whether the loss has the same law in both directions, so that one is asked; False if it is missing.
     """
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +108,8 @@ class RemovedSampledGaussian(SampledGaussian):
     contribution differs from all others.
     """
 
+    symmetric: ClassVar = True
+
     @staticmethod
     def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> StepFamily:
         """The family with one row for each of these mechanisms."""
@@ -119,6 +122,7 @@ class SymmetricSampledGaussian:
 
     noise_multiplier: float
     sample_rate: float
+    symmetric: ClassVar = True
 
     @staticmethod
     def steps(mechanisms: Sequence[SymmetricSampledGaussian], direction: Direction) -> StepFamily:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,7 @@ class ReplaceOneSampledGaussian:
 
     noise_multiplier: float
     sample_rate: float
+    symmetric: ClassVar = True
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)

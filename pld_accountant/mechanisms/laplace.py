@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,7 @@ class Laplace:
     """
 
     noise_multiplier: float
+    symmetric: ClassVar = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", validate.noise_multiplier(self.noise_multiplier))
