@@ -13,7 +13,8 @@ Legend
     ends    interval of x that holds the nodes;  `mechanisms.quadrature.tail_error` bounds the mass beyond
     gauss   (2, points): abscissas and weights of Gauss-Legendre on [-1, 1];  no points: the trapezoidal rule
 
-The rule is the trapezoidal rule for the whole distribution, and Gauss-Legendre on equal panels for a part.
+The rule is the trapezoidal rule for the whole distribution, and Gauss-Legendre on equal panels for a part; or for the
+whole distribution under addition, where the trapezoidal rule would need many nodes.
 
 All results are normalised: phi(omega) = E_theta[exp(i omega L)] over the part.
 """
@@ -83,25 +84,63 @@ def _turn(x, sigma, q, phi):
 
 
 @inline
-def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
+def _spare(x, sigma, q):
+    """Upper bound of w (1 - w) left of x."""
+    w = sampled_share(x, sigma, q)
+    return w * (1.0 - w) if w < 0.5 else 0.25
+
+
+@inline
+def _curvature(x, sigma, q, sign, theta):
+    """Upper bound of -sigma^2 (log psi)'' left of x."""
+    return 1.0 if sign > 0.0 else 1.0 + theta * _spare(x, sigma, q) / (sigma * sigma)
+
+
+@inline
+def _log_mass(centre, r, sigma, q, sign, theta):
+    """Lower bound of the log of psi's integral over a panel: step 6 of `panel_error`."""
+    a = 1.0 + theta if sign > 0.0 else -theta
+    fall = _curvature(centre + r, sigma, q, sign, theta) * log_normal(r, sigma)
+    return _log_psi(centre, sigma, q, a) + math.log(2.0 * r) + fall
+
+
+@inline
+def _log_height(centre, along, off, sigma, q, sign, theta, width):
+    """Upper bound of log |psi(z) g(z)^(i omega)|, |omega| <= width, at most `along` from the centre and `off` the line.
+
+    Steps 3 to 5 of `panel_error`.
+    """
+    a = 1.0 + theta if sign > 0.0 else -theta
+    end, phi = centre + along, off / (sigma * sigma)
+    height = max(_log_psi(centre - along, sigma, q, a), _log_psi(end, sigma, q, a))
+    height -= _curvature(end, sigma, q, sign, theta) * log_normal(along, sigma) + log_normal(off, sigma)
+    if sign < 0.0:
+        height -= 0.5 * theta * math.log1p(-2.0 * _spare(end, sigma, q) * (1.0 - math.cos(phi)))
+    return height + width * _turn(end, sigma, q, phi) if width > 0.0 else height
+
+
+@inline
+def panel_error(sigma, q, sign, theta, low, top, width, points, panels, ellipses):
     """Bound the error of phi(omega), |omega| <= width, by Gauss-Legendre on equal panels of [low, top].
 
-    Removal only.  The error is absolute, in the normalised phi, and at most 1.  n = `points` is the number of nodes of
-    one panel, r its half-width.
+    The error is absolute, in the normalised phi, and at most 1.  n = `points` is the number of nodes of one panel, r
+    its half-width.
 
     1. On [-1, 1] the n-point rule errs by at most (64 / 15) M rho^(2 - 2 n) / (1 - rho^-2), if the integrand is at most
        M in modulus on the ellipse with foci -1, 1 and half-axes (rho +- 1 / rho) / 2.
     2. On a panel this ellipse reaches A = r (rho + 1 / rho) / 2 along the real line and B = r (rho - 1 / rho) / 2 off
        it.  The integrand is analytic for B < pi sigma^2.
     3. Off the line the integrand grows as in `mechanisms.quadrature`: the normal density by at most
-       exp(B^2 / (2 sigma^2)), |g| not at all, and exp(i omega log g) by at most exp(width |arg g|).
+       exp(B^2 / (2 sigma^2)), |g| not at all, and exp(i omega log g) by at most exp(width |arg g|).  Under addition
+       |g|^-theta grows, too: |g(x + iy)|^2 = g(x)^2 (1 - 2 w (1 - w) (1 - cos(y / sigma^2))).
     4. |arg g| is bounded panel by panel (`_turn`).  Write g / (1 - q) = 1 + s exp(i phi).  Its angle grows with s, and
        with phi until cos phi = -s, where it is arcsin(s).  Left of the x where sampling matters, s is small and so is
        the angle.
-    5. Along the line (log psi)'' >= -1 / sigma^2.  So on an interval of length 2 A, log psi exceeds the larger of its
-       end values by at most A^2 / (2 sigma^2).
-    6. By the same inequality the mass of a panel is at least psi(centre) 2 r exp(-r^2 / (2 sigma^2)).  The normalising
-       mass is at least that of the heaviest panel.
+    5. Along the line (log psi)'' >= -c / sigma^2; c = 1 under removal, c = 1 + theta max w (1 - w) / sigma^2 under
+       addition.  So on an interval of length 2 A, log psi exceeds the larger of its end values by at most
+       c A^2 / (2 sigma^2).
+    6. By the same inequality the mass of a panel is at least psi(centre) 2 r exp(-c r^2 / (2 sigma^2)).  The
+       normalising mass is at least that of the heaviest panel.
     7. The error is at most the number of panels times the largest bound of one panel, over the mass of step 6.  The
        ellipse with the smallest bound counts.
 
@@ -109,12 +148,10 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
     ----------
     Trefethen, "Approximation Theory and Approximation Practice", Theorem 19.3, for step 1.
     """
-    a = 1.0 + theta
     r = 0.5 * (top - low) / panels
     log_mass = -np.inf
     for p in range(panels):
-        log_mass = max(log_mass, _log_psi(low + r * (2 * p + 1), sigma, q, a))
-    log_mass += math.log(2.0 * r) + log_normal(r, sigma)
+        log_mass = max(log_mass, _log_mass(low + r * (2 * p + 1), r, sigma, q, sign, theta))
     best = 0.0
     for rho in ellipses:
         along, off = 0.5 * r * (rho + 1.0 / rho), 0.5 * r * (rho - 1.0 / rho)
@@ -122,25 +159,20 @@ def panel_error(sigma, q, theta, low, top, width, points, panels, ellipses):
             break
         largest = -np.inf
         for p in range(panels):
-            centre = low + r * (2 * p + 1)
-            height = max(_log_psi(centre - along, sigma, q, a), _log_psi(centre + along, sigma, q, a))
-            if width > 0.0:
-                height += width * _turn(centre + along, sigma, q, off / (sigma * sigma))
-            largest = max(largest, height)
-        growth = -log_normal(along, sigma) - log_normal(off, sigma)
+            largest = max(largest, _log_height(low + r * (2 * p + 1), along, off, sigma, q, sign, theta, width))
         rate = math.log(64.0 / 15.0 * r / (1.0 - 1.0 / rho**2)) - (2.0 * points - 2.0) * math.log(rho)
-        best = min(best, math.log(panels) + largest + growth + rate - log_mass)
+        best = min(best, math.log(panels) + largest + rate - log_mass)
     return math.exp(best)
 
 
-@jit("void(f8[::1], f8[::1], f8[::1], f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
-def choose_panels(sigma, q, theta, ends, width, points, limit, ellipses, tolerance, panels, error):
+@jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
+def choose_panels(sigma, q, sign, theta, ends, width, points, limit, ellipses, tolerance, panels, error):
     """Write the number of panels at which the error falls to the tolerance, and that error; limit + 1 if none does."""
     for k in range(sigma.size):
         n = 2
         error[k] = 1.0
         while n <= limit and q[k] < 1.0:
-            error[k] = panel_error(sigma[k], q[k], theta[k], ends[k, 0], ends[k, 1], width, points, n, ellipses)
+            error[k] = panel_error(sigma[k], q[k], sign, theta[k], ends[k, 0], ends[k, 1], width, points, n, ellipses)
             if error[k] <= tolerance:
                 break
             n = n * 7 // 5 + 1

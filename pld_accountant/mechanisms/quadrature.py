@@ -56,6 +56,8 @@ _NODES = 4_000
 _PRODUCTS = 80_000  # of nodes and frequencies
 _FEW_PANELS = 4  # rows whose panels are chosen
 
+_MANY = 2_000  # nodes of the trapezoidal rule, beyond which panels are tried under addition
+
 
 class TiltedLosses(NamedTuple):
     """Tilted losses of some steps: the arguments that the kernels of `kernels.characterise` share."""
@@ -98,6 +100,11 @@ def spectrum(
     from ..kernels import characterise
 
     ends, nodes, truncation = _nodes(losses, m * spacing, most, panels)
+    if losses.sign < 0.0 and not np.all((nodes > 0) & (nodes <= _MANY)):
+        # the trapezoidal rule takes the turn of g where q e^t is large for that of all x
+        on_panels = _nodes(losses, m * spacing, most, True)
+        if _total(on_panels[1], most) < _total(nodes, most):
+            (ends, nodes, truncation), panels = on_panels, True
     cost = products(nodes, m)
     if not np.all(nodes) or float(cost.sum()) > work:
         return None
@@ -135,6 +142,10 @@ def spectrum(
     )
 
 
+def _total(nodes: NDArray, most: int) -> int:
+    return int(np.where(nodes > 0, nodes, most + 1).sum())
+
+
 def _rows(rows: int, nodes: NDArray, work: float) -> int:
     """Number of rows that have about `work` nodes."""
     return int(min(work * rows / max(float(nodes.sum()), 1.0), rows)) + 1
@@ -165,11 +176,11 @@ def _nodes(
 
         def choose(some: slice) -> None:
             characterise.choose_panels(
-                sigma[some], q[some], theta[some], ends[some], *limits, number[some], missed[some]
+                sigma[some], q[some], sign, theta[some], ends[some], *limits, number[some], missed[some]
             )
 
         for_blocks(choose, sigma.size, _FEW_PANELS)
-        nodes = number * points
+        nodes, missed = number * points, 2.0 * missed
     else:
         nodes = quadrature_nodes(sigma, q, sign, theta, ends, width, _TOLERANCE)
         missed = np.zeros(sigma.size)

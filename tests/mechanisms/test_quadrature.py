@@ -258,3 +258,25 @@ def test_k_of_a_part_in_which_every_loss_is_a_gain():
     found, _ = spectrum(steps, theta, 4.0, 16.0)
     assert abs(found.log_moment[0] - exact) <= found.log_moment_error[0] + 1e-9
     assert 0.0 < found.log_moment_error[0] < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "theta", "spacing", "m"),
+    [(3.82, 4.1e-6, 3.7e5, 7e4, 30), (1.2, 1.6e-6, 9.3e4, 1.8e4, 60), (0.6, 1e-3, 900.0, 200.0, 64)],
+)
+def test_panels_under_addition_agree_with_the_trapezoidal_rule_and_save_nodes(monkeypatch, sigma, q, theta, spacing, m):
+    losses = quadrature.TiltedLosses(*np.array([[sigma], [q]]), -1.0, np.array([theta]), np.array([[-np.inf, np.inf]]))
+
+    def spectrum():
+        return quadrature.spectrum(losses, spacing, m, 1, np.inf, 4_000_000, panels=False)
+
+    on_panels = spectrum()
+    monkeypatch.setattr(quadrature, "_MANY", 1 << 40)
+    uniform = spectrum()
+    assert on_panels.cost[0] < 0.5 * uniform.cost[0]
+    omega = spacing * np.arange(1, m + 1)
+    both = [np.exp(one.re + 1j * (one.im + omega * one.mean)) for one in (on_panels, uniform)]
+    error = sum(one.error[0] + omega * one.error_slope[0] for one in (on_panels, uniform))
+    assert np.all(np.abs(both[0] - both[1]) <= error + 4e-16 * omega * abs(uniform.mean[0]))
+    room = on_panels.log_moment_error + uniform.log_moment_error
+    assert abs(on_panels.log_moment[0] - uniform.log_moment[0]) <= room[0]
