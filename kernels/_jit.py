@@ -4,9 +4,10 @@
 ``fastmath``, which deletes compensated sums and NaN checks.  It keeps the machine code on disk.  Nothing is compiled or
 loaded before the first call that needs it.
 
-To compile takes about two seconds a kernel.  A call of one composition is so small that Python runs it in a tenth of
-that time.  So a kernel may say up to how many rows Python interprets it, as long as no machine code is on disk and the
-process has spent less than `_PATIENCE` on it.  Both do the same operations in the same order.
+Compiling a kernel takes about two seconds.  One composition needs calls so small that Python interprets them in a tenth
+of that time.  So Python interprets small calls of some kernels while two conditions hold: no machine code is on disk,
+and the process has spent less than `_PATIENCE` on interpreting.  Python and machine code do the same operations in the
+same order.
 
 No kernel starts threads.  numba's threading layers do not survive a fork: a child that uses GNU OpenMP after its parent
 did is killed, and the workqueue layer aborts if two threads call it at once.  Kernels run without the GIL instead, and
@@ -128,7 +129,7 @@ class Kernel:
             return _CACHE and self._load(self._signatures[0])
 
     def _interpreted(self, args: tuple[Any, ...]) -> bool:
-        """Run a small call in Python, if no machine code is on disk and time is left; whether that was done."""
+        """Interpret a small call if no machine code is on disk and time is left; return whether it was done."""
         arrays = [a for a in args if isinstance(a, np.ndarray)]
         small = len(arrays[0]) <= self._rows and sum(a.size for a in arrays) <= _SMALL
         if not small or Kernel.seconds_interpreted > _PATIENCE or self._on_disk:
@@ -199,7 +200,7 @@ class Kernel:
 
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
-    """Let no garbage be looked for: numba makes so many objects that this is an eighth of the time."""
+    """Switch the garbage collector off: numba makes so many objects that it takes an eighth of the compile time."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -212,7 +213,7 @@ def _without_collection() -> Iterator[None]:
 def jit(*signatures: str, interpreted: int = 0) -> Callable[[Any], Any]:
     """Compile a kernel for exactly these argument types, at the first call with each of them.
 
-    Calls of at most `interpreted` rows may be run in Python before, see `Kernel`.
+    Before that, Python interprets calls of at most `interpreted` rows, see `Kernel`.
     """
     return (lambda function: Kernel(function, signatures, interpreted)) if _JIT else (lambda function: function)
 

@@ -86,7 +86,7 @@ class BlackBoxComposition(Composition):
             rest = (float(question.delta) / grown - infinite) * (1.0 - 2.0**-50)
             return max(renyi.optimum(log_moments, EpsilonAt(rest), corners), 0.0) if rest > 0.0 else np.inf
         log_delta = renyi.optimum(log_moments, question, corners)
-        # a delta below every double is above 0, unless no loss is this large
+        # exp may round a positive bound down to 0; -inf means that no loss is this large
         chernoff = math.nextafter(math.exp(min(log_delta, 0.0)), math.inf) if log_delta > -np.inf else 0.0
         return min((infinite + chernoff) * grown, 1.0)
 

@@ -6,7 +6,7 @@ at the upper edge of bucket k, and row -1 stands for a step that costs nothing.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ JOINED = 1e-3
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(ABC):
     """How often each person took the step of each row of a table.
 
     Attributes

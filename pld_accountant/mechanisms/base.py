@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -55,7 +55,8 @@ class Mechanism(Protocol):
         Standard deviation or scale of the noise, relative to the sensitivity.  A composition sorts steps of one kind
         by it.
     symmetric : bool, optional
-        Whether the loss has the same law in both directions, so that one is asked; False if it is missing.
+        Whether the loss has the same law in both directions; False if the attribute is missing.  If all steps of a
+        composition are symmetric, one direction is computed.
     """
 
     @property
@@ -256,7 +257,7 @@ class SplittableSteps(CharacteristicSteps, Protocol):
         ...
 
 
-class DeltaSteps:
+class DeltaSteps(ABC):
     """Delta and epsilon of single steps, for a family that gives `_log_delta` and `largest_loss` of its rows."""
 
     @abstractmethod

@@ -101,7 +101,7 @@ def spectrum(
 
     ends, nodes, truncation = _nodes(losses, m * spacing, most, panels)
     if losses.sign < 0.0 and not np.all((nodes > 0) & (nodes <= _MANY)):
-        # the trapezoidal rule takes the turn of g where q e^t is large for that of all x
+        # the trapezoidal rule bounds arg g by the whole angle everywhere; panels bound it one by one
         on_panels = _nodes(losses, m * spacing, most, True)
         if _total(on_panels[1], most) < _total(nodes, most):
             (ends, nodes, truncation), panels = on_panels, True

@@ -7,7 +7,7 @@ error budget needs.  ``counts @ table.columns`` then gives every person's expone
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ class Table:
         return out
 
 
-class TableMaker:
+class TableMaker(ABC):
     """Makes tables: from characteristic functions (`characteristic`) or from a grid on the loss (`grid`)."""
 
     steps: StepFamily
