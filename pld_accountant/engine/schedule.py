@@ -18,28 +18,37 @@ from .tilting import Limits
 from .transform import GridTransform, Transform
 
 __all__ = [
+    "COARSE",
     "CURVE",
     "ENCLOSING",
     "GRID",
     "GRID_OF_MANY",
     "INTERPOLATED",
     "LOOSE",
+    "ROUGH",
     "SINGLE",
     "TINY",
     "WHOLE",
 ]
 
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
+_PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are enough
 
 SINGLE: tuple[Method, ...] = (
     # most compositions, in milliseconds and within 1e-9
     Transform(0.0, limits=Limits(frequencies=1 << 16)),
+    # two steps take 20 ms in place of 500
+    Convolution(1e-6, most_steps=2, most_people=4, wanted=7e-7),
+    # few steps of much noise: 20 ms in place of 40 to 130
+    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
+    # few steps of little noise: 98 such compositions take 8.6 s in place of 13
+    Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7),
     # rare steps: without it 150 random compositions take twice as long, and one is 2e-5 wide
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), truncated=True),
     # rarer ones: without it the 48 hardest take four times as long, and five are up to 2e-5 wide
     RareLosses(
         1e-6,
-        least_steps=_SOME,
+        least_steps=9,
         limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
         places=tuple(0.1 * np.arange(4, 13)),
         nearer=1,
@@ -49,6 +58,26 @@ SINGLE: tuple[Method, ...] = (
     Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8),
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
+
+COARSE = 1e-4
+"""Tolerance from which on `ROUGH` is used."""
+
+ROUGH: tuple[Method, ...] = (
+    Transform(0.0, limits=Limits(frequencies=1 << 14)),
+    SINGLE[1],
+    Transform(COARSE, limits=Limits(1e-6, tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
+    Convolution(COARSE, most_steps=16, most_people=4, wanted=0.7 * COARSE, pairs=3e7),
+    RareLosses(
+        COARSE,
+        least_steps=_SOME,
+        limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=4),
+        places=_PLACES,
+        nearer=1,
+        wanted=0.2 * COARSE,
+    ),
+    *SINGLE[4:],
+)
+"""For one composition of which a rough answer is wanted: a tenth of the time for few or rare steps."""
 
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))
 
@@ -127,7 +156,7 @@ INTERPOLATED: tuple[Method, ...] = (
             delta=False,
             least_log_delta=TINY,
             limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=tilts, least_log_delta=TINY),
-            places=(0.79, 0.89, 0.99, 1.09),
+            places=_PLACES,
             nearer=nearer,
         )
         for nearer, tilts in ((1, 4), (0, 16))

@@ -99,35 +99,39 @@ def spectrum(
     from ..kernels import _columns as c
     from ..kernels import characterise
 
-    ends, nodes, truncation = _nodes(losses, m * spacing, most, panels)
-    if losses.sign < 0.0 and not np.all((nodes > 0) & (nodes <= _MANY)):
+    rows, width = losses.sigma.size, m * spacing
+    ends, nodes, truncation = _nodes(losses, width, most, panels)
+    on_panels = np.full(rows, panels)
+    many = np.flatnonzero(~((nodes > 0) & (nodes <= _MANY)))
+    if losses.sign < 0.0 and not panels and many.size:
         # the trapezoidal rule bounds arg g by the whole angle everywhere; panels bound it one by one
-        on_panels = _nodes(losses, m * spacing, most, True)
-        if _total(on_panels[1], most) < _total(nodes, most):
-            (ends, nodes, truncation), panels = on_panels, True
+        _, fewer, missed = _nodes(losses.of(many), width, most, True)
+        better = _or_more(fewer, most) < _or_more(nodes[many], most)
+        some = many[better]
+        nodes[some], truncation[some], on_panels[some] = fewer[better], missed[better], True
     cost = products(nodes, m)
     if not np.all(nodes) or float(cost.sum()) > work:
         return None
-    rows, rule = losses.sigma.size, _rule(panels)
     moments, re, im = np.empty((rows, c.MOMENTS)), np.empty((rows, m)), np.empty((rows, m))
     fast = are_many(nodes, m)
     error, slope = np.zeros((2, rows))
     direct = np.where(fast, 0.0, 6.0 * min(m, _RESTART) + np.minimum(nodes, _SUM + nodes // _SUM + 1))
     for row in np.flatnonzero(fast):
         one, (weight, d) = slice(row, row + 1), np.empty((2, nodes[row]))
-        kept = characterise.nodes(*losses.of(one), ends[one], rule, weight, d, moments[row])
+        kept = characterise.nodes(*losses.of(one), ends[one], _rule(on_panels[row]), weight, d, moments[row])
         excess, error[row], slope[row] = excess_at(weight[:kept], d[:kept], spacing, m)
         re[row], im[row] = log_of_excess(excess)
-    others = np.flatnonzero(~fast)
+    for same in (False, True):
+        some, rule = np.flatnonzero(~fast & (on_panels == same)), _rule(same)
 
-    def fill(some: slice) -> None:
-        at = others[some]
-        found = np.empty((at.size, c.MOMENTS)), np.empty((at.size, m)), np.empty((at.size, m))
-        characterise.spectrum(*losses.of(at), ends[at], rule, spacing, nodes[at], *found)
-        moments[at], re[at], im[at] = found
+        def fill(part: slice, some: NDArray = some, rule: NDArray = rule) -> None:
+            at = some[part]
+            found = np.empty((at.size, c.MOMENTS)), np.empty((at.size, m)), np.empty((at.size, m))
+            characterise.spectrum(*losses.of(at), ends[at], rule, spacing, nodes[at], *found)
+            moments[at], re[at], im[at] = found
 
-    if others.size:
-        for_blocks(fill, others.size, _rows(others.size, nodes[others], _PRODUCTS / m))
+        if some.size:
+            for_blocks(fill, some.size, _rows(some.size, nodes[some], _PRODUCTS / m))
     k, units = moments[:, c.M_LOG_MOMENT], moments[:, c.M_UNITS]
     return Spectrum(
         log_moment=k,
@@ -142,8 +146,9 @@ def spectrum(
     )
 
 
-def _total(nodes: NDArray, most: int) -> int:
-    return int(np.where(nodes > 0, nodes, most + 1).sum())
+def _or_more(nodes: NDArray, most: int) -> NDArray:
+    """The numbers of nodes, of which a 0 stands for more than `most`."""
+    return np.where(nodes > 0, nodes, most + 1)
 
 
 def _rows(rows: int, nodes: NDArray, work: float) -> int:

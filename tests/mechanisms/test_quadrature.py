@@ -280,3 +280,17 @@ def test_panels_under_addition_agree_with_the_trapezoidal_rule_and_save_nodes(mo
     assert np.all(np.abs(both[0] - both[1]) <= error + 4e-16 * omega * abs(uniform.mean[0]))
     room = on_panels.log_moment_error + uniform.log_moment_error
     assert abs(on_panels.log_moment[0] - uniform.log_moment[0]) <= room[0]
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("theta", "spacing", "m"), [(2048.0, 142.0, 11), (30.0, 0.5, 200)])
+def test_a_row_does_not_depend_on_the_rows_beside_it(direction, theta, spacing, m):
+    """What is kept on disk row by row is compared with rows that are computed alone."""
+    steps = SampledGaussianSteps(np.geomspace(1.0, 60.0, 12), np.full(12, 0.01), direction)
+    together = steps.spectrum(theta, spacing, m, np.arange(12), 12, np.inf)
+    assert together is not None
+    for row in range(12):
+        alone = steps.spectrum(theta, spacing, m, np.array([row]), 12, np.inf)
+        assert alone is not None
+        for field in ("log_moment", "mean", "log_moment_error", "error", "error_slope", "re", "im", "span", "cost"):
+            assert getattr(alone, field)[0].tobytes() == getattr(together, field)[row].tobytes(), (row, field)
