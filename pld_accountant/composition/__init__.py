@@ -2,10 +2,11 @@
 
 In: mechanisms and how often each runs.  Out: `Bounds` of epsilon, delta, mu, trade-off functions and attacks.
 
-    base.py      `Composition`: the questions, and what their answers mean
-    known.py     mechanisms whose losses are known, composed by the engine
-    enclosed.py  mechanisms that lie between others
-    black_box.py  mechanisms of which only Renyi divergences are known
+    base.py            `Composition`: the questions, and what their answers mean
+    known.py           mechanisms whose losses are known, composed by the engine
+    enclosed.py        mechanisms that lie between others
+    several_pairs.py   mechanisms whose worst pair depends on the question
+    black_box.py       mechanisms of which only Renyi divergences are known
 
 May import: engine, counting, tables.makers, mechanisms, notions.
 """
@@ -21,7 +22,7 @@ from ..mechanisms.renyi_boxes import RenyiBox
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from .base import Composition
 from .black_box import BlackBoxComposition
-from .enclosed import of_mechanisms
+from .several_pairs import of_mechanisms
 
 __all__ = ["Composition", "compose"]
 

@@ -19,7 +19,8 @@ from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds, Status
 from ..results import Method as Proof
 from .base import ROUNDING, UNKNOWN, Composition
-from .enclosed import EnclosedComposition, End, of_mechanisms
+from .enclosed import EnclosedComposition, End, dominating
+from .several_pairs import of_mechanisms
 
 __all__ = ["BlackBoxComposition"]
 
@@ -49,7 +50,7 @@ class BlackBoxComposition(Composition):
     """
 
     def __init__(self, counts: Mapping[Any, int], boxes: Mapping[RenyiBox, int]) -> None:
-        self._others = of_mechanisms(counts)
+        self._others = dominating(counts)
         self._boxes = dict(boxes)
         self._counts = {**counts, **boxes}
         witness = dict(counts)

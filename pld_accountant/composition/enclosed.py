@@ -22,7 +22,7 @@ from ..results import Bounds
 from .base import UNKNOWN, Composition
 from .known import KnownComposition
 
-__all__ = ["EnclosedComposition", "End", "of_mechanisms"]
+__all__ = ["EnclosedComposition", "End", "dominating"]
 
 _UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
 
@@ -109,8 +109,8 @@ class EnclosedComposition(Composition):
         return float(self._above.composition.rdp_epsilon(less))
 
 
-def of_mechanisms(counts: Mapping[Any, int]) -> KnownComposition | EnclosedComposition:
-    """The composition of mechanisms that are known by their losses or by others."""
+def dominating(counts: Mapping[Any, int]) -> KnownComposition | EnclosedComposition:
+    """The composition of mechanisms that are known by their losses or by others; of several pairs, the one above."""
     if any(isinstance(mechanism, Enclosed) for mechanism in counts):
         return EnclosedComposition(counts)
     return KnownComposition(counts)

@@ -91,6 +91,21 @@ class Enclosed(Protocol):
 
 
 @runtime_checkable
+class SeveralPairs(Protocol):
+    """A mechanism whose worst pair depends on the question; its steps are those of a pair that dominates all of them.
+
+    The dominating pair's curve is attained by one step alone.
+    """
+
+    def pairs(self, direction: Direction) -> Sequence[Mechanism]:
+        """Mechanisms of this kind with one pair each, whose loss in this direction is that pair's.
+
+        As many for every mechanism of the kind, in the same order.
+        """
+        ...
+
+
+@runtime_checkable
 class StepFamily(Protocol):
     """The privacy losses of several steps, one in each row, all in one direction.
 

@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 import pld_accountant as pa
 from pld_accountant.engine import lattice
@@ -119,6 +120,46 @@ def test_replace_one_without_sampling_is_a_gaussian_of_half_the_noise():
     gaussian = pa.compose([(pa.Gaussian(1.5), 1)]).delta(0.3)
     assert replaced.lower <= gaussian.upper
     assert gaussian.lower <= replaced.upper
+
+
+def two_point_delta(epsilon, steps, at, share):
+    """delta(at) of steps whose loss is t = share epsilon or t - epsilon; masses from E[e^-loss] = 1."""
+    t = share * epsilon
+    p = np.expm1(t - epsilon) / np.expm1(-epsilon)
+    i = np.arange(steps + 1)
+    loss = i * t + (steps - i) * (t - epsilon)
+    return float(stats.binom.pmf(i, steps, p) @ np.maximum(-np.expm1(np.minimum(at - loss, 0.0)), 0.0))
+
+
+@pytest.mark.parametrize("direction", ["both", "remove", "add"])
+@pytest.mark.parametrize(("epsilon", "steps"), [(0.1, 2), (0.1, 100), (1.0, 3), (1.0, 30), (3.0, 10)])
+def test_exponential_mechanisms_fixed_in_advance_lie_between_the_bounds(epsilon, steps, direction):
+    """The optimum over one t for all steps (Dong, Durfee and Rogers 2020), from binomial sums."""
+    run = pa.compose([(pa.ExponentialMechanism(epsilon), steps)])
+    shares = np.linspace(0.5, 0.9995, 1_000)
+    for delta in (1e-3, 1e-6, 1e-10):
+        at = run.epsilon(delta, direction)
+        above, below = (max(two_point_delta(epsilon, steps, x, s) for s in shares) for x in (at.lower, at.upper))
+        assert below <= delta <= above * (1 + 1e-6)
+        close = max(two_point_delta(epsilon, steps, at.lower / 0.85, s) for s in shares)
+        assert close <= delta
+        found = run.delta(at.lower, direction)
+        assert found.lower <= above <= found.upper
+
+
+def test_the_exponential_mechanism_beside_others():
+    for others in ([(pa.Gaussian(5.0), 3)], [(pa.FixedSizeBatch(4.0, 1, 100), 1)]):
+        without = pa.compose(others).epsilon(1e-5)
+        run = pa.compose([*others, (pa.ExponentialMechanism(0.4), 2)])
+        assert without.upper < run.epsilon(1e-5).lower
+        assert run.epsilon(1e-5).upper < without.lower + 0.8
+        assert run.rdp(2.0) > pa.compose(others).rdp(2.0)
+    run = pa.compose([(pa.Gaussian(5.0), 1), (pa.ExponentialMechanism(0.4), 2)])
+    assert pa.compose([(pa.Gaussian(5.0), 1)]).mu().upper < run.mu().lower < run.mu().upper
+    boxed = pa.compose([(pa.ExponentialMechanism(0.4), 3), (pa.ZeroConcentratedDP(0.02), 1)]).epsilon(1e-5)
+    plain = pa.compose([(pa.ExponentialMechanism(0.4), 3), (pa.Gaussian(5.0), 1)]).epsilon(1e-5)
+    assert boxed.lower <= plain.lower * (1 + 1e-4)
+    assert boxed.lower < boxed.upper
 
 
 def test_the_exponential_mechanism_costs_less_than_pure_dp():
