@@ -71,6 +71,20 @@ def test_a_rough_answer_takes_rough_methods(sigma, q, steps, delta, monkeypatch)
     assert rough.upper - rough.lower <= 5e-3 * rough.upper
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "steps", "method"),
+    [
+        (pa.FixedSizeBatch(2.0, 10, 1000), 2, pa.Method.CONVOLUTION),
+        (pa.FixedSizeBatch(2.0, 10, 1000), 300, pa.Method.GRID),
+        (pa.RandomAllocation(2.0, 100), 5, pa.Method.CONVOLUTION),
+        (pa.RandomAllocation(2.0, 100), 100, pa.Method.GRID),
+    ],
+)
+def test_mechanisms_between_others_take_the_quick_method(mechanism, steps, method):
+    """The other one would take ten times as long."""
+    assert pa.compose([(mechanism, steps)]).epsilon(1e-6).method == method
+
+
 def widths(methods, sigma, q, steps, delta):
     """Widths of twenty people with norms of their own, counted in fractions, relative to each upper bound."""
     ledger = pa.Ledger(20, noise_multiplier=sigma, sample_rate=q, max_grad_norm=1.0, buckets=32)
