@@ -57,6 +57,10 @@ class Composition(Locked):
     def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
         """The larger answer of the directions, floats."""
 
+    def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
+        """The directions to compute: one if both have the same losses."""
+        return wanted
+
     @abstractmethod
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """The largest loss that has a probability above 0: epsilon at delta = 0."""
@@ -198,7 +202,8 @@ class Composition(Locked):
             For an alpha outside (0, 1), or an unknown direction.
 
         **Error**: the bounds are a relative 1e-5 apart, or twice as far as those of delta if these are further apart.
-        **Cost**: about thirty evaluations of `delta` for each alpha, fifteen if one direction is asked.
+        **Cost**: about thirty evaluations of `delta` for each alpha, fifteen if one direction is asked or both are
+        alike.
 
         References
         ----------
@@ -239,7 +244,7 @@ class Composition(Locked):
             raise ValueError(f"{word} must lie in (0, 1), got {alpha!r}")
         ends = []
         status = Status.CERTIFIED
-        for one in directions(direction):
+        for one in self._distinct(directions(direction)):
             worst = [Status.CERTIFIED]
             sides = (self._two_sided(side, worst) for side in (one, _OTHER[one]))
             curve = ProfileCurve(*sides)

@@ -86,6 +86,10 @@ class EnclosedComposition(Composition):
         middle = 0.5 * (lower + upper) if np.isfinite(upper) else np.nan
         return Bounds(lower, middle, upper, max(below.status, above.status), above.method)
 
+    def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
+        """See `Composition`: both ends are symmetric."""
+        return max((end.composition._distinct(wanted) for end in (self._below, self._above)), key=len)
+
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         lower = self._below.composition._largest_loss(wanted).lower
         upper = self._above.composition._largest_loss(wanted).upper

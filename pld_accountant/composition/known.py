@@ -87,7 +87,7 @@ class KnownComposition(Composition):
         return found[0]
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
-        """The directions to compute: one if every step is symmetric."""
+        """See `Composition`: every step is symmetric."""
         return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:

@@ -45,3 +45,25 @@ def test_one_direction_is_asked_if_all_steps_are_symmetric(monkeypatch, other, a
     monkeypatch.setattr(KnownComposition, "_surely_below", lambda *given: False)
     pa.compose([(pa.Laplace(20.0), 2), *([] if other is None else [(other, 1)])]).delta(0.1)
     assert seen == asked
+
+
+@pytest.mark.parametrize(
+    "mechanism, alike",
+    [(pa.Laplace(2.0), True), (pa.FixedSizeBatch(2.0, 10, 100), True), (pa.SampledGaussian(1.0, 0.1), False)],
+)
+def test_the_trade_off_function_of_symmetric_steps_is_computed_once(monkeypatch, mechanism, alike):
+    asked = []
+    original = KnownComposition._answer
+
+    def answer(self, *given):
+        asked.append(given)
+        return original(self, *given)
+
+    monkeypatch.setattr(KnownComposition, "_answer", answer)
+    run = pa.compose([(mechanism, 1)])
+    both = run.tradeoff(0.1)
+    number = len(asked)
+    one, other = run.tradeoff(0.1, "remove"), run.tradeoff(0.1, "add")
+    assert (len(asked) - number == 2 * number) == alike
+    assert max(both.lower, one.lower, other.lower) <= min(both.upper, one.upper, other.upper) or not alike
+    assert both.lower <= min(one.upper, other.upper)
