@@ -34,28 +34,33 @@ __all__ = [
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
 _PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are enough
 
+_TWO = Convolution(1e-6, most_steps=2, most_people=4, wanted=7e-7)
+_TRUNCATED = Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), truncated=True)
+_RARE = RareLosses(
+    1e-6,
+    least_steps=9,
+    limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
+    places=tuple(0.1 * np.arange(4, 13)),
+    nearer=1,
+    wanted=2e-7,
+)
+_LAST = Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8)
+
 SINGLE: tuple[Method, ...] = (
     # most compositions, in milliseconds and within 1e-9
     Transform(0.0, limits=Limits(frequencies=1 << 16)),
     # two steps take 20 ms in place of 500
-    Convolution(1e-6, most_steps=2, most_people=4, wanted=7e-7),
+    _TWO,
     # few steps of much noise: 20 ms in place of 40 to 130
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
     # few steps of little noise: 98 such compositions take 8.6 s in place of 13
     Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7),
     # rare steps: without it 150 random compositions take twice as long, and one is 2e-5 wide
-    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), truncated=True),
+    _TRUNCATED,
     # rarer ones: without it the 48 hardest take four times as long, and five are up to 2e-5 wide
-    RareLosses(
-        1e-6,
-        least_steps=9,
-        limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
-        places=tuple(0.1 * np.arange(4, 13)),
-        nearer=1,
-        wanted=2e-7,
-    ),
+    _RARE,
     # what no tilt serves, in about five seconds at most: without it nine of the 48 are wider than 1e-6
-    Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8),
+    _LAST,
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
 
@@ -64,7 +69,7 @@ COARSE = 1e-4
 
 ROUGH: tuple[Method, ...] = (
     Transform(0.0, limits=Limits(frequencies=1 << 14)),
-    SINGLE[1],
+    _TWO,
     Transform(COARSE, limits=Limits(1e-6, tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
     Convolution(COARSE, most_steps=16, most_people=4, wanted=0.7 * COARSE, pairs=3e7),
     RareLosses(
@@ -75,10 +80,14 @@ ROUGH: tuple[Method, ...] = (
         nearer=1,
         wanted=0.2 * COARSE,
     ),
-    *SINGLE[4:],
+    # what the rough ones leave
+    _TRUNCATED,
+    _RARE,
+    _LAST,
 )
 """For one composition of which a rough answer is wanted: a tenth of the time for few or rare steps."""
 
+_LARGE = Convolution(1e-4, most_people=4, wanted=1e-5)
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))
 
 GRID: tuple[Method, ...] = (
@@ -88,7 +97,7 @@ GRID: tuple[Method, ...] = (
     Convolution(1e-6, most_steps=64, most_people=4, wanted=1e-6, pairs=3e8),
     replace(_GRID, width=1e-4, points=1 << 20, limits=replace(_GRID.limits, work=3e10)),
     # a single large loss among many small ones
-    Convolution(1e-4, most_people=4, wanted=1e-5),
+    _LARGE,
 )
 """For families without characteristic functions."""
 
@@ -112,7 +121,7 @@ ENCLOSING: tuple[Method, ...] = (
     # 0.2 to 0.9 s where the convolution takes up to 11
     replace(_GRID, width=3e-4),
     # a single large loss among many small ones
-    GRID[3],
+    _LARGE,
 )
 """For compositions that stand for another and are about 3e-4 away from it: a closer answer is no use."""
 
@@ -126,29 +135,31 @@ _FIRST = Transform(
     limits=Limits(1e-8, frequencies=256, least_expectation=1e-6, least_log_delta=TINY),
     least_log_delta=TINY,
 )
+_WIDE = Transform(
+    1e-3,
+    3e-4,
+    most_steps=100,
+    limits=Limits(1e-4, frequencies=1 << 13, least_expectation=1e-6, least_log_delta=TINY, work=3e9),
+    least_log_delta=TINY,
+    variance=True,
+)
+_CUT = Transform(
+    1e-4,
+    3e-4,
+    least_steps=_SOME,
+    limits=Limits(1e-6, frequencies=512, least_expectation=1e-12, tilts=8, least_log_delta=_SMALL),
+    truncated=True,
+    least_log_delta=_SMALL,
+)
 
 INTERPOLATED: tuple[Method, ...] = (
     # serves nearly everybody
     _FIRST,
     # few steps: without it 52 of 1,000 people have no lower bound; if the variance term is an error, the bounds of
     # four steps of little noise are 3 % of one's own epsilon wide in the median instead of 0.2 %
-    Transform(
-        1e-3,
-        3e-4,
-        most_steps=100,
-        limits=Limits(1e-4, frequencies=1 << 13, least_expectation=1e-6, least_log_delta=TINY, work=3e9),
-        least_log_delta=TINY,
-        variance=True,
-    ),
+    _WIDE,
     # deltas below 1e-12 and little noise: truncated tails allow larger tilts
-    Transform(
-        1e-4,
-        3e-4,
-        least_steps=_SOME,
-        limits=Limits(1e-6, frequencies=512, least_expectation=1e-12, tilts=8, least_log_delta=_SMALL),
-        truncated=True,
-        least_log_delta=_SMALL,
-    ),
+    _CUT,
     # rare steps: without it 112 of 1,000 people have no lower bound at rate 1e-5 and delta 1e-15
     *(
         RareLosses(
@@ -170,9 +181,9 @@ WHOLE: tuple[Method, ...] = (
     # whole counts at the edges have no interpolation error, which few steps of little noise need
     _FIRST,
     # few steps: without it 16 of 300 people have no lower bound
-    replace(INTERPOLATED[1], width_of_largest=0.0),
+    replace(_WIDE, width_of_largest=0.0),
     # without it 774 of 792 deltas stay open
-    replace(INTERPOLATED[2], width_of_largest=0.0),
+    replace(_CUT, width_of_largest=0.0),
 )
 """For whole counts of many people, whose bounds the buckets keep apart by a percent."""
 
