@@ -63,7 +63,7 @@ def draw(k: np.ndarray, bounds: dict[str, np.ndarray], peers: dict[str, Any]) ->
     left.plot(k, bounds["upper"], color=COLOURS["PLD"], lw=3.2, label="This package, certified", zorder=1)
     width = (bounds["upper"] - bounds["lower"]) / bounds["estimate"]
     right.plot(k, np.maximum(width, 1e-14), color=COLOURS["PLD"], lw=2.4)
-    common.label(right, 2.1, 3e-11, "distance of this package's bounds", color=COLOURS["PLD"])
+    common.label(right, 22, 1e-12, "distance of this\npackage's bounds", color=COLOURS["PLD"])
     ends: dict[str, list[tuple[float, float, str]]] = {}
     for name, found in peers.items():
         words, colour, marker, line = STYLES[name]
