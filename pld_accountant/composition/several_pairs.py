@@ -13,7 +13,7 @@ from ..engine.method import WITHOUT_LIMIT, Effort
 from ..engine.question import EpsilonAt, Question
 from ..mechanisms.base import Direction, SeveralPairs
 from ..notions import gdp
-from ..results import Bounds
+from ..results import Bounds, Status
 from .base import Composition
 from .enclosed import EnclosedComposition, dominating
 from .known import KnownComposition
@@ -67,8 +67,8 @@ class SeveralPairsComposition(Composition):
         rough = effort._replace(width=max(effort.width, _ROUGH))
         found = [self._with_pair(way, place)._answer(question, (way,), rough) for way in wanted]
         lower = min(max(float(one.lower) for one in found), float(above.upper))
-        status = max(above.status, *(one.status for one in found))
-        return Bounds(lower, above.upper, above.upper, status, above.method)
+        status = max(Status(one.status) for one in (above, *found))
+        return _between(lower, above, status)
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         return self._above._largest_loss(wanted)
@@ -79,13 +79,19 @@ class SeveralPairsComposition(Composition):
         for delta in np.geomspace(min_delta, 0.1, _POINTS):
             epsilon = self._answer(EpsilonAt(float(delta)), wanted, WITHOUT_LIMIT).lower
             least = max(least, float(gdp.mu(epsilon, delta)) if epsilon > 0.0 else 0.0)
-        return Bounds(min(least, float(most.upper)), most.upper, most.upper, most.status, most.method)
+        return _between(min(least, float(most.upper)), most, Status(most.status))
 
     def rdp(self, alpha: Any) -> NDArray:
         return self._above.rdp(alpha)
 
     def rdp_epsilon(self, delta: float) -> float:
         return self._above.rdp_epsilon(delta)
+
+
+def _between(lower: float, above: Bounds, status: Status) -> Bounds:
+    upper = float(above.upper)
+    middle = 0.5 * (lower + upper) if np.isfinite(upper) else np.nan
+    return Bounds(lower, middle, upper, status, above.method)
 
 
 def of_mechanisms(
