@@ -181,10 +181,28 @@ def choose_panels(sigma, q, sign, theta, ends, width, points, limit, ellipses, t
 
 @inline
 def _dot(weight, values):
-    """Sum of products, in blocks: the round-off is that of n / 128 + 128 additions instead of n."""
+    """Sum of products, in blocks: the round-off is that of n / 128 + 128 additions instead of n.
+
+    A block has eight sums beside each other, which the processor adds at once.  `np.dot` is no faster, and its first
+    call imports scipy.linalg.
+    """
     total = 0.0
     for start in range(0, values.size, _SUM):
-        total += np.dot(weight[start : start + _SUM], values[start : start + _SUM])
+        w, v = weight[start : start + _SUM], values[start : start + _SUM]
+        a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        last = v.size - v.size % 8
+        for j in range(0, last, 8):
+            a += w[j] * v[j]
+            b += w[j + 1] * v[j + 1]
+            c += w[j + 2] * v[j + 2]
+            d += w[j + 3] * v[j + 3]
+            e += w[j + 4] * v[j + 4]
+            f += w[j + 5] * v[j + 5]
+            g += w[j + 6] * v[j + 6]
+            h += w[j + 7] * v[j + 7]
+        for j in range(last, v.size):
+            a += w[j] * v[j]
+        total += ((a + b) + (c + d)) + ((e + f) + (g + h))
     return total
 
 

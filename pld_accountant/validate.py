@@ -5,6 +5,7 @@ Conditions are written so that NaN fails them.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,15 @@ _REAL = "fiuO"  # kinds of array elements; O: Python's fractions and decimals
 _MOST_BUCKETS = 4096  # a bucket costs bytes for every person; bucket numbers are 16-bit integers
 
 
+def _is_masked(values: Any) -> bool:
+    """Whether elements are masked; without an import of numpy.ma, which whoever made a masked array has imported."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and bool(ma.is_masked(values))
+
+
 def _number(value: Any, name: str) -> float:
     try:
-        if np.ma.is_masked(value) or np.ndim(value) != 0 or np.asarray(value).dtype.kind not in _REAL:
+        if _is_masked(value) or np.ndim(value) != 0 or np.asarray(value).dtype.kind not in _REAL:
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -44,7 +51,7 @@ def numbers(values: Any, name: str) -> np.ndarray:
     """A number or an array of numbers as float64; values above the largest double become inf."""
     try:
         array = np.asarray(values)
-        if np.ma.is_masked(values) or array.dtype.kind not in _REAL:
+        if _is_masked(values) or array.dtype.kind not in _REAL:
             raise TypeError
         if array.dtype.kind == "O":  # numpy itself would make NaN of None
             return np.array([_number(v, name) for v in array.flat], dtype=np.float64).reshape(array.shape)
@@ -142,7 +149,7 @@ def norms(values: Any, num_examples: int, *, as_given: bool = False) -> np.ndarr
     if "bfloat16" in str(getattr(values, "dtype", "")):  # torch would fail without a word on the cause
         raise ValueError(f"norms must be real numbers, got an array of {not_real(values.dtype)}")
     array = np.asarray(values)
-    if np.ma.is_masked(values):
+    if _is_masked(values):
         raise ValueError("norms must not be masked: everybody has a norm at every step")
     if array.dtype.kind not in "fiu":
         raise ValueError(f"norms must be real numbers, got an array of {not_real(array.dtype)}")
