@@ -340,7 +340,9 @@ def _wider_bands(group: _Group, people: NDArray, table: Table, relative: NDArray
     `_USEFUL`; else `_TOO_WIDE`.
     """
     if table.ladder is None or now < table.ladder[0]:
-        return np.full(people.size, now + 1)
+        # a grid's table reaches further than it was asked to
+        reached = math.floor(2.0 * math.log2(table.frequencies * 2.0 * np.pi / table.period))
+        return np.full(people.size, max(now, reached) + 1)
     first, envelope = table.ladder
     widest = math.floor(2.0 * math.log2(group.limits.frequencies * 2.0 * np.pi / table.period) + 1e-9)
     last = min(widest, first + envelope.shape[1] - 1)

@@ -145,6 +145,10 @@ class BoundedRangeSteps(LaplaceSteps):
         """c, where the density is largest."""
         return float(self._cap[row])
 
+    def atoms_apart(self) -> float:
+        """0: there are no atoms."""
+        return 0.0
+
 
 def _log_sinhc(x: NDArray) -> NDArray:
     """log(sinh(x) / x) for x > 0."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .. import fft
 from ..kernels import _columns as c
-from ..mechanisms.base import MASS_ERROR, StepFamily
+from ..mechanisms.base import MASS_ERROR, StepFamily, TwoAtomSteps
 from . import errors
 from .table import WORK, MemoryCache, Table, TableMaker
 
@@ -29,6 +29,8 @@ __all__ = ["GridTables"]
 _BELOW = 64.0  # exp(-64) of the tilted distribution may lie below the grid
 _HEAVY = 1.0 / 64.0  # masses above this are transformed by direct summation
 _NARROW = 1 << 12  # frequencies of the narrow band; a wider one is the whole transform, which is there anyway
+_TURNS = 1024
+_LEAST = math.exp(-700.0)
 _CELL = 500.0  # cost of a cell, see `WORK`
 
 
@@ -53,6 +55,7 @@ class GridTables(TableMaker):
         self, steps: StepFamily, side: Literal["upper", "lower"], points: int, reach: float, cache: MemoryCache[Table]
     ) -> None:
         self.steps, self.side, self.points, self._reach, self._tables = steps, side, points, reach, cache
+        self._gap = steps.atoms_apart() if isinstance(steps, TwoAtomSteps) else 0.0
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
@@ -60,6 +63,7 @@ class GridTables(TableMaker):
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
         """The table at this tilt and period; its band is the narrow one or the whole transform."""
+        period = self._aligned(period)
         half = self.points // 2
         m = half if width * period > 2.0 * np.pi * _NARROW else min(_NARROW, half)
         table = self._tables.get((self, theta, period, m), lambda: self._empty(theta, period, m))
@@ -72,6 +76,14 @@ class GridTables(TableMaker):
             self._fill(table, bucket, *self._discretised(bucket, span, step))
             table.filled[bucket] = True
         return table
+
+    def _aligned(self, period: float) -> float:
+        """The least period, not below the given one, at which the two atoms of a single row are knots.
+
+        Then the grid moves the rest of the mass only, which is little if the losses are small.
+        """
+        step = period / self.points
+        return self.points * (self._gap / math.floor(self._gap / step)) if self._gap >= step else period
 
     def _empty(self, theta: float, period: float, m: int) -> Table:
         step = period / self.points
@@ -109,8 +121,13 @@ class GridTables(TableMaker):
         return start, mass, math.exp(-0.5 * self._reach**2)
 
     def _barycentre(self, bucket: int, step: float) -> float:
-        """log of P mass over Q mass of the cell around the typical loss, where a spike would sit."""
+        """The typical loss if it is an atom; else log of P mass over Q mass of the cell around it.
+
+        A spike would sit there.
+        """
         centre = self.steps.typical_loss(bucket)
+        if self._gap:
+            return centre
         p, u = self.steps.masses(bucket, centre + step * np.array([-0.5, 0.5]))
         return centre - 0.5 * step - math.log1p(-float(u[0] / p[0])) if 0.0 < u[0] < p[0] else centre
 
@@ -127,22 +144,21 @@ class GridTables(TableMaker):
         tilted /= total
         mean = float(tilted @ losses)
         phi, norm = _transform(np.bincount(np.arange(mass.size) % points, weights=tilted, minlength=points))
-        with np.errstate(divide="ignore"):
-            size = np.log(np.abs(phi))
+        size = np.abs(phi)
         # a mass carries the round-off of its exponent and of its knot, weighted by the tilted distribution
         exponents = float(tilted[positive] @ np.abs(exponent[positive] - top) + table.theta * (tilted @ np.abs(losses)))
         error = fft.roundoff(points, norm) + MASS_ERROR + (64.0 + 4.0 * exponents) * 2.0**-53
         row = table.columns[bucket]
         row[c.LOG_MOMENT] = top + math.log(total)
         row[c.MEAN] = mean
-        row[c.ENVELOPE] = math.log(min(float(np.abs(phi[m + 1 :]).max(initial=0.0)) + error, 1.0))
+        row[c.ENVELOPE] = math.log(min(float(size[m + 1 :].max(initial=0.0)) + error, 1.0))
         row[c.ERROR] = error * (1.0 + 1e-9) + 4.0 * self.size * 2.0**-53
         row[c.LOG_MOMENT_ERROR] = MASS_ERROR + (mass.size + self.size + 64.0) * 2.0**-53 * (
             1.0 + abs(row[c.LOG_MOMENT])
         )
         row[c.INFINITE] = -math.log1p(-beyond)
         row[c.OFFSET] = start
-        table.re[bucket] = np.maximum(size[1 : m + 1], -700.0)
+        table.re[bucket] = np.log(np.maximum(size[1 : m + 1], _LEAST))
         table.im[bucket] = np.angle(phi[1 : m + 1] * np.exp(1j * table.omega[1:] * (start - mean)))
         row[c.RELATIVE_ERROR] = errors.relative(row[None, [c.ERROR]], table.re[[bucket]])[0, 0]
 
@@ -157,20 +173,28 @@ def _transform(folded: NDArray) -> tuple[NDArray, float]:
     others = folded.copy()
     others[heavy] = 0.0
     phi = np.conj(fft.rfft(others))
-    turn = np.arange(points // 2 + 1)
     for n in heavy:
-        phi += folded[n] * np.exp(2j * np.pi / points * ((turn * int(n)) % points))
+        phi += folded[n] * _turns(int(n), points)
     return phi, float(np.linalg.norm(others))
 
 
-def _weights(theta: float, step: float, points: int, m: int) -> tuple[NDArray, float]:
-    """Transform of the tilted hockey-stick weight on the grid, and the sum of the weights left out.
+def _turns(n: int, points: int) -> NDArray:
+    """exp(2 pi i n f / points) at f = 0 .. points / 2, each a product of two that are computed from whole numbers."""
+    low, high = np.arange(_TURNS), np.arange(0, points // 2 + 1, _TURNS)
+    first, second = (np.exp(2j * np.pi / points * (f * n % points)) for f in (high, low))
+    return np.multiply.outer(first, second).ravel()[: points // 2 + 1]
 
-    sum over n >= 0 of exp(-z n h) (1 - exp(-n h)), two geometric series; divided by the number of points, doubled for
-    the frequencies that stand for two.
+
+def _weights(theta: float, step: float, points: int, m: int) -> tuple[NDArray, float]:
+    """Transform of the tilted hockey-stick weight on the grid up to frequency m, and a bound of the rest's sum.
+
+    The weight is sum over n >= 0 of exp(-z n h) (1 - exp(-n h)), two geometric series; divided by the number of points
+    N, doubled for the frequencies that stand for two.  With a = pi f / N, |1 - exp(-z h)|^2 and |1 - exp(-(1 + z) h)|^2
+    are at least 4 exp(-theta h) sin^2(a) and 4 exp(-(1 + theta) h) sin^2(a).  So a weight is at most
+    2 sinh(h / 2) / (4 N sin^2(a)) in modulus, and the sum of 1 / sin^2 over f > m is at most (N / pi) cot(pi m / N).
     """
-    f = np.arange(points // 2 + 1)
-    z = theta + 2j * np.pi * f / (points * step)
+    z = theta + 2j * np.pi * np.arange(m + 1) / (points * step)
     weight = (-1.0 / np.expm1(-z * step) + 1.0 / np.expm1(-(1.0 + z) * step)) / points
-    weight[1:-1] *= 2.0
-    return np.ascontiguousarray(weight[: m + 1]), float(np.abs(weight[m + 1 :]).sum())
+    weight[1 : points // 2] *= 2.0
+    angle = np.pi * m / points
+    return weight, float(np.sinh(0.5 * step) / np.pi * np.cos(angle) / np.sin(angle) * (1.0 + 1e-9))
