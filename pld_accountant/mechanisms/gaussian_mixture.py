@@ -19,6 +19,7 @@ __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceO
 
 _REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _MOST_SENSITIVITY = 60.0  # over the standard deviation
+_PLACED = 2e-15  # how far the last step of Newton's method goes, relative to 1 + |x|
 _NODES = 1 << 14  # of a log-moment; beyond, the Gaussian's is an upper bound
 _NODES_EXACT = 4_000_000
 _CHUNK = 1 << 15
@@ -343,12 +344,17 @@ class GaussianMixtureSteps(DeltaSteps):
         asked = goal[inside]
         place = np.searchsorted(values, asked)
         low, high = x[place - 1], x[np.minimum(place, x.size - 1)]
-        at = 0.5 * (low + high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = (asked - values[place - 1]) / (values[np.minimum(place, x.size - 1)] - values[place - 1])
+        at = low + np.where(share <= 1.0, share, 0.5) * (high - low)
         for _ in range(5):
+            before = at
             slope = _slope(at, *pair[:2]) - _slope(at, *pair[2:])
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 moved = at - (self._sign * self._loss(row, at) - asked) / slope
             at = np.clip(np.where(np.isfinite(moved), moved, at), low, high)
+            if np.all(np.abs(at - before) <= _PLACED * (1.0 + np.abs(at))):
+                break
         found[inside] = at
         return found
 

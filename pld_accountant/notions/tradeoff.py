@@ -25,6 +25,8 @@ _MOST = 60  # evaluations for one alpha
 _CLOSE = 1e-5  # the wanted relative distance of the bounds
 _NEAR = 1e-7  # relative distance of two points below which nothing is gained
 _HALVINGS = 60
+_SHARES = (0.25, 0.5, 1.0)  # of -log alpha: epsilons that a search begins with
+_LITTLE = 1e-3  # of alpha: a delta that changes nothing
 _ORDERS = 1.0 + 2.0 ** (0.25 * np.arange(-48, 81))
 
 
@@ -264,10 +266,20 @@ class ProfileCurve:
             low, high = rest + scale * low, rest + scale * high
         return -high - slack, -low + slack
 
+    def _first(self, alpha: float) -> list[float]:
+        """The epsilons that a search begins with, ascending: on both sides as far as delta is not far below alpha."""
+        far = min(max(-np.log(alpha), 1.0), _FARTHEST)
+        found = [0.0]
+        for side in (-1.0, 1.0):
+            for share in _SHARES:
+                found.append(side * share * far)
+                if self._delta(found[-1])[1] <= _LITTLE * alpha:
+                    break
+        return sorted(found)
+
     def _largest(self, alpha: float, at: Callable[[float], tuple[float, float]], start: float) -> tuple[float, float]:
         """Bounds of the largest A(lambda) - lambda alpha, A concave with A(0) = start and A <= start + 1."""
-        far = min(max(-np.log(alpha), 1.0), _FARTHEST)
-        epsilons = sorted({-far, -0.5 * far, 0.0, 0.5 * far, far})
+        epsilons = self._first(alpha)
         while True:
             places = np.concatenate([[0.0], np.exp(epsilons)])
             values = np.array([(start, start), *(at(e) for e in epsilons)])

@@ -24,7 +24,10 @@ from ..mechanisms.base import MASS_ERROR, StepFamily, TwoAtomSteps
 from . import errors
 from .table import WORK, MemoryCache, Table, TableMaker
 
-__all__ = ["GridTables"]
+__all__ = ["Cells", "GridTables"]
+
+Cells = tuple[NDArray, NDArray]
+"""P masses of cells, and what `StepFamily.masses` gives with them."""
 
 _BELOW = 64.0  # exp(-64) of the tilted distribution may lie below the grid
 _HEAVY = 1.0 / 64.0  # masses above this are transformed by direct summation
@@ -49,12 +52,21 @@ class GridTables(TableMaker):
         bound drops it.
     cache : MemoryCache
         Keeps the tables.
+    cells : MemoryCache
+        Keeps the masses of cells, for makers of this family's tables.
     """
 
     def __init__(
-        self, steps: StepFamily, side: Literal["upper", "lower"], points: int, reach: float, cache: MemoryCache[Table]
+        self,
+        steps: StepFamily,
+        side: Literal["upper", "lower"],
+        points: int,
+        reach: float,
+        cache: MemoryCache[Table],
+        cells: MemoryCache[Cells],
     ) -> None:
         self.steps, self.side, self.points, self._reach, self._tables = steps, side, points, reach, cache
+        self._cells = cells
         self._gap = steps.atoms_apart() if isinstance(steps, TwoAtomSteps) else 0.0
 
     def log_moments(self, theta: NDArray) -> NDArray:
@@ -110,7 +122,10 @@ class GridTables(TableMaker):
         first, last = math.floor((span[0] - knot) / step) - 1, math.ceil((span[1] - knot) / step) + 1
         start, cells = knot + first * step, last - first
         mass, p, b, gap = np.empty(cells + 1), np.empty(cells), np.empty(cells), np.empty((cells, 4))
-        halves = self.steps.masses(bucket, start + 0.5 * step * np.arange(2 * cells + 1))
+        halves = self._cells.get(
+            (bucket, start, step, cells),
+            lambda: self.steps.masses(bucket, start + 0.5 * step * np.arange(2 * cells + 1)),
+        )
         discretise.join_halves(*halves, step, p, b, gap)
         if self.side == "lower":
             discretise.connect_down(p, b, gap, step, mass)

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from ..mechanisms.base import CharacteristicSteps, StepFamily
 from .characteristic import CharacteristicTables
-from .grid import GridTables
+from .grid import Cells, GridTables
 from .spectra import Spectra
 from .table import MemoryCache, Table, TableMaker
 
 __all__ = ["TableMakers"]
 
 _CACHE_BYTES = 1 << 30
+_CELL_BYTES = 1 << 26  # of masses, which the upper and the lower bound share
 
 
 class TableMakers:
@@ -36,6 +37,7 @@ class TableMakers:
         self.steps, self._keep = steps, keep
         self._neighbours = neighbours
         self._cache: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
+        self._cells: MemoryCache[Cells] = MemoryCache(_CELL_BYTES, lambda cells: 2 * cells[0].nbytes)
         self._kept: dict[Hashable, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -90,5 +92,6 @@ class TableMakers:
     def grid(self, side: Literal["upper", "lower"], points: int, reach: float) -> GridTables:
         """Tables on a grid that ends at a reach."""
         return self.kept(
-            ("grid", side, points, reach), lambda: GridTables(self.steps, side, points, reach, self._cache)
+            ("grid", side, points, reach),
+            lambda: GridTables(self.steps, side, points, reach, self._cache, self._cells),
         )

@@ -51,6 +51,21 @@ def test_bounds_enclose_a_curve_with_corners_in_each_direction(alpha):
         assert found.width <= 1.2e-5 * found.upper + 1e-12
 
 
+@pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.5])
+def test_far_tails_are_not_asked_for(alpha):
+    """A delta of 1e-30 may cost a hundred times as much as the others and changes nothing."""
+    asked = []
+
+    def curve(epsilon):
+        asked.append(float(gdp.delta(epsilon, 0.3)))
+        return asked[-1] * (1.0 - 1e-9), asked[-1] * (1.0 + 1e-9)
+
+    low, high = ProfileCurve(curve, curve).type_two(alpha)
+    assert low <= gaussian(alpha, 0.3) <= high <= low * (1.0 + 2e-5)
+    # the last one on each side is the first that changes nothing
+    assert sum(delta < 1e-4 * alpha for delta in asked) <= 2
+
+
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_loose_curves_give_bounds_of_what_they_enclose(alpha):
     """The curves are certified only: a search that took them for the truth would give bounds that miss it."""
