@@ -64,6 +64,7 @@ class Method(IntEnum):
     NONE = 6
     LATTICE = 7
     CONJUGATE = 8
+    CONTOUR = 9
 
     @property
     def sentence(self) -> str:
@@ -80,6 +81,7 @@ _METHOD_SENTENCES = {
     Method.RENYI: "Renyi (Chernoff) bound.",
     Method.NONE: "No method.",
     Method.LATTICE: "Sum over finitely many losses, on a lattice or one by one.",
+    Method.CONTOUR: "Integral along a bent contour in the complex plane.",
     Method.CONJUGATE: "Convex conjugate of the curve of delta.",
 }
 

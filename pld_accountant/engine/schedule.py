@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .contour import Contour
 from .convolution import Convolution
 from .method import Method
 from .rare_losses.split import RareLosses
@@ -48,13 +49,10 @@ _LAST = Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8)
 
 SINGLE: tuple[Method, ...] = (
     # most compositions, in milliseconds and within 1e-9
-    Transform(0.0, limits=Limits(frequencies=1 << 16)),
-    # two steps take 20 ms in place of 500
-    _TWO,
-    # few steps of much noise: 20 ms in place of 40 to 130
+    Transform(0.0, limits=Limits(frequencies=1 << 12)),
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
-    # few steps of little noise: 98 such compositions take 8.6 s in place of 13
-    Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7),
+    Contour(1e-6, most_people=4),
+    Transform(0.0, limits=Limits(frequencies=1 << 16)),
     # rare steps: without it 150 random compositions take twice as long, and one is 2e-5 wide
     _TRUNCATED,
     # rarer ones: without it the 48 hardest take four times as long, and five are up to 2e-5 wide
@@ -87,17 +85,18 @@ ROUGH: tuple[Method, ...] = (
 )
 """For one composition of which a rough answer is wanted: a tenth of the time for few or rare steps."""
 
-_LARGE = Convolution(1e-4, most_people=4, wanted=1e-5)
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))
 
 GRID: tuple[Method, ...] = (
-    # alone it finishes most compositions, in a tenth of a second
+    # up to three steps take half of the grid's time
+    replace(_TWO, most_steps=3, pairs=3e7),
+    # finishes most compositions, in 10 to 60 milliseconds
     _GRID,
     # few steps have atoms and edges, which need many frequencies
-    Convolution(1e-6, most_steps=64, most_people=4, wanted=1e-6, pairs=3e8),
+    Convolution(1e-4, most_steps=64, most_people=4, wanted=1e-6, pairs=3e8),
     replace(_GRID, width=1e-4, points=1 << 20, limits=replace(_GRID.limits, work=3e10)),
     # a single large loss among many small ones
-    _LARGE,
+    Convolution(1e-4, most_people=4, wanted=1e-5),
 )
 """For families without characteristic functions."""
 
@@ -115,14 +114,7 @@ GRID_OF_MANY: tuple[Method, ...] = (
 )
 """For many people's whole counts of families without characteristic functions."""
 
-ENCLOSING: tuple[Method, ...] = (
-    # the steps are atoms: up to five of them take 0.1 s where the grid takes up to 1.5
-    Convolution(3e-4, most_steps=16, most_people=4, wanted=1e-4, pairs=5e7),
-    # 0.2 to 0.9 s where the convolution takes up to 11
-    replace(_GRID, width=3e-4),
-    # a single large loss among many small ones
-    _LARGE,
-)
+ENCLOSING: tuple[Method, ...] = tuple(method.relaxed(3e-4) for method in GRID)
 """For compositions that stand for another and are about 3e-4 away from it: a closer answer is no use."""
 
 TINY = -160.0

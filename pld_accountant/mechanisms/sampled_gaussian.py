@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..threads import for_blocks
-from . import hockey_stick, quadrature
+from . import complex_moments, hockey_stick, quadrature
 from .base import Direction, Spectrum, StepFamily, mixture_epsilon, mixture_log_delta
 
 __all__ = ["SampledGaussian", "SampledGaussianSteps"]
@@ -20,6 +20,7 @@ _NODES_FOR_MOMENTS = 4_000
 _NODES_AT_MOST = 4_000_000
 _GRID_REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _ENVELOPE_CELLS = 768
+_LEAST_NOISE = 0.2
 _FEW_CELLS = 512  # whose masses take about 0.2 milliseconds
 
 
@@ -60,6 +61,11 @@ class SampledGaussian:
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", validate.noise_multiplier(self.noise_multiplier))
         object.__setattr__(self, "sample_rate", validate.sample_rate(self.sample_rate))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether everybody takes part."""
+        return self.sample_rate == 1.0
 
     @staticmethod
     def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> StepFamily:
@@ -252,6 +258,13 @@ class SampledGaussianSteps:
             found = quadrature.log_moments(losses, most, self._panels, largest, self.size)
             self._moments.update(zip(new, found.reshape(len(new), -1), strict=True))
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
+
+    def complex_law(self, row: int) -> complex_moments.ComplexLaw | None:
+        """See `base.ContourSteps`; none for full batches, and for so little noise that paths take too many panels."""
+        sigma, q = float(self.sigma[row]), float(self.q[row])
+        if q == 1.0 or sigma < _LEAST_NOISE:
+            return None
+        return complex_moments.ComplexLaw(sigma, q, self.direction == "remove")
 
     def spectrum(
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float

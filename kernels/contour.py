@@ -1,0 +1,141 @@
+"""Sums of complex exponentials: moments M(A) = E[g^A] of a step at complex A, and how they move around one A.
+
+Legend
+    a       complex exponent A of g (`mechanisms.complex_moments`)
+    loss    (n,) complex: log g at the nodes of paths in the complex plane
+    weight  (n,) complex: density times the rule's weight at the nodes
+    units   (3, n): round-off of the exponent a loss over |a|, and of `weight` relative to itself, in units of 2^-53;
+            |weight|
+    v       (corners,) complex: corners of a polygon around 0
+    first   M is the sum of weight exp(a loss) over the nodes from here on
+    last    M_mid is the sum over the nodes before this one;  first <= last
+"""
+
+import math
+
+from ._jit import inline, jit
+
+_BLOCK = 16  # terms in one block of a sum
+_SMALL = -60.0  # log of a term that is bounded instead of added up, relative to its weight
+
+
+@inline
+def _exponential(re, im):
+    """exp(re + i im), the same less 1, and the modulus of the first."""
+    half = math.sin(0.5 * im)
+    grown = math.expm1(re)
+    size = 1.0 + grown if re > -1.0 else math.exp(re)
+    fall = 2.0 * half * half
+    turn = size * math.sin(im)
+    return complex(size - size * fall, turn), complex(grown - fall * size, turn), size
+
+
+@jit("void(c16[::1], c16[::1], c16[::1], f8[:, ::1], i8, i8, c16[:, ::1], f8[:, ::1])")
+def sums(a, loss, weight, units, first, last, total, error):
+    """Write sums of weight (exp(a loss) - 1) over M's nodes, total[0], and of weight exp(a loss) over M_mid's, total[1].
+
+    error[0] and error[1] are their round-off in units of 2^-53:
+
+    1. The exponent a loss has an error of |a| units[0], which the exponential passes on, times itself.
+    2. A term costs 8 units, the weight its own, and the sums in blocks of blocks 2 x 16 + n / 256.
+    3. A term below exp(-60) of its weight is left out, which costs less than a unit.
+    """
+    n = loss.size
+    chain = 2.0 * _BLOCK + n / (_BLOCK * _BLOCK) + 8.0
+    for i in range(a.size):
+        of_a = abs(a[i])
+        whole, mid = complex(0.0, 0.0), complex(0.0, 0.0)
+        of_whole, of_mid = 0.0, 0.0
+        block, block_mid = complex(0.0, 0.0), complex(0.0, 0.0)
+        for start in range(0, n, _BLOCK):
+            part, part_mid = complex(0.0, 0.0), complex(0.0, 0.0)
+            for j in range(start, min(start + _BLOCK, n)):
+                exponent = a[i] * loss[j]
+                share = units[2, j]
+                own = units[1, j] + chain
+                if exponent.real < _SMALL:
+                    if j >= first:
+                        part -= weight[j]
+                        of_whole += share * own
+                    if j < last:
+                        of_mid += share * 2.0**-33
+                    continue
+                term, less, size = _exponential(exponent.real, exponent.imag)
+                passed = size * of_a * units[0, j]
+                moved = min(size + 1.0, (abs(exponent.real) + abs(exponent.imag)) * max(size, 1.0))
+                if j >= first:
+                    part += weight[j] * less
+                    of_whole += share * (passed + moved * own)
+                if j < last:
+                    part_mid += weight[j] * term
+                    of_mid += share * (passed + size * own)
+            block += part
+            block_mid += part_mid
+            if start // _BLOCK % _BLOCK == _BLOCK - 1:
+                whole += block
+                mid += block_mid
+                block, block_mid = complex(0.0, 0.0), complex(0.0, 0.0)
+        total[0, i], total[1, i] = whole + block, mid + block_mid
+        error[0, i], error[1, i] = of_whole, of_mid
+
+
+@jit("void(c16, c16[::1], c16, c16[::1], c16[::1], i8, i8, f8[::1])")
+def around(a, v, constant, loss, weight, first, last, out):
+    """Bound M(a + d) and M_mid(a + d) for all d in the polygon with the corners v around 0.
+
+    M = constant + sum of weight exp(a loss) has the logarithmic derivative m at a.  The constant is a node of loss 0.
+    With p = weight exp(a loss) / M(a),
+
+        M(a + d) = M(a) exp(d m) (1 + sum of p (exp(d (loss - m)) - 1 - d (loss - m))),
+
+    and |exp(u) - 1 - u| <= |u|^2 / 2 max(1, exp(Re u)).  Re d (loss - m) is linear in d, so its maximum is at a corner.
+    The sum of |p| exp(Re d (loss - m)) is convex in d, so its maximum is at a corner, too, and bounds the same factor.
+
+    Writes log |M(a)|, Re m, Im m, a bound of |M(a + d) / (M(a) exp(d m))|, and one of |M_mid(a + d) / (M(a) exp(d m))|.
+    """
+    n = loss.size
+    top = 0.0
+    for j in range(first, n):
+        top = max(top, (a * loss[j]).real)
+    total, slope = constant * math.exp(-top), complex(0.0, 0.0)
+    for j in range(first, n):
+        exponent = a * loss[j]
+        if exponent.real - top > _SMALL:
+            size = math.exp(exponent.real - top)
+            term = weight[j] * complex(size * math.cos(exponent.imag), size * math.sin(exponent.imag))
+            total += term
+            slope += term * loss[j]
+    if abs(total) == 0.0:
+        out[:] = math.inf
+        return
+    m = slope / total
+    log_size = top + math.log(abs(total))
+    out[0], out[1], out[2] = log_size, m.real, m.imag
+    # the constant
+    p = abs(constant) * math.exp(min(-log_size, 700.0))
+    reach, grown = 0.0, 0.0
+    straight, mid = [p, p, p, p], [0.0, 0.0, 0.0, 0.0]
+    for k in range(4):
+        reach = max(reach, abs(v[k]))
+        grown = max(grown, -(v[k] * m).real)
+        straight[k] = p * math.exp(-(v[k] * m).real)
+    moved = p * abs(m) ** 2 * math.exp(grown)
+    for j in range(n):
+        size = abs(weight[j])
+        if size == 0.0:
+            continue
+        d = loss[j] - m
+        log_p = math.log(size) + (a * loss[j]).real - log_size
+        grown = 0.0
+        for k in range(4):
+            grown = max(grown, (v[k] * d).real)
+        if j >= first:
+            moved += (d.real * d.real + d.imag * d.imag) * math.exp(log_p + grown)
+        for k in range(4):
+            e = math.exp(log_p + (v[k] * d).real)
+            if j >= first:
+                straight[k] += e
+            if j < last:
+                mid[k] += e
+    out[3] = min(1.0 + 0.5 * reach * reach * moved, max(max(straight[0], straight[1]), max(straight[2], straight[3])))
+    out[4] = max(max(mid[0], mid[1]), max(mid[2], mid[3]))

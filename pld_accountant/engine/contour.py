@@ -1,0 +1,152 @@
+"""`Contour`: delta as an integral along a bent contour, for few and for rare steps (`engine.contour_integral`)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..counting.counts import WholeCounts
+from ..mechanisms.base import ContourSteps
+from ..mechanisms.complex_moments import ComplexLaw
+from ..results import Method as Proof
+from .contour_integral import Integral, Steps, integrate
+from .method import Job, Method
+from .working import WorkingBounds
+
+__all__ = ["Contour"]
+
+_MOST_LAWS = 4
+_TRIES = 6
+_NEAR = 1.3  # times the epsilon of an integral: up to there it serves
+_CLOSE = 1e-3  # the same under addition, to both sides
+_ROUNDING = 1e-13  # of a sum of terms and of log delta, relative to delta
+_STEPS = 60  # of Newton's method
+
+
+@dataclass(frozen=True)
+class Contour(Method):
+    """An integral along a bent contour, person by person, for whole counts of few kinds of sampled steps."""
+
+    def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
+        """See `Method`."""
+        family = job.makers.steps
+        if not isinstance(family, ContourSteps) or not isinstance(job.counts, WholeCounts):
+            return
+        for person in who:
+            counts = job.counts.of_rows(int(person))
+            rows = np.flatnonzero(counts)
+            laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]
+            if len(laws) < rows.size or len(laws) > _MOST_LAWS:
+                continue
+            at = np.array([person])
+            question = job.question.of(at)
+            target, known = float(np.ravel(question.target)[0]), float(working.renyi[person])
+            one = _one_step(family, rows, counts[rows], target, question.wants_epsilon)
+            search = _Search(laws, counts[rows], family.direction == "remove")
+            ends = search.epsilon(target, one, known) if question.wants_epsilon else search.log_delta(target, one)
+            if ends is None:
+                continue
+            found = WorkingBounds.unknown(1, question)
+            middle = 0.5 * (ends[0] + ends[1]) if np.isfinite(ends[0]) else ends[1]
+            found.settle(np.array([0]), ends[0], middle, ends[1], Proof.CONTOUR)
+            working.merge(at, found)
+
+
+def _one_step(family: ContourSteps, rows: NDArray, counts: NDArray, target: float, wants_epsilon: bool) -> float:
+    """What the answer would be if a single step cost all: about the answer for rare steps."""
+    if wants_epsilon:
+        delta = np.full(rows.size, math.exp(max(target, -700.0)) / counts.sum())
+        return float(np.max(family.epsilon_of_step(delta, rows)[0]))
+    return float(np.logaddexp.reduce(np.log(counts) + family.log_delta_of_step(np.full(rows.size, target), rows)[0]))
+
+
+class _Search:
+    """The search for the integral that answers a question about one person."""
+
+    def __init__(self, laws: list[ComplexLaw], counts: NDArray, remove: bool) -> None:
+        self._laws, self._counts, self._remove = laws, counts, remove
+
+    def _steps(self, log_delta: float) -> Steps:
+        return Steps(self._laws, self._counts, self._remove, log_delta)
+
+    def log_delta(self, epsilon: float, guess: float) -> tuple[float, float] | None:
+        """Bounds of log delta."""
+        for _ in range(_TRIES):
+            guess = min(guess, 0.0)
+            integral = integrate(self._steps(guess), epsilon)
+            if integral is None:
+                return None
+            value, error = integral.value(epsilon)[0], integral.error(epsilon) + _ROUNDING
+            if not value > 0.0:
+                return None
+            if 1e-2 < value < 1e2:
+                low, high = value * (1.0 - _ROUNDING) - error, value * (1.0 + _ROUNDING) + error + integral.above
+                return (guess + math.log(low) if low > 0.0 else -math.inf), min(guess + math.log(high), 0.0)
+            guess += math.log(value)
+        return None
+
+    def epsilon(self, log_delta: float, guess: float, renyi: float) -> tuple[float, float] | None:
+        """Bounds of epsilon."""
+        steps = self._steps(log_delta)
+        start = guess if guess > 0.0 else 0.3 * renyi
+        if not 0.0 < start < math.inf:
+            return None
+        for i in range(_TRIES):
+            integral = integrate(steps, start)
+            root = None if integral is None else _root(integral, start)
+            if integral is None or root is None:
+                return None
+            if root < 0.5 * start and i == 0 and self._zero(steps):
+                return 0.0, 0.0
+            if start <= root <= _NEAR * start if self._remove else abs(root / start - 1.0) < _CLOSE:
+                return _ends(integral, root)
+            # an integral serves larger epsilons than its own
+            start = 0.98 * root if self._remove else root
+        return None
+
+    def _zero(self, steps: Steps) -> bool:
+        """Whether delta at epsilon 0 is proven to be small enough."""
+        if not self._remove:
+            return False
+        integral = integrate(steps, 0.0)
+        if integral is None:
+            return False
+        return integral.value(0.0)[0] + integral.error(0.0) + integral.above <= 1.0 - _ROUNDING
+
+
+def _root(integral: Integral, start: float) -> float | None:
+    """About the epsilon at which delta is 1, relatively; at least 0.4 and at most 4 times the start."""
+    x = start
+    for _ in range(_STEPS):
+        value, slope = integral.value(x)
+        if not (value > 0.0 and slope > 0.0):
+            return None
+        # log delta is about linear in epsilon
+        new = min(max(x + math.log(value) * value / slope, 0.5 * x), 2.0 * x)
+        if not 0.4 * start < new < 4.0 * start:
+            return min(max(new, 0.4 * start), 4.0 * start)
+        if abs(new - x) <= 1e-14 * x:
+            return new
+        x = new
+    return x
+
+
+def _ends(integral: Integral, root: float) -> tuple[float, float]:
+    """Bounds of epsilon: above the lower end delta is proven to be too large, at the upper end to be small enough."""
+    value, slope = integral.value(root)
+    lower, upper = 0.0, math.inf
+    for sign, above in ((-1.0, 0.0), (1.0, integral.above)):
+        apart = (integral.error(root) + above + abs(value - 1.0) + 2.0 * _ROUNDING) / slope * 1.01
+        for _ in range(8):
+            end = root + sign * apart
+            if end <= 0.0:
+                break
+            bound = integral.value(end)[0] + sign * (integral.error(end) + above)
+            if sign * (1.0 - bound) >= _ROUNDING:
+                lower, upper = (end, upper) if sign < 0.0 else (lower, end)
+                break
+            apart *= 2.0
+    return lower, upper

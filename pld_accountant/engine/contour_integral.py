@@ -1,0 +1,422 @@
+"""delta(epsilon) as an integral along a bent contour in the complex plane, with a bound of its error.
+
+In terms of A = 1 + z (removal) or A = -z (addition), with the moments M_k(A) of `mechanisms.complex_moments`,
+
+    delta(epsilon) = 1 / (2 pi i) integral of prod M_k(A)^c_k exp(-epsilon z) / (A (A - 1)) dA
+
+upwards along Re A = c, c > 1 or c < 0.  docs/how/contour.rst derives what follows:
+
+1. **Parts.**  delta is a sum over ranges of the largest loss of any step.  The part of the range (low, high] has
+   prod M_high^c - prod M_low^c in place of prod M^c, and a tilt of its own.
+2. **Contour.**  It starts at the tilt and bends to the right, where exp(-epsilon z) falls, and ends in a vertical line.
+3. **Error.**  What the sums for M leave out; the rules on both planes; the vertical line; the round-off.
+
+All numbers are relative to a given delta.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mechanisms.complex_moments import ComplexLaw, ComplexMoments, complex_expm1, complex_log1p
+
+__all__ = ["Integral", "Steps", "integrate"]
+
+_NODE, _WEIGHT = np.polynomial.legendre.leggauss(32)
+_RHO = 2.3  # sum of the half-axes of a panel's ellipse
+_WIDE, _TALL = 0.5 * (_RHO + 1.0 / _RHO), 0.5 * (_RHO - 1.0 / _RHO)
+_LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) * math.log(_RHO)
+
+_TOLERANCE = 1e-9  # of each term of the error but the round-off
+_BEYOND = -30.0  # log of the mass at the end of the losses, relative to delta
+_NEGLIGIBLE = -24.0  # log of the part of small losses that is bounded instead of integrated, relative to delta
+_PEAK = 12.5  # log of the integrand at the tilt, relative to delta, at most: five of sixteen digits are lost
+_CROWDED = 2.5  # sum of the moduli of M_mid of all steps, at most
+_SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be integrated like the whole
+_MOST_PARTS, _MOST_PANELS, _SHRINKS = 4, 80, 40
+_TILTS = 2.0 ** np.arange(-3.0, 30.0)
+_LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
+_STEEPEST = 0.45  # Re A over Im A along the contour
+_FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
+_ACCEPTED = 1e-8  # bound of the vertical line that is accepted if further panels do not lower it
+_UNIT = 2.0**-53
+
+
+class Steps:
+    """One person's steps in one direction.
+
+    Parameters
+    ----------
+    laws : sequence of ComplexLaw
+    counts : ndarray, shape (laws,)
+        At least one of each.
+    remove : bool
+    log_delta : float
+        About log delta, which all results are relative to.
+    """
+
+    def __init__(self, laws: list[ComplexLaw], counts: NDArray, remove: bool, log_delta: float) -> None:
+        self.laws, self.counts, self.remove, self.log_delta = laws, counts.astype(np.float64), remove, log_delta
+        self.total = float(self.counts.sum())
+        mass = math.exp(max(log_delta + _BEYOND, -700.0)) / self.total
+        self.ends = np.array([law.end(mass) for law in laws])
+        self.beyond = float(self.counts @ [law.mass_beyond(x) for law, x in zip(laws, self.ends, strict=True)])
+
+    def exponent(self, theta: NDArray) -> NDArray:
+        """A on the real axis at a tilt."""
+        return 1.0 + theta if self.remove else -theta
+
+    def z(self, a: NDArray) -> NDArray:
+        """z of A."""
+        return a - 1.0 if self.remove else -a
+
+    def rough_log_moments(self, losses: NDArray, theta: NDArray) -> NDArray:
+        """About the log of prod M^c up to each loss: (losses, tilts)."""
+        found = np.zeros((losses.size, theta.size))
+        for n, law, end in zip(self.counts, self.laws, self.ends, strict=True):
+            found += n * law.rough_log_moments(losses, self.exponent(theta), end)
+        return found
+
+    def far_ends(self, theta: NDArray, log_goal: NDArray) -> tuple[NDArray, NDArray]:
+        """Ends at which what is left out at each tilt falls below the goal, and log g there: (laws, tilts)."""
+        c = self.exponent(theta)
+        found = [law.far_ends(c, log_goal, x) for law, x in zip(self.laws, self.ends, strict=True)]
+        return np.stack([x for x, _ in found]), np.stack([loss for _, loss in found])
+
+
+class _Part(NamedTuple):
+    """Compositions whose largest loss lies in (low, high], and the tilt at which their contour starts."""
+
+    low: float
+    high: float
+    theta: float
+
+
+class Integral:
+    """delta, relative to exp(log_delta), as a function of epsilon near one epsilon.
+
+    Attributes
+    ----------
+    above : float
+        What upper bounds add for losses beyond the end and for small losses.
+    """
+
+    def __init__(self, epsilon: float) -> None:
+        self._epsilon = epsilon
+        self._z: list[NDArray] = []
+        self._terms: list[NDArray] = []
+        self._error, self.above = 0.0, 0.0
+        self._left, self._right = math.inf, -math.inf  # range of Re z of all that was bounded
+
+    def extend(self, z: NDArray, terms: NDArray, left: float, right: float) -> None:
+        """Add nodes of a panel whose bounds hold for Re z in [left, right]."""
+        self._z.append(z)
+        self._terms.append(terms)
+        self._left, self._right = min(self._left, left), max(self._right, right)
+
+    def add_error(self, error: float) -> None:
+        """Add a bound of an error, at the epsilon of this integral."""
+        self._error += error
+
+    def value(self, epsilon: float) -> tuple[float, float]:
+        """delta and minus its derivative."""
+        z = np.concatenate(self._z)
+        t = np.concatenate(self._terms) * np.exp(-(epsilon - self._epsilon) * z)
+        return float(t.imag.sum()) / math.pi, float((t * z).imag.sum()) / math.pi
+
+    def error(self, epsilon: float) -> float:
+        """Bound of the error of `value`: every bound grows by at most exp(-(epsilon - own epsilon) Re z)."""
+        moved = epsilon - self._epsilon
+        with np.errstate(over="ignore"):
+            return self._error * float(np.exp(max(-moved * self._left, -moved * self._right)))
+
+
+def integrate(steps: Steps, epsilon: float) -> Integral | None:
+    """The integral at epsilon >= 0; None if no contour was found that bounds it well.
+
+    **Cost**: about 20 panels of 32 nodes for each part, each a sum over some 500 nodes for each law: 10 to 30 ms.
+    """
+    chosen = _parts(steps, epsilon)
+    if chosen is None:
+        return None
+    parts, theta = chosen
+    found = Integral(epsilon)
+    found.above = steps.beyond / math.exp(steps.log_delta)
+    for part in parts:
+        if not _Contour(steps, part, epsilon).integrate(found):
+            return None
+    if parts[-1].low > -np.inf:
+        # Chernoff's bound of what has no loss above the last level
+        c = float(steps.exponent(np.array(theta)))
+        k = float(steps.counts @ [law.log_moment(c, parts[-1].low) for law in steps.laws])
+        found.above += math.exp(k - theta * epsilon - steps.log_delta)
+    return found
+
+
+def _parts(steps: Steps, epsilon: float) -> tuple[list[_Part], float] | None:
+    """The parts, and the tilt of Chernoff's bound of what is left; by rough moments, which prove nothing."""
+    split = steps.remove and epsilon > 0.0
+    levels = np.append(np.inf, _LEVELS * epsilon) if split else np.array([np.inf])
+    theta = _TILTS[_TILTS * epsilon < 300.0]
+    # the bounds on panels depend on moments at twice the tilt
+    k, wide = (steps.rough_log_moments(levels, t) for t in (theta, 2.0 * theta))
+    crowd = steps.counts @ np.stack([law.moduli(levels) for law in steps.laws])
+    scale = theta * epsilon + steps.log_delta
+    far = steps.far_ends(theta, scale - math.log(steps.total) + _NEGLIGIBLE - 2.0)[1]
+    near = np.array([law.loss_at(x) for law, x in zip(steps.laws, steps.ends, strict=True)])
+    reached = np.all(far <= np.maximum(1.3 * near[:, None], _FARTHEST), axis=0)
+
+    def peaks(high: int, low: int | None) -> NDArray:
+        """log of the integrand at each tilt, relative to delta."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            apart = 0.0 if low is None else np.log(-np.expm1(np.minimum(wide[low] - wide[high], -1e-18)))
+            found = wide[high] + apart - scale - np.log(theta * (1.0 + theta))
+        return np.where(reached | (high > 0), np.nan_to_num(found, nan=np.inf), np.inf)
+
+    def part(high: int, low: int | None) -> _Part:
+        found = peaks(high, low)
+        first = int(np.argmax(found <= max(float(found.min()) + 1.0, _PEAK)))
+        return _Part(-np.inf if low is None else float(levels[low]), float(levels[high]), float(theta[first]))
+
+    if levels.size == 1 or peaks(0, None).min() <= _PEAK:
+        return [part(0, None)], 0.0
+    found: list[_Part] = []
+    high = 0
+    while len(found) < _MOST_PARTS:
+        left = k[high] - scale
+        if found and left.min() < _NEGLIGIBLE:
+            return found, float(theta[np.argmin(left)])
+        if found and levels[high] <= _SMALL_LOSSES * epsilon and peaks(high, None).min() <= _PEAK:
+            return [*found, part(high, None)], 0.0
+        low = high + 1
+        if low == levels.size:
+            return None
+        while low + 1 < levels.size and crowd[low + 1] < _CROWDED and peaks(high, low + 1).min() <= _PEAK:
+            low += 1
+        found.append(part(high, low))
+        high = low
+    return None
+
+
+class _Bound(NamedTuple):
+    """Bounds on a polygon around the centre of a panel.
+
+    Attributes
+    ----------
+    log_sup : float
+        log of the supremum of prod B_k^c_k |exp(-epsilon z) / (A (A - 1))| over exp(log_delta); B_k bounds |M_low|.
+    log_more : float
+        log of the largest ratio of |prod M_high^c - prod M_low^c| to prod B^c; 0 for a part without `low`.
+    relative : ndarray, shape (laws,)
+        An error of 1 in M_k is at most this, relative to B_k.
+    base, mid : ndarray, shape (laws,)
+        B_k, and the bound of |M_mid|, both over |M_k exp(d m_k)|.
+    """
+
+    log_sup: float
+    log_more: float
+    relative: NDArray
+    base: NDArray
+    mid: NDArray
+
+
+class _Contour:
+    """The contour of one part."""
+
+    def __init__(self, steps: Steps, part: _Part, epsilon: float) -> None:
+        self._steps, self._part, self._epsilon = steps, part, epsilon
+        self._split = part.low > -np.inf
+        self._c = float(steps.exponent(np.array(part.theta)))
+        # exp(-epsilon z - log_delta) = exp(offset - kappa A)
+        self._kappa = epsilon if steps.remove else -epsilon
+        self._offset = (epsilon if steps.remove else 0.0) - steps.log_delta
+
+    def integrate(self, found: Integral) -> bool:
+        """Add this part's panels and errors; False if the bounds fail."""
+        error = self._open()
+        if not error < math.inf:
+            return False
+        a, step, before, checks = complex(self._c), self._part.theta, math.inf, 0
+        log_errors = [m.log_errors(a) for m in self._moments]
+        first = None
+        for _ in range(_MOST_PANELS):
+            step, bound = self._fit(a, step)
+            if bound is None:
+                return False
+            error += math.exp(bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE)
+            end = a + step * self._direction
+            # the rule of the paths
+            next_errors = [m.log_errors(end) for m in self._moments]
+            pairs = zip(self._moments, log_errors, next_errors, strict=True)
+            error += self._rule(bound, np.array([m.rule_errors(*ends) for m, *ends in pairs])) * step / math.pi
+            z, terms, off = self._panel(a, step)
+            sizes = np.abs(terms) / step
+            first = first or float(sizes.max())
+            if not float(sizes.max()) <= 1e3 * first:
+                return False
+            error += off
+            reach = 0.5 * step * math.hypot(_WIDE, _TALL)
+            found.extend(z, terms, float(z.real.min()) - reach, float(z.real.max()) + reach)
+            a, step, log_errors = end, 1.6 * step, next_errors
+            if float(sizes[-1]) * abs(a) < 0.1 * _TOLERANCE:
+                rest = self._rest(a)
+                checks += 1
+                slow = checks > 3 and rest > 0.5 * before
+                if rest < 0.1 * _TOLERANCE or (slow and rest < _ACCEPTED):
+                    found.add_error(error + rest)
+                    return math.isfinite(error)
+                if slow:
+                    return False
+                before = rest
+        return False
+
+    def _open(self) -> float:
+        """Make the moments and the contour's direction; bound what the paths leave out, on the line Re A = c.
+
+        Both M_high and M_low are at most exp(K(c)) there in modulus.  An error of M_mid counts for M_low, too.  The
+        integral of 1 / |A (A - 1)| over half of the line is at most pi / (2 theta).
+        """
+        steps, part, c = self._steps, self._part, self._c
+        k = np.array([law.log_moment(c, part.high) for law in steps.laws]) if part.high < np.inf else None
+        ends = steps.ends
+        if k is None:
+            goal = np.array([math.log(_TOLERANCE / steps.total) - 6.0 + part.theta * self._epsilon + steps.log_delta])
+            ends = steps.far_ends(np.array([part.theta]), goal)[0][:, 0]
+            losses = [np.inf if c < 0.0 else law.loss_at(x) for law, x in zip(steps.laws, ends, strict=True)]
+            k = np.array([law.log_moment(c, loss) for law, loss in zip(steps.laws, losses, strict=True)])
+        scale = float(steps.counts @ k) - part.theta * self._epsilon - steps.log_delta - math.log(2.0 * part.theta)
+        begin = math.sqrt(max(2.0 * (scale - math.log(_TOLERANCE / steps.total) + 5.0), 16.0))
+        self._moments = [
+            ComplexMoments(law, part.low, part.high, begin, float(x)) for law, x in zip(steps.laws, ends, strict=True)
+        ]
+        shift = 0.0 if steps.remove else self._epsilon / steps.total
+        slope = min(_STEEPEST, 0.5 * min(m.slope(shift) for m in self._moments))
+        self._direction = complex(slope, 1.0) / math.hypot(slope, 1.0)
+        self._left, self._right = np.array([m.outside(c) for m in self._moments]).T
+        missing = 2.0 * self._left + 3.0 * self._right if self._split else self._left + self._right
+        relative = float(steps.counts @ (missing * np.exp(-k)))
+        # (1 + x)^n is at most 1 + 1.01 n x for so small an n x
+        return math.exp(min(scale, 700.0)) * relative * 1.01 if relative < 1e-2 else math.inf
+
+    def _fit(self, a: complex, step: float) -> tuple[float, _Bound | None]:
+        """The longest panel from A, of those tried, whose rule errs by little, and its bounds."""
+        goal = math.log(0.05 * _TOLERANCE)
+        for _ in range(_SHRINKS):
+            bound = self._bound(a, step)
+            if bound is not None and bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE <= goal:
+                return step, bound
+            step *= 0.7
+        return step, None
+
+    def _bound(self, a: complex, step: float) -> _Bound | None:
+        """Bounds on the rectangle around the ellipse of a panel; None if it comes near 0 or 1.
+
+        With d = A - centre, |M_k| is at most |M_k(centre) exp(d m_k)| times what `kernels.contour.around` bounds.
+        M_low = M - M_mid, and prod (M_low + M_mid)^c - prod M_low^c is a polynomial with positive coefficients, so that
+        moduli may replace all terms.
+        """
+        counts, half, direction = self._steps.counts, 0.5 * step, self._direction
+        centre, reach = a + direction * half, half * math.hypot(_WIDE, _TALL)
+        near = (abs(centre) - reach) * (abs(centre - 1.0) - reach)
+        if min(abs(centre), abs(centre - 1.0)) <= 1.05 * reach:
+            return None
+        corners = half * direction * np.array([complex(i * _WIDE, j * _TALL) for i in (-1, 1) for j in (-1, 1)])
+        out = np.empty((len(self._moments), 5))
+        for m, row in zip(self._moments, out, strict=True):
+            m.around(centre, corners, row)
+        size, mean = out[:, 0], out[:, 1] + 1j * out[:, 2]
+        moved, mid = out[:, 3] * (1.0 + 1e-9), out[:, 4] * (1.0 + 1e-9)
+        base = moved + mid if self._split else moved
+        turned = np.multiply.outer(mean, corners).real
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            log_sup = float(counts @ (size + np.log(base)) + np.max(counts @ turned - self._kappa * corners.real))
+            log_sup += self._offset - self._kappa * centre.real - math.log(near) + 1e-3  # room for round-off
+            log_more = float(np.log(np.expm1(counts @ np.log1p(mid / base)))) if self._split else 0.0
+            relative = np.exp(-size - turned.min(axis=1)) / base
+        if not (math.isfinite(log_sup) and log_more < 700.0):
+            return None
+        return _Bound(log_sup, log_more, relative, base, mid)
+
+    def _rule(self, bound: _Bound, rule: NDArray) -> float:
+        """Bound of the integrand's error by errors of M and M_mid, (laws, 2), at the places of a panel.
+
+        With G = prod (M_low + M_mid)^c - prod M_low^c, the derivative by M_low is at most c / B times the bound of G,
+        and that by M_mid c prod (B + N)^c / (B + N).
+        """
+        counts, relative = self._steps.counts, rule * bound.relative[:, None]
+        with np.errstate(over="ignore"):
+            if not float(counts @ relative.sum(axis=1)) < 1e-2:
+                return math.inf
+            lost = math.exp(bound.log_more) * float(counts @ (relative.sum(axis=1) if self._split else relative[:, 0]))
+            if self._split:
+                lost += (math.exp(bound.log_more) + 1.0) * float(
+                    counts @ (relative[:, 1] * bound.base / (bound.base + bound.mid))
+                )
+            return lost * math.exp(min(bound.log_sup, 700.0)) * 1.02
+
+    def _panel(self, a: complex, step: float) -> tuple[NDArray, NDArray, float]:
+        """z and the terms at a panel's nodes, and the round-off of their sum."""
+        steps, half = self._steps, 0.5 * step
+        nodes = a + self._direction * half * (1.0 + _NODE)
+        z = steps.z(nodes)
+        log_sum, relative, parted, of_parted = np.zeros((4, nodes.size), dtype=complex)
+        relative += _UNIT * (4.0 * np.abs(self._epsilon * z) + 60.0)
+        for n, m in zip(steps.counts, self._moments, strict=True):
+            less, error, mid, of_mid = m.values(nodes)
+            log_m, size = complex_log1p(less), np.abs(1.0 + less)
+            log_sum += n * log_m
+            relative += n * (error / size + 4.0 * _UNIT * np.abs(log_m))
+            if self._split:
+                share = mid * np.exp(-log_m)
+                parted += n * complex_log1p(-share)
+                with np.errstate(divide="ignore"):
+                    of_share = of_mid / size + np.abs(share) * (error / size + 4.0 * _UNIT)
+                    of_parted += n * of_share / np.abs(1.0 - share)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = np.exp(log_sum - self._epsilon * z - steps.log_delta)
+            off = np.abs(value) * relative.real
+            if self._split:
+                # prod M^c less prod M_low^c, without a loss of digits if M_mid is small
+                low = np.exp(log_sum + parted - self._epsilon * z - steps.log_delta)
+                close = parted.real < 1.0
+                value = np.where(close, -value * complex_expm1(np.where(close, parted, 0.0)), value - low)
+                off = np.where(close, np.abs(value) * relative.real, off)
+                off += np.abs(low) * (of_parted.real + np.where(close, 0.0, relative.real))
+        weight = half * _WEIGHT * self._direction / (nodes * (nodes - 1.0))
+        return z, value * weight, float(off @ np.abs(weight)) / math.pi * 1.01
+
+    def _rest(self, a: complex) -> float:
+        """Bound of the integral along the vertical line from A on.
+
+        M_low is at most the moment of its losses at Re A in modulus, times its envelope beyond Im A; M_mid is at most
+        its path's integral of moduli.  A part without `low` is divided in this way at some low loss.
+        """
+        steps, part, counts = self._steps, self._part, self._steps.counts
+        if a.real < 1.0:
+            return math.inf
+        if self._split:
+            lows = np.full(counts.size, part.low)
+        elif steps.remove and self._epsilon > 0.0:
+            levels = min(part.high, 0.5 * self._epsilon) * 0.6 ** np.arange(8)
+            k = steps.rough_log_moments(levels, np.array([a.real - 1.0]))[:, 0]
+            beyond = [counts @ [self._above(i, a, low) for i in range(counts.size)] for low in levels]
+            lows = np.full(counts.size, levels[int(np.argmin(k + beyond))])
+        else:
+            least = np.array([law.least for law in steps.laws])
+            lows = 0.5 * least * (1.0 - self._epsilon / float(counts @ least))
+        k = np.array([law.log_moment(a.real, low, a.imag) for law, low in zip(steps.laws, lows, strict=True)])
+        mid = np.array([self._above(i, a, low) for i, low in enumerate(lows)])
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            low = np.exp(np.minimum(k, 700.0)) + self._left + self._right
+            both = float(counts @ np.log(low + mid))
+            if self._split:
+                both = float(counts @ np.log(low) + np.log(np.expm1(counts @ np.log1p(mid / low))))
+            found = float(np.exp(both - self._kappa * a.real + self._offset)) / (math.pi * a.imag) * 1.01
+        return math.inf if math.isnan(found) else found
+
+    def _above(self, i: int, a: complex, low: float) -> float:
+        return self._moments[i].above(a, float(low), self._steps.laws[i])
