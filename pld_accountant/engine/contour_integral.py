@@ -34,14 +34,14 @@ _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) 
 _TOLERANCE = 1e-9  # of each term of the error but the round-off
 _BEYOND = -30.0  # log of the mass at the end of the losses, relative to delta
 _NEGLIGIBLE = -24.0  # log of the part of small losses that is bounded instead of integrated, relative to delta
-_PEAK = 12.5  # log of the integrand at the tilt, relative to delta, at most: five of sixteen digits are lost
 _CROWDED = 2.5  # sum of the moduli of M_mid of all steps, at most
 _SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be integrated like the whole
-_MOST_PARTS, _MOST_PANELS, _SHRINKS = 4, 80, 40
+_MOST_PARTS, _MOST_PANELS, _SHRINKS = 4, 48, 40
 _TILTS = 2.0 ** np.arange(-3.0, 30.0)
 _LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
+_USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 1e-8  # bound of the vertical line that is accepted if further panels do not lower it
 _UNIT = 2.0**-53
 
@@ -135,12 +135,14 @@ class Integral:
             return self._error * float(np.exp(max(-moved * self._left, -moved * self._right)))
 
 
-def integrate(steps: Steps, epsilon: float) -> Integral | None:
+def integrate(steps: Steps, epsilon: float, peak: float) -> Integral | None:
     """The integral at epsilon >= 0; None if no contour was found that bounds it well.
+
+    peak: log of the integrand at the tilt, relative to delta, at most.  At 12 five of sixteen digits are lost.
 
     **Cost**: about 20 panels of 32 nodes for each part, each a sum over some 500 nodes for each law: 10 to 30 ms.
     """
-    chosen = _parts(steps, epsilon)
+    chosen = _parts(steps, epsilon, peak)
     if chosen is None:
         return None
     parts, theta = chosen
@@ -157,7 +159,7 @@ def integrate(steps: Steps, epsilon: float) -> Integral | None:
     return found
 
 
-def _parts(steps: Steps, epsilon: float) -> tuple[list[_Part], float] | None:
+def _parts(steps: Steps, epsilon: float, peak: float) -> tuple[list[_Part], float] | None:
     """The parts, and the tilt of Chernoff's bound of what is left; by rough moments, which prove nothing."""
     split = steps.remove and epsilon > 0.0
     levels = np.append(np.inf, _LEVELS * epsilon) if split else np.array([np.inf])
@@ -179,10 +181,10 @@ def _parts(steps: Steps, epsilon: float) -> tuple[list[_Part], float] | None:
 
     def part(high: int, low: int | None) -> _Part:
         found = peaks(high, low)
-        first = int(np.argmax(found <= max(float(found.min()) + 1.0, _PEAK)))
+        first = int(np.argmax(found <= max(float(found.min()) + 1.0, peak)))
         return _Part(-np.inf if low is None else float(levels[low]), float(levels[high]), float(theta[first]))
 
-    if levels.size == 1 or peaks(0, None).min() <= _PEAK:
+    if levels.size == 1 or peaks(0, None).min() <= peak:
         return [part(0, None)], 0.0
     found: list[_Part] = []
     high = 0
@@ -190,12 +192,12 @@ def _parts(steps: Steps, epsilon: float) -> tuple[list[_Part], float] | None:
         left = k[high] - scale
         if found and left.min() < _NEGLIGIBLE:
             return found, float(theta[np.argmin(left)])
-        if found and levels[high] <= _SMALL_LOSSES * epsilon and peaks(high, None).min() <= _PEAK:
+        if found and levels[high] <= _SMALL_LOSSES * epsilon and peaks(high, None).min() <= peak:
             return [*found, part(high, None)], 0.0
         low = high + 1
         if low == levels.size:
             return None
-        while low + 1 < levels.size and crowd[low + 1] < _CROWDED and peaks(high, low + 1).min() <= _PEAK:
+        while low + 1 < levels.size and crowd[low + 1] < _CROWDED and peaks(high, low + 1).min() <= peak:
             low += 1
         found.append(part(high, low))
         high = low
@@ -256,9 +258,9 @@ class _Contour:
             z, terms, off = self._panel(a, step)
             sizes = np.abs(terms) / step
             first = first or float(sizes.max())
-            if not float(sizes.max()) <= 1e3 * first:
-                return False
             error += off
+            if not (float(sizes.max()) <= 1e3 * first and error < _USELESS):
+                return False
             reach = 0.5 * step * math.hypot(_WIDE, _TALL)
             found.extend(z, terms, float(z.real.min()) - reach, float(z.real.max()) + reach)
             a, step, log_errors = end, 1.6 * step, next_errors

@@ -52,7 +52,7 @@ SINGLE: tuple[Method, ...] = (
     Transform(0.0, limits=Limits(frequencies=1 << 12)),
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
     Contour(1e-6, most_people=4),
-    Transform(0.0, limits=Limits(frequencies=1 << 16)),
+    Transform(1e-6, limits=Limits(frequencies=1 << 16)),
     # rare steps: without it 150 random compositions take twice as long, and one is 2e-5 wide
     _TRUNCATED,
     # rarer ones: without it the 48 hardest take four times as long, and five are up to 2e-5 wide
