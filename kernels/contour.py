@@ -32,9 +32,9 @@ def _exponential(re, im):
 
 @jit("void(c16[::1], c16[::1], c16[::1], f8[:, ::1], i8, i8, c16[:, ::1], f8[:, ::1])")
 def sums(a, loss, weight, units, first, last, total, error):
-    """Write sums of weight (exp(a loss) - 1) over M's nodes, total[0], and of weight exp(a loss) over M_mid's, total[1].
+    """Write the sum of weight (exp(a loss) - 1) over M's nodes, total[0], and of weight exp(a loss) over M_mid's nodes.
 
-    error[0] and error[1] are their round-off in units of 2^-53:
+    error is their round-off in units of 2^-53:
 
     1. The exponent a loss has an error of |a| units[0], which the exponential passes on, times itself.
     2. A term costs 8 units, the weight its own, and the sums in blocks of blocks 2 x 16 + n / 256.
@@ -137,5 +137,5 @@ def around(a, v, constant, loss, weight, first, last, out):
                 straight[k] += e
             if j < last:
                 mid[k] += e
-    out[3] = min(1.0 + 0.5 * reach * reach * moved, max(max(straight[0], straight[1]), max(straight[2], straight[3])))
-    out[4] = max(max(mid[0], mid[1]), max(mid[2], mid[3]))
+    out[3] = min(1.0 + 0.5 * reach * reach * moved, max(straight[0], straight[1], straight[2], straight[3]))
+    out[4] = max(mid[0], mid[1], mid[2], mid[3])

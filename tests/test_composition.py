@@ -214,7 +214,7 @@ def test_methods_that_stop_early_do_so_only_with_a_tolerance(monkeypatch):
         step(self, points, aim, final)
 
     monkeypatch.setattr(ConvolvedLoss, "_pass", spy)
-    run = pa.compose([(pa.SampledGaussian(1.0, 1e-3), 13)])
+    run = pa.compose([(pa.ReplaceOneSampledGaussian(1.0, 1e-3), 13)])
     run.epsilon(1e-12, tolerance=1e-3)
     few, passes[:] = sum(passes), []
     run.epsilon(1e-12)

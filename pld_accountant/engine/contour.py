@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..counting.counts import WholeCounts
-from ..mechanisms.base import ContourSteps
-from ..mechanisms.complex_moments import ComplexLaw
+from ..mechanisms.complex_moments import ComplexLaw, ContourSteps
 from ..results import Method as Proof
 from .contour_integral import Integral, Steps, integrate
 from .method import Job, Method
@@ -61,7 +60,7 @@ class Contour(Method):
 
 
 def _one_step(family: ContourSteps, rows: NDArray, counts: NDArray, target: float, wants_epsilon: bool) -> float:
-    """What the answer would be if a single step cost all: about the answer for rare steps."""
+    """The answer if a single step cost everything: about the answer for rare steps."""
     if wants_epsilon:
         delta = np.full(rows.size, math.exp(max(target, -700.0)) / counts.sum())
         return float(np.max(family.epsilon_of_step(delta, rows)[0]))

@@ -36,13 +36,14 @@ _BEYOND = -30.0  # log of the mass at the end of the losses, relative to delta
 _NEGLIGIBLE = -24.0  # log of the part of small losses that is bounded instead of integrated, relative to delta
 _CROWDED = 2.5  # sum of the moduli of M_mid of all steps, at most
 _SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be integrated like the whole
-_MOST_PARTS, _MOST_PANELS, _SHRINKS = 4, 48, 40
+_MOST_PARTS, _MOST_PANELS, _SHRINKS = 4, 80, 40
 _TILTS = 2.0 ** np.arange(-3.0, 30.0)
 _LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 1e-8  # bound of the vertical line that is accepted if further panels do not lower it
+_LEAST = -600.0  # log delta below which numbers relative to it leave the range of doubles
 _UNIT = 2.0**-53
 
 
@@ -81,9 +82,10 @@ class Steps:
             found += n * law.rough_log_moments(losses, self.exponent(theta), end)
         return found
 
-    def far_ends(self, theta: NDArray, log_goal: NDArray) -> tuple[NDArray, NDArray]:
-        """Ends at which what is left out at each tilt falls below the goal, and log g there: (laws, tilts)."""
+    def far_ends(self, theta: NDArray, epsilon: float) -> tuple[NDArray, NDArray]:
+        """Ends at which what paths leave out at each tilt is negligible, and log g there: (laws, tilts)."""
         c = self.exponent(theta)
+        log_goal = theta * epsilon + self.log_delta + math.log(_TOLERANCE / self.total) - 6.0
         found = [law.far_ends(c, log_goal, x) for law, x in zip(self.laws, self.ends, strict=True)]
         return np.stack([x for x, _ in found]), np.stack([loss for _, loss in found])
 
@@ -123,10 +125,11 @@ class Integral:
         self._error += error
 
     def value(self, epsilon: float) -> tuple[float, float]:
-        """delta and minus its derivative."""
+        """delta and minus its derivative; NaN too far away."""
         z = np.concatenate(self._z)
-        t = np.concatenate(self._terms) * np.exp(-(epsilon - self._epsilon) * z)
-        return float(t.imag.sum()) / math.pi, float((t * z).imag.sum()) / math.pi
+        with np.errstate(over="ignore", invalid="ignore"):
+            t = np.concatenate(self._terms) * np.exp(-(epsilon - self._epsilon) * z)
+            return float(t.imag.sum()) / math.pi, float((t * z).imag.sum()) / math.pi
 
     def error(self, epsilon: float) -> float:
         """Bound of the error of `value`: every bound grows by at most exp(-(epsilon - own epsilon) Re z)."""
@@ -142,7 +145,7 @@ def integrate(steps: Steps, epsilon: float, peak: float) -> Integral | None:
 
     **Cost**: about 20 panels of 32 nodes for each part, each a sum over some 500 nodes for each law: 10 to 30 ms.
     """
-    chosen = _parts(steps, epsilon, peak)
+    chosen = _parts(steps, epsilon, peak) if steps.log_delta >= _LEAST else None
     if chosen is None:
         return None
     parts, theta = chosen
@@ -168,7 +171,7 @@ def _parts(steps: Steps, epsilon: float, peak: float) -> tuple[list[_Part], floa
     k, wide = (steps.rough_log_moments(levels, t) for t in (theta, 2.0 * theta))
     crowd = steps.counts @ np.stack([law.moduli(levels) for law in steps.laws])
     scale = theta * epsilon + steps.log_delta
-    far = steps.far_ends(theta, scale - math.log(steps.total) + _NEGLIGIBLE - 2.0)[1]
+    far = steps.far_ends(theta, epsilon)[1]
     near = np.array([law.loss_at(x) for law, x in zip(steps.laws, steps.ends, strict=True)])
     reached = np.all(far <= np.maximum(1.3 * near[:, None], _FARTHEST), axis=0)
 
@@ -286,12 +289,11 @@ class _Contour:
         k = np.array([law.log_moment(c, part.high) for law in steps.laws]) if part.high < np.inf else None
         ends = steps.ends
         if k is None:
-            goal = np.array([math.log(_TOLERANCE / steps.total) - 6.0 + part.theta * self._epsilon + steps.log_delta])
-            ends = steps.far_ends(np.array([part.theta]), goal)[0][:, 0]
+            ends = steps.far_ends(np.array([part.theta]), self._epsilon)[0][:, 0]
             losses = [np.inf if c < 0.0 else law.loss_at(x) for law, x in zip(steps.laws, ends, strict=True)]
             k = np.array([law.log_moment(c, loss) for law, loss in zip(steps.laws, losses, strict=True)])
         scale = float(steps.counts @ k) - part.theta * self._epsilon - steps.log_delta - math.log(2.0 * part.theta)
-        begin = math.sqrt(max(2.0 * (scale - math.log(_TOLERANCE / steps.total) + 5.0), 16.0))
+        begin = math.sqrt(2.0 * (max(scale, math.log(1e3 * _TOLERANCE)) - math.log(_TOLERANCE / steps.total) + 5.0))
         self._moments = [
             ComplexMoments(law, part.low, part.high, begin, float(x)) for law, x in zip(steps.laws, ends, strict=True)
         ]
@@ -367,18 +369,18 @@ class _Contour:
         z = steps.z(nodes)
         log_sum, relative, parted, of_parted = np.zeros((4, nodes.size), dtype=complex)
         relative += _UNIT * (4.0 * np.abs(self._epsilon * z) + 60.0)
-        for n, m in zip(steps.counts, self._moments, strict=True):
-            less, error, mid, of_mid = m.values(nodes)
-            log_m, size = complex_log1p(less), np.abs(1.0 + less)
-            log_sum += n * log_m
-            relative += n * (error / size + 4.0 * _UNIT * np.abs(log_m))
-            if self._split:
-                share = mid * np.exp(-log_m)
-                parted += n * complex_log1p(-share)
-                with np.errstate(divide="ignore"):
+        # a moment of 0 makes the error infinite, and the attempt fails
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for n, m in zip(steps.counts, self._moments, strict=True):
+                less, error, mid, of_mid = m.values(nodes)
+                log_m, size = complex_log1p(less), np.abs(1.0 + less)
+                log_sum += n * log_m
+                relative += n * (error / size + 4.0 * _UNIT * np.abs(log_m))
+                if self._split:
+                    share = mid * np.exp(-log_m)
+                    parted += n * complex_log1p(-share)
                     of_share = of_mid / size + np.abs(share) * (error / size + 4.0 * _UNIT)
                     of_parted += n * of_share / np.abs(1.0 - share)
-        with np.errstate(over="ignore", invalid="ignore"):
             value = np.exp(log_sum - self._epsilon * z - steps.log_delta)
             off = np.abs(value) * relative.real
             if self._split:

@@ -19,14 +19,12 @@ from .tilting import Limits
 from .transform import GridTransform, Transform
 
 __all__ = [
-    "COARSE",
     "CURVE",
     "ENCLOSING",
     "GRID",
     "GRID_OF_MANY",
     "INTERPOLATED",
     "LOOSE",
-    "ROUGH",
     "SINGLE",
     "TINY",
     "WHOLE",
@@ -35,61 +33,40 @@ __all__ = [
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
 _PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are enough
 
-_TWO = Convolution(1e-6, most_steps=2, most_people=4, wanted=7e-7)
-_TRUNCATED = Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), truncated=True)
-_RARE = RareLosses(
-    1e-6,
-    least_steps=9,
-    limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
-    places=tuple(0.1 * np.arange(4, 13)),
-    nearer=1,
-    wanted=2e-7,
-)
-_LAST = Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8)
+_FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
 
 SINGLE: tuple[Method, ...] = (
     # most compositions, in milliseconds and within 1e-9
     Transform(0.0, limits=Limits(frequencies=1 << 12)),
+    # a fifth of 250 random ones, in 5 milliseconds: a contour takes 25
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
+    # few steps and rare steps, in 20 to 80 milliseconds: without it 150 random ones take five times as long
     Contour(1e-6, most_people=4),
+    # mixtures of Gaussians, which have no contours: 50 steps take 0.1 s in place of 2
     Transform(1e-6, limits=Limits(frequencies=1 << 16)),
-    # rare steps: without it 150 random compositions take twice as long, and one is 2e-5 wide
-    _TRUNCATED,
-    # rarer ones: without it the 48 hardest take four times as long, and five are up to 2e-5 wide
-    _RARE,
-    # what no tilt serves, in about five seconds at most: without it nine of the 48 are wider than 1e-6
-    _LAST,
+    # two or three steps of large losses: 8 milliseconds in place of 260
+    _FEW,
+    # deltas below 1e-20: without it six of 250 are up to 2e-5 wide
+    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), truncated=True),
+    # 1e5 rare steps: without it three of 250 take 5 s in place of 0.4, and are 2e-5 wide
+    RareLosses(
+        1e-6,
+        least_steps=9,
+        limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
+        places=tuple(0.1 * np.arange(4, 13)),
+        nearer=1,
+        wanted=2e-7,
+    ),
+    # what no tilt serves, in about five seconds at most
+    Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8),
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
-
-COARSE = 1e-4
-"""Tolerance from which on `ROUGH` is used."""
-
-ROUGH: tuple[Method, ...] = (
-    Transform(0.0, limits=Limits(frequencies=1 << 14)),
-    _TWO,
-    Transform(COARSE, limits=Limits(1e-6, tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
-    Convolution(COARSE, most_steps=16, most_people=4, wanted=0.7 * COARSE, pairs=3e7),
-    RareLosses(
-        COARSE,
-        least_steps=_SOME,
-        limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=4),
-        places=_PLACES,
-        nearer=1,
-        wanted=0.2 * COARSE,
-    ),
-    # what the rough ones leave
-    _TRUNCATED,
-    _RARE,
-    _LAST,
-)
-"""For one composition of which a rough answer is wanted: a tenth of the time for few or rare steps."""
 
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))
 
 GRID: tuple[Method, ...] = (
-    # up to three steps take half of the grid's time
-    replace(_TWO, most_steps=3, pairs=3e7),
+    # few steps of losses with atoms or edges: 60 to 130 milliseconds in place of 300 to 500
+    _FEW,
     # finishes most compositions, in 10 to 60 milliseconds
     _GRID,
     # few steps have atoms and edges, which need many frequencies

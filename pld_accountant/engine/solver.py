@@ -95,7 +95,7 @@ def _solve(
     if whole is not None and few and isinstance(counts, InterpolatedCounts):
         # whole counts serve these people more exactly (`_solve_loose`)
         many = many[~counts.whole()[many]]
-    chosen = _schedule(counts, makers, few and whole is None, effort) if methods is None else methods
+    chosen = _schedule(counts, makers, few and whole is None) if methods is None else methods
     if effort.width:
         chosen = [method.relaxed(effort.width) for method in chosen]
     found = []
@@ -130,12 +130,12 @@ def _solve(
     return found
 
 
-def _schedule(counts: Counts, makers: TableMakers, few: bool, effort: Effort) -> Schedule:
-    """The schedule for this kind of steps, counts, number of people and tolerance."""
+def _schedule(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
+    """The schedule for this kind of steps, counts and number of people."""
     if not isinstance(makers.steps, CharacteristicSteps):
         return schedule.GRID
     if few:
-        return schedule.ROUGH if effort.width >= schedule.COARSE else schedule.SINGLE
+        return schedule.SINGLE
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE
 
 
@@ -191,7 +191,7 @@ def _solve_loose(
     job = Job(counts, makers, question, steps, False, effort=effort)
     loose = schedule.LOOSE.left_open(job, working, many)
     if loose.size and not job.late:
-        methods = _schedule(whole, makers, _handful(whole, many), effort)
+        methods = _schedule(whole, makers, _handful(whole, many))
         again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, effort)[0]
         working.take_side(loose, again, lower=counts.log_loss > 0.0)
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from .complex_moments import ComplexLaw
-
 __all__ = [
     "MASS_ERROR",
     "CharacteristicSteps",
-    "ContourSteps",
     "DeltaSteps",
     "Direction",
     "Enclosed",
@@ -256,15 +252,6 @@ class LastingSteps(CharacteristicSteps, Protocol):
 
     def parameters(self) -> dict[str, NDArray]:
         """The family's parameters, by name; families of one class with equal parameters are equal."""
-        ...
-
-
-@runtime_checkable
-class ContourSteps(CharacteristicSteps, Protocol):
-    """A family of steps whose moments at complex exponents are known (`engine.contour`)."""
-
-    def complex_law(self, row: int) -> ComplexLaw | None:
-        """What contours need of one step; None if there is no such thing."""
         ...
 
 

@@ -27,14 +27,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import quadrature
+from .base import CharacteristicSteps
 
-__all__ = ["ComplexLaw", "ComplexMoments", "complex_expm1", "complex_log1p"]
+__all__ = ["ComplexLaw", "ComplexMoments", "ContourSteps", "complex_expm1", "complex_log1p"]
 
 _UNIT = 2.0**-53
 _POINTS = 20
@@ -135,7 +137,7 @@ class _Path:
         self._law = sigma, _ = law
         width = min(_PANEL * sigma * sigma, _PANEL_OF_SIGMA * sigma)
         edges = [np.array(corners[:1])]
-        for a, b in zip(corners[:-1], corners[1:], strict=True):
+        for a, b in pairwise(corners):
             # towards the real axis, legs have ever smaller panels, because the integrand falls ever faster
             if a.imag == b.imag:
                 share = np.linspace(0.0, 1.0, max(math.ceil(abs(b - a) / width), 1) + 1)
@@ -217,7 +219,7 @@ class ComplexMoments:
         self._begin, self._finite = begin, high < np.inf
         self._above = 1j * min(_ANGLE * sigma * sigma, _GROWTH * sigma)
         self._end = law.place(high) if self._finite else end
-        self._tail = [self._end + self._above, complex(self._end)][: 2 if self._finite else 1]
+        self._tail = [self._end + self._above, complex(self._end)][: 1 + self._finite]
         first = -begin * sigma + self._above
         if low == -np.inf:
             self._paths = [_Path(self._law, [first, *self._tail]).around_ellipses()]
@@ -249,7 +251,7 @@ class ComplexMoments:
         contour.around(a, corners, self._constant, self._loss, self._weight, self._first, self._last, out)
 
     def log_errors(self, a: complex) -> list[NDArray]:
-        """What `rule_errors` takes for each end of a segment."""
+        """The numbers that `rule_errors` takes for each end of a segment."""
         return [path.log_errors(a) for path in self._paths]
 
     def rule_errors(self, one: list[NDArray], two: list[NDArray]) -> tuple[float, float]:
@@ -334,7 +336,7 @@ class ComplexLaw:
         return high
 
     def far_ends(self, c: NDArray, log_goal: NDArray, end: float) -> tuple[NDArray, NDArray]:
-        """Places from `end` on where N max(g^c, 1) falls below the goal, one for each c, and log g there (inf: none)."""
+        """Places from `end` on where N max(g^c, 1) falls below each goal, and log g there; inf if none does."""
         x = end + self.sigma * np.linspace(0.0, 15.0, 61)
         loss = _real_log_g(x, self.sigma, self.q)
         small = np.maximum(np.multiply.outer(c, loss), 0.0) - 0.5 * (x / self.sigma) ** 2 + 4.0 < log_goal[:, None]
@@ -372,7 +374,7 @@ class ComplexLaw:
             return float(quadrature.log_moments(losses, _MOST_NODES, False, -self.least * one, 1)[0])
         losses = quadrature.TiltedLosses(sigma, q, 1.0, theta, np.array([[-np.inf, self.place(loss)]]))
         if width == 0.0:
-            return float(quadrature.log_moments(losses, _MOST_NODES, True, np.inf * one, 1)[0])
+            return float(quadrature.log_moments(losses, _MOST_NODES, True, 1e300 * one, 1)[0])
         from ..kernels import envelope
 
         found = quadrature.spectrum(losses, 1e-6, 1, 1, np.inf, _MOST_NODES, panels=True)
@@ -382,3 +384,12 @@ class ComplexLaw:
         k, span = np.ascontiguousarray(found.log_moment), np.ascontiguousarray(found.span)
         envelope.envelope(*losses, k, span, _ENVELOPE_CELLS, np.array([width]), beyond)
         return float(k[0] + found.log_moment_error[0] + min(beyond[0, 0], 0.0))
+
+
+@runtime_checkable
+class ContourSteps(CharacteristicSteps, Protocol):
+    """A family of steps whose moments at complex exponents are known."""
+
+    def complex_law(self, row: int) -> ComplexLaw | None:
+        """The law of one step; None if contours do not serve it."""
+        ...

@@ -260,7 +260,7 @@ class SampledGaussianSteps:
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
 
     def complex_law(self, row: int) -> complex_moments.ComplexLaw | None:
-        """See `base.ContourSteps`; none for full batches, and for so little noise that paths take too many panels."""
+        """See `complex_moments.ContourSteps`; none for full batches, nor for little noise (long paths)."""
         sigma, q = float(self.sigma[row]), float(self.q[row])
         if q == 1.0 or sigma < _LEAST_NOISE:
             return None

@@ -169,12 +169,13 @@ def test_every_person_is_told_which_method_proved_the_upper_bound(question):
     ("sigma", "q", "steps", "delta", "method"),
     [
         (0.3, 1e-6, 1, 1e-10, Method.CLOSED_FORM),
-        (0.3, 1e-6, 2, 1e-10, Method.CONVOLUTION),
+        (0.3, 1e-6, 2, 1e-10, Method.CONTOUR),
+        (0.56, 0.0017, 2, 8.8e-15, Method.CONVOLUTION),
         (2.0, 0.005, 10_000, 1e-5, Method.TRANSFORM),
         (0.438, 2.6e-5, 1_214, 4e-36, Method.RARE_LOSSES),
     ],
 )
-def test_few_steps_are_convolved_and_rare_losses_are_split(sigma, q, steps, delta, method):
+def test_each_kind_of_composition_has_its_method(sigma, q, steps, delta, method):
     found = answer([[steps]], makers_of(sigma, q, "remove"), EpsilonAt(delta))
     assert found.method[0] == method
     assert found.status[0] == Status.CERTIFIED

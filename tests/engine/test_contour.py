@@ -1,0 +1,262 @@
+"""Contours: bounds contain independent values, and every term of their error is needed."""
+
+import json
+from math import log
+from pathlib import Path
+
+import numpy as np
+import oracle_few
+import pytest
+from scipy import special
+
+import pld_accountant as pa
+from pld_accountant.counting.counts import WholeCounts
+from pld_accountant.engine import contour, contour_integral, schedule
+from pld_accountant.engine.contour import Contour
+from pld_accountant.engine.contour_integral import Steps, integrate
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
+from pld_accountant.engine.solver import solve
+from pld_accountant.mechanisms.complex_moments import ComplexLaw
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+from pld_accountant.results import Method
+from pld_accountant.tables.makers import TableMakers
+
+EXACT = json.loads((Path(__file__).parents[1] / "data" / "exact.json").read_text())["cases"]
+ALONE = (Contour(1e-6, most_people=4),)
+RARE = [
+    # few steps; many rare steps; two and three parts; little noise; much noise
+    (1.29, 0.008, 3, 9.6e-10),
+    (0.64, 3.3e-6, 22, 5.4e-6),
+    (0.91, 3.1e-5, 32_774, 1e-14),
+    (1.18, 2.1e-5, 169, 8.6e-13),
+    (0.57, 1.5e-5, 12_558, 2e-5),
+    (2.49, 1.1e-6, 3, 4.4e-14),
+]
+
+
+def alone(parts, question, direction, methods=ALONE):
+    sigma, q, n = (np.array(v) for v in zip(*parts, strict=True))
+    makers = TableMakers(SampledGaussianSteps(sigma, q, direction))
+    found = solve(WholeCounts(n[None, :]), makers, question, methods=methods)
+    return float(found.lower[0]), float(found.upper[0]), Method(found.method[0])
+
+
+def test_exact_epsilons_lie_between_the_bounds():
+    """Of all exact compositions, many of which are no work for contours; a contour that is found is right."""
+    answered = 0
+    for case in EXACT:
+        parts = case["steps"]
+        if len(parts) > 3 or any(q == 1.0 or s < 0.2 for s, q, _ in parts) or sum(n for *_, n in parts) < 2:
+            continue
+        for direction, exact in case["epsilon"].items():
+            if exact is None:
+                continue
+            lower, upper, method = alone(parts, EpsilonAt(case["delta"]), direction)
+            if method is Method.CONTOUR:
+                answered += 1
+                own = exact * (max(case["agreement"][direction], 1e-11) + 2.0**-53)
+                assert lower <= exact + own
+                assert upper >= exact - own
+    assert answered > 15
+
+
+@pytest.mark.parametrize(
+    ("parts", "delta"),
+    [
+        ([(1.0, 0.01, 2)], 1e-5),
+        ([(0.5, 1e-3, 2)], 1e-12),
+        ([(0.7, 0.001, 1), (3.0, 0.02, 1)], 1e-10),
+        ([(2.0, 1e-5, 3)], 1e-11),
+        ([(1.1, 0.3, 3)], 1e-9),
+    ],
+)
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_few_steps_contain_the_nested_quadrature(parts, delta, direction):
+    truth = oracle_few.direct_epsilon(parts, delta, direction)
+    own = truth.value * (truth.agreement + 2.0**-53)
+    lower, upper, method = alone(parts, EpsilonAt(delta), direction)
+    assert lower <= truth.value + own
+    assert upper >= truth.value - own
+    if method is Method.CONTOUR:
+        exact = np.log(oracle_few.direct(parts, truth.value, direction, 1e-19 * delta))
+        lower, upper, method = alone(parts, DeltaAt(truth.value), direction)
+        assert lower <= exact + 1e-11  # the quadrature's own error
+        assert upper >= exact - 1e-11
+
+
+@pytest.mark.parametrize(("sigma", "q", "steps", "delta"), RARE)
+def test_rare_and_few_steps_are_answered_closely(sigma, q, steps, delta):
+    """Both questions agree with each other, and with the other methods of the schedule."""
+    parts = [(sigma, q, steps)]
+    lower, upper, method = alone(parts, EpsilonAt(delta), "remove")
+    assert method is Method.CONTOUR
+    assert 0.0 < lower < upper <= lower * (1.0 + 1e-6)
+    others = tuple(m for m in schedule.SINGLE if not isinstance(m, Contour))
+    low, high, _ = alone(parts, EpsilonAt(delta), "remove", others)
+    assert max(low, lower) <= min(high, upper)
+    low, high, method = alone(parts, DeltaAt(upper), "remove")
+    assert method is Method.CONTOUR
+    assert low <= log(delta) + 1e-15
+    low, high, _ = alone(parts, DeltaAt(lower), "remove")
+    assert high >= log(delta) - 1e-15
+    assert high - low < 1e-4
+
+
+def test_several_kinds_of_rare_steps():
+    parts = [(0.8, 1e-4, 3), (1.5, 1e-3, 20), (1.0, 1e-5, 500)]
+    others = tuple(m for m in schedule.SINGLE if not isinstance(m, Contour))
+    for direction in ("remove", "add"):
+        low, high, _ = alone(parts, EpsilonAt(1e-9), direction, others)
+        lower, upper, method = alone(parts, EpsilonAt(1e-9), direction)
+        assert max(low, lower) <= min(high, upper)
+        if direction == "remove":
+            assert method is Method.CONTOUR and upper - lower <= 1e-6 * upper
+
+
+def test_an_epsilon_of_zero():
+    """delta(0) is 7.99e-5 here: from there on epsilon is 0."""
+    parts = [(0.58, 1.3e-6, 105)]
+    assert alone(parts, EpsilonAt(8.3e-5), "remove") == (0.0, 0.0, Method.CONTOUR)
+    at_zero = alone(parts, DeltaAt(0.0), "remove")
+    assert at_zero[2] is Method.CONTOUR
+    assert np.exp(at_zero[1]) < 8.3e-5
+
+
+def value_and_error(sigma, q, steps, epsilon, delta, peak=12.5):
+    found = integrate(Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta)), epsilon, peak)
+    assert found is not None
+    return found.value(epsilon)[0], found.error(epsilon), found.above
+
+
+CASE = (1.29, 0.008, 3, 0.41085694, 9.6e-10)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    sigma, q, steps, epsilon, delta = CASE
+    return oracle_few.direct([(sigma, q, steps)], epsilon, "remove", 1e-19 * delta) / delta
+
+
+def test_the_value_is_within_its_error(truth):
+    value, error, above = value_and_error(*CASE)
+    assert abs(value - truth) <= error
+    assert error + above < 1e-6
+
+
+def test_a_coarse_rule_along_the_contour_is_covered(monkeypatch, truth):
+    """Panels may err by a thousandth of delta each: then they do err, by less than the bound and not by much less."""
+    monkeypatch.setattr(contour_integral, "_TOLERANCE", 1e-2)
+    monkeypatch.setattr(contour_integral, "_USELESS", 10.0)
+    node, weight = np.polynomial.legendre.leggauss(18)
+    monkeypatch.setattr(contour_integral, "_NODE", node)
+    monkeypatch.setattr(contour_integral, "_WEIGHT", weight)
+    monkeypatch.setattr(contour_integral, "_LOG_RULE", np.log(64 / 15 / (1 - 2.3**-2)) - 34.0 * np.log(2.3))
+    value, error, _ = value_and_error(*CASE)
+    assert abs(value - truth) <= error
+    assert abs(value - truth) > 1e-7
+
+
+def whole_contour(theta=8.0):
+    sigma, q, steps, epsilon, delta = CASE
+    law = Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta))
+    return contour_integral._Contour(law, contour_integral._Part(-np.inf, np.inf, theta), epsilon)
+
+
+def test_the_rest_of_the_contour_is_bounded():
+    """Along the vertical line from several places, against the integral of the modulus."""
+    one = whole_contour()
+    assert one._open() < 1e-8
+    closest = 0.0
+    for reach in (60.0, 150.0, 400.0):
+        a = one._c + reach * one._direction
+        length, rest = 30.0 * abs(a), 0.0
+        for start in np.linspace(0.0, length, 60)[:-1]:
+            nodes = a + 1j * (start + length / 59 * 0.5 * (1.0 + contour_integral._NODE))
+            value = (1.0 + one._moments[0].values(nodes)[0]) ** 3 * np.exp(one._offset - one._kappa * nodes)
+            rest += float(np.abs(value / (nodes * (nodes - 1.0))) @ contour_integral._WEIGHT) * length / 118 / np.pi
+        assert rest <= one._rest(a)
+        closest = max(closest, rest / one._rest(a))
+    assert closest > 1e-4
+
+
+def test_what_the_paths_leave_out_is_part_of_the_error(monkeypatch, truth):
+    """Paths that begin one standard deviation left of 0: delta is wrong, by less than the error."""
+    own = contour_integral.ComplexMoments
+
+    def beginning_at(begin):
+        def make(law, low, high, _, end):
+            return own(law, low, high, begin, end)
+
+        monkeypatch.setattr(contour_integral, "ComplexMoments", make)
+
+    beginning_at(1.0)
+    monkeypatch.setattr(contour_integral, "_parts", lambda *_: ([contour_integral._Part(-np.inf, np.inf, 8.0)], 0.0))
+    one = whole_contour()
+    assert one._open() == np.inf  # so much is refused
+    beginning_at(4.0)
+    monkeypatch.setattr(contour_integral, "_USELESS", np.inf)
+    value, error, _ = value_and_error(*CASE)
+    assert 1e-9 < abs(value - truth) <= error
+
+
+def test_losses_beyond_the_end_are_added_to_upper_bounds():
+    sigma, q, steps, _, delta = CASE
+    law = Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta))
+    x = float(law.ends[0])
+    mass = (1.0 - q) * special.ndtr(-x / sigma) + q * special.ndtr((1.0 - x) / sigma)
+    assert steps * mass <= law.beyond <= 1.001 * steps * mass + 1e-299
+    assert value_and_error(*CASE)[2] >= law.beyond / delta > 0.0
+
+
+def test_small_losses_are_bounded_where_they_are_not_integrated(monkeypatch, truth):
+    """Without the part of losses below 0.4 epsilon the value is too small, by less than Chernoff's bound of it."""
+    epsilon = CASE[3]
+    part = contour_integral._Part(0.4 * epsilon, np.inf, 4.0)
+    monkeypatch.setattr(contour_integral, "_parts", lambda *_: ([part], 16.0))
+    value, error, above = value_and_error(*CASE)
+    assert value + error < truth <= value + error + above
+
+
+@pytest.mark.parametrize("levels", [(0.3,), (0.3, 0.15), (0.3, 0.2, 0.12)])
+def test_parts_add_up(monkeypatch, truth, levels):
+    epsilon = CASE[3]
+    ends = [np.inf, *(epsilon * level for level in levels)]
+    tilts = (4.0, 16.0, 32.0)
+    parts = [contour_integral._Part(low, high, t) for high, low, t in zip(ends, ends[1:], tilts, strict=False)]
+    monkeypatch.setattr(contour_integral, "_parts", lambda *_: (parts, 64.0))
+    value, error, above = value_and_error(*CASE)
+    assert value - error <= truth <= value + error + above
+    assert error < 1e-5
+
+
+def test_an_integral_serves_epsilons_nearby():
+    sigma, q, steps, epsilon, delta = CASE
+    law = Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta))
+    found = integrate(law, epsilon, 12.5)
+    for factor in (0.99, 1.0, 1.1, 1.3):
+        exact = oracle_few.direct([(sigma, q, steps)], factor * epsilon, "remove", 1e-22 * delta) / delta
+        value, slope = found.value(factor * epsilon)
+        assert abs(value - exact) <= found.error(factor * epsilon) + 1e-13
+        near = found.value(factor * epsilon * (1.0 + 1e-6))[0]
+        assert slope == pytest.approx((value - near) / (factor * epsilon * 1e-6), rel=1e-4)
+    assert found.error(epsilon) <= found.error(0.9 * epsilon)
+
+
+def test_steps_without_contours_are_left_to_others():
+    for parts in ([(1.0, 1.0, 3)], [(0.1, 0.01, 3)], [(1.0 + 0.1 * i, 1e-3, 2) for i in range(5)]):
+        assert alone(parts, EpsilonAt(1e-6), "remove")[2] is not Method.CONTOUR
+    mixture = pa.GroupGaussian(2.0, 0.001, 3)
+    assert pa.compose([(mixture, 2)]).epsilon(1e-6).method is not Method.CONTOUR
+
+
+def test_a_delta_below_the_doubles_relative_to_it():
+    lower, upper, method = alone([(1.0, 1e-4, 5)], EpsilonAt(1e-290), "remove")
+    assert method is not Method.CONTOUR or 0.0 < lower < upper
+
+
+def test_the_root_is_found_from_both_sides():
+    sigma, q, steps, epsilon, delta = CASE
+    found = integrate(Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta)), epsilon, 12.5)
+    for start in (0.7 * epsilon, epsilon, 1.5 * epsilon):
+        assert contour._root(found, start) == pytest.approx(0.4108569, rel=1e-5)
+    assert contour._root(found, 5.0 * epsilon) == pytest.approx(2.0 * epsilon, rel=1.0)

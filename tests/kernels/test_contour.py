@@ -1,0 +1,79 @@
+"""Sums of complex exponentials: round-off against many digits, and the bounds around a point against samples."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from pld_accountant.kernels import contour
+
+
+def sample(rng, n, size, mid):
+    """Random nodes: losses with a positive imaginary part, as on a path above the real line."""
+    loss = rng.normal(0.0, 1.0, n) + 1j * rng.uniform(0.0, 1.5, n)
+    loss *= size
+    weight = rng.dirichlet(np.ones(n)) * np.exp(1j * rng.normal(0.0, 0.3, n))
+    return loss, weight, mid
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-2, 1.0])
+def test_sums_are_within_their_round_off(size):
+    """Of sums of few terms a unit of each counts; the error that is written is never below the true one."""
+    rng = np.random.default_rng(int(-np.log10(size)))
+    loss, weight, first = sample(rng, 300, size, 90)
+    units = np.stack([np.zeros(300), np.zeros(300), np.abs(weight)])
+    units[0] = 8.0 * np.abs(loss)
+    a = np.array([1.5, 3.0 + 4.0j, 0.2 + 90.0j, 40.0 + 1e3j])
+    total, error = np.empty((2, a.size), dtype=complex), np.empty((2, a.size))
+    contour.sums(a, loss, weight, units, first, 200, total, error)
+    with mpmath.workdps(40):
+        for i, value in enumerate(a):
+            pairs = zip(weight.tolist(), loss.tolist(), strict=True)
+            terms = [mpmath.mpc(w) * mpmath.exp(mpmath.mpc(complex(value)) * mpmath.mpc(x)) for w, x in pairs]
+            whole = sum(terms[first:]) - sum(mpmath.mpc(w) for w in weight[first:])
+            for j, truth in enumerate((whole, sum(terms[:200]))):
+                off = float(abs(truth - mpmath.mpc(complex(total[j, i]))))
+                assert off <= 2.0**-53 * error[j, i]
+                assert 2.0**-53 * error[j, i] <= 1e-12 * np.abs(weight * np.exp(value * loss)).sum()
+
+
+def test_negligible_terms_are_left_out():
+    loss, weight = np.array([-1.0 + 0.1j, -0.1 + 0.1j]), np.array([0.5 + 0j, 0.5 + 0j])
+    units = np.stack([np.zeros(2), np.zeros(2), np.abs(weight)])
+    total, error = np.empty((2, 1), dtype=complex), np.empty((2, 1))
+    contour.sums(np.array([500.0 + 0j]), loss, weight, units, 0, 2, total, error)
+    truth = np.sum(weight * np.exp(500.0 * loss))
+    assert abs(total[1, 0] - truth) <= 2.0**-53 * error[1, 0]
+    assert abs(total[0, 0] - (truth - 1.0)) <= 2.0**-53 * error[0, 0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_around_a_point_hold_in_the_polygon(seed):
+    """And in some direction they are reached to a factor of two, where the polygon is small."""
+    rng = np.random.default_rng(seed)
+    loss, weight, first = sample(rng, 60, 10.0 ** rng.uniform(-2, 0), 20)
+    constant, last = complex(rng.normal(0.0, 1e-3)), 40
+    a = complex(rng.uniform(-0.5, 3.0), rng.uniform(0.0, 4.0))
+    closest = []
+    for reach in (0.05, 0.5, 3.0):
+        turn = np.exp(1j * rng.uniform(0.0, 6.3))
+        v = reach * turn * np.array([2.0 + 1.0j, 2.0 - 1.0j, -2.0 + 1.0j, -2.0 - 1.0j])
+        out = np.empty(5)
+        contour.around(a, v, constant, loss, weight, first, last, out)
+        m = complex(out[1], out[2])
+        inside = reach * turn * (rng.uniform(-2, 2, 500) + 1j * rng.uniform(-1, 1, 500))
+        moments = np.exp(np.multiply.outer(a + np.append(inside, v), loss[first:])) @ weight[first:] + constant
+        mid = np.exp(np.multiply.outer(a + np.append(inside, v), loss[:last])) @ weight[:last]
+        at = np.exp(out[0] + (np.append(inside, v) * m).real)
+        assert np.all(np.abs(moments) <= out[3] * at * (1.0 + 1e-12))
+        assert np.all(np.abs(mid) <= out[4] * at * (1.0 + 1e-12))
+        closest.append(np.max(np.abs(moments) / (out[3] * at)))
+    centre = np.exp(a * loss[first:]) @ weight[first:] + constant
+    assert abs(out[0] - np.log(abs(centre))) < 1e-12
+    assert closest[0] > 0.5
+
+
+def test_a_sum_of_zero_has_no_bounds():
+    out = np.empty(5)
+    loss, weight = np.array([0j, 0j]), np.array([1.0 + 0j, -1.0 + 0j])
+    contour.around(1.0 + 0j, np.ones(4, dtype=complex), 0j, loss, weight, 0, 2, out)
+    assert np.all(np.isinf(out))
