@@ -48,7 +48,7 @@ _SLICES = 6  # boxes around an ellipse
 _ANGLE, _GROWTH = 1.5, 1.7  # y / sigma^2 at most, below pi / 2, and y / sigma at most
 _WIDEST = 3.0  # angle up to which ellipses are used, below pi
 _CELLS = 8  # parts of a panel, for sums of upper bounds
-_MOST_NODES = 4_000_000
+_MOST_NODES = 40_000  # of a moment that bounds a line; with more, the bound of an unsampled step serves
 _ENVELOPE_CELLS = 768
 _ROUGH = 400  # nodes of a rough moment
 

@@ -66,8 +66,8 @@ def test_exact_epsilons_lie_between_the_bounds():
         ([(1.0, 0.01, 2)], 1e-5),
         ([(0.5, 1e-3, 2)], 1e-12),
         ([(0.7, 0.001, 1), (3.0, 0.02, 1)], 1e-10),
-        ([(2.0, 1e-5, 3)], 1e-11),
-        ([(1.1, 0.3, 3)], 1e-9),
+        ([(2.0, 1e-5, 2)], 1e-11),
+        ([(1.1, 0.3, 2)], 1e-9),
     ],
 )
 @pytest.mark.parametrize("direction", ["remove", "add"])
@@ -233,7 +233,7 @@ def test_an_integral_serves_epsilons_nearby():
     sigma, q, steps, epsilon, delta = CASE
     law = Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta))
     found = integrate(law, epsilon, 12.5)
-    for factor in (0.99, 1.0, 1.1, 1.3):
+    for factor in (1.0, 1.2):
         exact = oracle_few.direct([(sigma, q, steps)], factor * epsilon, "remove", 1e-22 * delta) / delta
         value, slope = found.value(factor * epsilon)
         assert abs(value - exact) <= found.error(factor * epsilon) + 1e-13
