@@ -17,9 +17,9 @@ from .working import WorkingBounds
 
 __all__ = ["Contour"]
 
-_MOST_LAWS = 4
+_MOST_LAWS, _MOST_STEPS = 4, 1e8
 _PEAKS = 12.5, 10.5  # see `integrate`: the lower one keeps more digits, and takes more parts
-_TRIES = 6
+_TRIES = 4  # integrals for one answer
 _NEAR = 1.3  # times the epsilon of an integral: up to there it serves
 _CLOSE = 1e-3  # the same under addition, to both sides
 _ROUNDING = 1e-13  # of a sum of terms and of log delta, relative to delta
@@ -39,16 +39,20 @@ class Contour(Method):
             counts = job.counts.of_rows(int(person))
             rows = np.flatnonzero(counts)
             laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]
-            if len(laws) < rows.size or len(laws) > _MOST_LAWS:
+            if len(laws) < rows.size or len(laws) > _MOST_LAWS or counts.sum() > _MOST_STEPS:
                 continue
             at = np.array([person])
             question = job.question.of(at)
             target, known = float(np.ravel(question.target)[0]), float(working.renyi[person])
             one = _one_step(family, rows, counts[rows], target, question.wants_epsilon)
             for peak in _PEAKS:
+                if job.late:
+                    return
                 search = _Search(laws, counts[rows], family.direction == "remove", peak)
                 ends = search.epsilon(target, one, known) if question.wants_epsilon else search.log_delta(target, one)
                 if ends is None:
+                    if search.integrals > 1:
+                        break  # so much is not tried again
                     continue
                 found = WorkingBounds.unknown(1, question)
                 middle = 0.5 * (ends[0] + ends[1]) if np.isfinite(ends[0]) else ends[1]
@@ -72,15 +76,20 @@ class _Search:
 
     def __init__(self, laws: list[ComplexLaw], counts: NDArray, remove: bool, peak: float) -> None:
         self._laws, self._counts, self._remove, self._peak = laws, counts, remove, peak
+        self.integrals = 0
 
     def _steps(self, log_delta: float) -> Steps:
         return Steps(self._laws, self._counts, self._remove, log_delta)
+
+    def _integrate(self, steps: Steps, epsilon: float) -> Integral | None:
+        self.integrals += 1
+        return integrate(steps, epsilon, self._peak)
 
     def log_delta(self, epsilon: float, guess: float) -> tuple[float, float] | None:
         """Bounds of log delta."""
         for _ in range(_TRIES):
             guess = min(guess, 0.0)
-            integral = integrate(self._steps(guess), epsilon, self._peak)
+            integral = self._integrate(self._steps(guess), epsilon)
             if integral is None:
                 return None
             value, error = integral.value(epsilon)[0], integral.error(epsilon) + _ROUNDING
@@ -99,7 +108,7 @@ class _Search:
         if not 0.0 < start < math.inf:
             return None
         for i in range(_TRIES):
-            integral = integrate(steps, start, self._peak)
+            integral = self._integrate(steps, start)
             root = None if integral is None else _root(integral, start)
             if integral is None or root is None:
                 return None
@@ -115,7 +124,7 @@ class _Search:
         """Whether delta at epsilon 0 is proven to be small enough."""
         if not self._remove:
             return False
-        integral = integrate(steps, 0.0, self._peak)
+        integral = self._integrate(steps, 0.0)
         if integral is None:
             return False
         return integral.value(0.0)[0] + integral.error(0.0) + integral.above <= 1.0 - _ROUNDING

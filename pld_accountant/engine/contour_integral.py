@@ -164,15 +164,19 @@ def integrate(steps: Steps, epsilon: float, peak: float) -> Integral | None:
 
 def _parts(steps: Steps, epsilon: float, peak: float) -> tuple[list[_Part], float] | None:
     """The parts, and the tilt of Chernoff's bound of what is left; by rough moments, which prove nothing."""
-    split = steps.remove and epsilon > 0.0
-    levels = np.append(np.inf, _LEVELS * epsilon) if split else np.array([np.inf])
+    near = np.array([law.loss_at(x) for law, x in zip(steps.laws, steps.ends, strict=True)])
+    levels = np.array([np.inf])
+    if steps.remove and epsilon > 0.0:
+        # no law's losses end before the first level
+        levels = np.append(levels, epsilon * _LEVELS[_LEVELS * epsilon < 0.9 * near.min()])
     theta = _TILTS[_TILTS * epsilon < 300.0]
+    if not theta.size:
+        return None
     # the bounds on panels depend on moments at twice the tilt
     k, wide = (steps.rough_log_moments(levels, t) for t in (theta, 2.0 * theta))
     crowd = steps.counts @ np.stack([law.moduli(levels) for law in steps.laws])
     scale = theta * epsilon + steps.log_delta
     far = steps.far_ends(theta, epsilon)[1]
-    near = np.array([law.loss_at(x) for law, x in zip(steps.laws, steps.ends, strict=True)])
     reached = np.all(far <= np.maximum(1.3 * near[:, None], _FARTHEST), axis=0)
 
     def peaks(high: int, low: int | None) -> NDArray:
@@ -259,7 +263,8 @@ class _Contour:
             pairs = zip(self._moments, log_errors, next_errors, strict=True)
             error += self._rule(bound, np.array([m.rule_errors(*ends) for m, *ends in pairs])) * step / math.pi
             z, terms, off = self._panel(a, step)
-            sizes = np.abs(terms) / step
+            with np.errstate(invalid="ignore"):
+                sizes = np.abs(terms) / step
             first = first or float(sizes.max())
             error += off
             if not (float(sizes.max()) <= 1e3 * first and error < _USELESS):
@@ -368,7 +373,7 @@ class _Contour:
         nodes = a + self._direction * half * (1.0 + _NODE)
         z = steps.z(nodes)
         log_sum, relative, parted, of_parted = np.zeros((4, nodes.size), dtype=complex)
-        relative += _UNIT * (4.0 * np.abs(self._epsilon * z) + 60.0)
+        relative += _UNIT * (4.0 * (np.abs(self._epsilon * z) + abs(steps.log_delta)) + 60.0)
         # a moment of 0 makes the error infinite, and the attempt fails
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for n, m in zip(steps.counts, self._moments, strict=True):
@@ -390,8 +395,8 @@ class _Contour:
                 value = np.where(close, -value * complex_expm1(np.where(close, parted, 0.0)), value - low)
                 off = np.where(close, np.abs(value) * relative.real, off)
                 off += np.abs(low) * (of_parted.real + np.where(close, 0.0, relative.real))
-        weight = half * _WEIGHT * self._direction / (nodes * (nodes - 1.0))
-        return z, value * weight, float(off @ np.abs(weight)) / math.pi * 1.01
+            weight = half * _WEIGHT * self._direction / (nodes * (nodes - 1.0))
+            return z, value * weight, float(off @ np.abs(weight)) / math.pi * 1.01
 
     def _rest(self, a: complex) -> float:
         """Bound of the integral along the vertical line from A on.

@@ -271,7 +271,7 @@ class ComplexMoments:
         """
         sigma, q = self._law
         grown = math.exp(0.5 * (self._above.imag / sigma) ** 2)
-        smallest = (1.0 - q) ** min(c, 0.0)
+        smallest = math.exp(min(min(c, 0.0) * math.log1p(-q), 700.0))
         left = grown * 0.5 * math.erfc(self._begin * math.sqrt(0.5)) * (1.0 + smallest)
         if self._finite:
             return left, 0.0

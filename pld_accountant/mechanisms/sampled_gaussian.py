@@ -20,7 +20,7 @@ _NODES_FOR_MOMENTS = 4_000
 _NODES_AT_MOST = 4_000_000
 _GRID_REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _ENVELOPE_CELLS = 768
-_LEAST_NOISE = 0.2
+_LEAST_NOISE, _MOST_RATE = 0.2, 1.0 - 1e-6  # of steps for contours
 _FEW_CELLS = 512  # whose masses take about 0.2 milliseconds
 
 
@@ -260,9 +260,9 @@ class SampledGaussianSteps:
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
 
     def complex_law(self, row: int) -> complex_moments.ComplexLaw | None:
-        """See `complex_moments.ContourSteps`; none for full batches, nor for little noise (long paths)."""
+        """See `complex_moments.ContourSteps`; none for nearly full batches, nor for little noise (long paths)."""
         sigma, q = float(self.sigma[row]), float(self.q[row])
-        if q == 1.0 or sigma < _LEAST_NOISE:
+        if q > _MOST_RATE or sigma < _LEAST_NOISE:
             return None
         return complex_moments.ComplexLaw(sigma, q, self.direction == "remove")
 

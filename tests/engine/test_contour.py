@@ -113,6 +113,16 @@ def test_several_kinds_of_rare_steps():
             assert method is Method.CONTOUR and upper - lower <= 1e-6 * upper
 
 
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_steps_of_tiny_losses_beside_large_ones(direction):
+    """The tiny losses end below every level at which the large ones are split."""
+    parts = [(0.7, 2e-5, 10), (60.0, 1e-4, 1_000), (8.0, 1e-3, 50)]
+    others = tuple(m for m in schedule.SINGLE if not isinstance(m, Contour))
+    low, high, _ = alone(parts, EpsilonAt(1e-8), direction, others)
+    lower, upper, _ = alone(parts, EpsilonAt(1e-8), direction)
+    assert max(low, lower) <= min(high, upper)
+
+
 def test_an_epsilon_of_zero():
     """delta(0) is 7.99e-5 here: from there on epsilon is 0."""
     parts = [(0.58, 1.3e-6, 105)]
