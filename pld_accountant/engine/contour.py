@@ -18,7 +18,7 @@ from .working import WorkingBounds
 __all__ = ["Contour"]
 
 _MOST_LAWS, _MOST_STEPS = 4, 1e8
-_PEAKS = 12.5, 10.5  # see `integrate`: the lower one keeps more digits, and takes more parts
+_PEAKS = 12.5, 9.5  # see `integrate`: the lower one keeps more digits, and takes more parts
 _TRIES = 4  # integrals for one answer
 _NEAR = 1.3  # times the epsilon of an integral: up to there it serves
 _CLOSE = 1e-3  # the same under addition, to both sides
