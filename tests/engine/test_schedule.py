@@ -22,7 +22,7 @@ FIRST, NARROW, CONTOUR, WIDE, FEW, TRUNCATED, RARE, LAST = schedule.SINGLE
     ("method", "mechanism", "steps", "delta", "wider"),
     [
         # many rare steps, whose tails are cut
-        (NARROW, pa.SampledGaussian(2.0, 0.005), 800, 1e-9, 10.0),
+        (NARROW, pa.SampledGaussian(1.6, 0.00014), 4_415, 1.4e-13, 1e3),
         # few steps, and rarer ones
         (CONTOUR, pa.SampledGaussian(0.64, 3.3e-6), 22, 5e-6, 1e3),
         (CONTOUR, pa.SampledGaussian(0.91, 3.1e-5), 32_774, 1e-14, 1e3),
