@@ -124,6 +124,17 @@ def mechanisms() -> tuple[Row, list[Row]]:
     return header, body
 
 
+def randomly() -> tuple[Row, list[Row]]:
+    """Times of random compositions: milliseconds, and how dp-accounting's answers compare."""
+    header = ["compositions", "accountant", "median", "95 %", "slowest", "above 50 ms"]
+    body = []
+    for name, block in _read("random_compositions").items():
+        for row in block["summary"] if isinstance(block, dict) else ():
+            times = [f"{1e3 * row[key]:.3g} ms" for key in ("median", "p95", "most")]
+            body.append([name, row["accountant"], *times, f"{row['above 50 ms']:.1%}"])
+    return header, body
+
+
 def filtered() -> tuple[Row, list[Row]]:
     """Test accuracy and the share of people who still take part, at one proven epsilon for everybody."""
     looks = _read("filtered_training")["table"][-1]["steps"]
@@ -263,7 +274,7 @@ def storage() -> tuple[Row, list[Row]]:
     return header, body
 
 
-_COMPOSITIONS = (tail, extremes, rare, mechanisms, hard, widths)
+_COMPOSITIONS = (tail, extremes, rare, randomly, mechanisms, hard, widths)
 _PEOPLE = (people, filters, filtered, potential, streams, admission, growth, jobs, jobs_on_paper, storage)
 TABLES = {f.__name__: f for f in (*_COMPOSITIONS, *_PEOPLE)}
 
