@@ -82,8 +82,10 @@ class KnownComposition(Composition):
         first, *others = self._distinct(wanted)
         found = self._one(first, question, effort)
         for direction in others:
-            if not self._surely_below(found, question, direction):
-                found = larger(found, self._one(direction, question, effort))
+            known = float(found.lower[0])
+            if not question.wants_epsilon:
+                known = np.log(known) if known > 0.0 else -np.inf
+            found = larger(found, self._one(direction, question, effort._replace(known=known)))
         return found[0]
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
@@ -125,7 +127,7 @@ class KnownComposition(Composition):
 
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
         """
-        log_finite = self._log_finite(direction)
+        log_finite, effort = self._log_finite(direction), effort._replace(known=-np.inf)
         infinite = -float(np.expm1(log_finite))
         above, below = infinite * (1.0 + ROUNDING), infinite * (1.0 - ROUNDING)
         if isinstance(question, EpsilonAt):
@@ -166,14 +168,6 @@ class KnownComposition(Composition):
                 laws, counts = [m.law(direction) for m in pairs], list(self._counts.values())
                 self._lattices[direction] = LatticeSum.of(laws, counts) or AtomSum.of(laws, counts)
         return self._lattices[direction]
-
-    def _surely_below(self, found: Bounds, question: Question, direction: Direction) -> bool:
-        """Whether the Renyi bound alone proves that this direction's answer is below another direction's."""
-        if self._lattice(direction) is not None or self._log_finite(direction):
-            return False
-        makers = self._of(direction)
-        most = float(renyi.renyi_bounds(self._row, makers.any(interpolated=False), question)[0])
-        return bool((most if question.wants_epsilon else np.exp(most)) < found.lower[0])
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         if not self._counts:
@@ -233,7 +227,9 @@ class KnownComposition(Composition):
 
 
 def larger(a: Bounds, b: Bounds) -> Bounds:
-    """Bounds of the larger of two quantities, with the less favourable status."""
+    """Bounds of the larger of two quantities, with the less favourable status; b alone is no use if it is below a."""
+    if np.all(b.upper <= a.lower):
+        return a
     lower, estimate, upper = (np.maximum(x, y) for x, y in zip(a, b, strict=True))
     method = np.where(np.asarray(b.upper) > np.asarray(a.upper), b.method, a.method)
     return Bounds(lower, estimate, upper, np.maximum(a.status, b.status), method)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ..counting.counts import WholeCounts
 from ..mechanisms.complex_moments import ComplexLaw, ContourSteps
 from ..results import Method as Proof
-from .contour_integral import Integral, Steps, integrate
+from .contour_integral import Integral, integrate
+from .contour_parts import Steps
 from .method import Job, Method
 from .working import WorkingBounds
 
@@ -44,12 +45,14 @@ class Contour(Method):
             at = np.array([person])
             question = job.question.of(at)
             target, known = float(np.ravel(question.target)[0]), float(working.renyi[person])
-            one = _one_step(family, rows, counts[rows], target, question.wants_epsilon)
+            start = None
             for peak in _PEAKS:
                 if job.late:
                     return
                 search = _Search(laws, counts[rows], family.direction == "remove", peak)
-                ends = search.epsilon(target, one, known) if question.wants_epsilon else search.log_delta(target, one)
+                ends = (
+                    search.epsilon(target, start, known) if question.wants_epsilon else search.log_delta(target, start)
+                )
                 if ends is None:
                     if search.integrals > 1:
                         break  # so much is not tried again
@@ -60,15 +63,7 @@ class Contour(Method):
                 working.merge(at, found)
                 if not self.left_open(job, working, at).size:
                     break
-                one = ends[0] if question.wants_epsilon else middle
-
-
-def _one_step(family: ContourSteps, rows: NDArray, counts: NDArray, target: float, wants_epsilon: bool) -> float:
-    """The answer if a single step cost everything: about the answer for rare steps."""
-    if wants_epsilon:
-        delta = np.full(rows.size, math.exp(max(target, -700.0)) / counts.sum())
-        return float(np.max(family.epsilon_of_step(delta, rows)[0]))
-    return float(np.logaddexp.reduce(np.log(counts) + family.log_delta_of_step(np.full(rows.size, target), rows)[0]))
+                start = ends[0] if question.wants_epsilon else middle
 
 
 class _Search:
@@ -85,8 +80,9 @@ class _Search:
         self.integrals += 1
         return integrate(steps, epsilon, self._peak)
 
-    def log_delta(self, epsilon: float, guess: float) -> tuple[float, float] | None:
+    def log_delta(self, epsilon: float, start: float | None) -> tuple[float, float] | None:
         """Bounds of log delta."""
+        guess = float(self._steps(0.0).rough_log_delta(np.array([epsilon]))[0]) if start is None else start
         for _ in range(_TRIES):
             guess = min(guess, 0.0)
             integral = self._integrate(self._steps(guess), epsilon)
@@ -101,10 +97,10 @@ class _Search:
             guess += math.log(value)
         return None
 
-    def epsilon(self, log_delta: float, guess: float, renyi: float) -> tuple[float, float] | None:
+    def epsilon(self, log_delta: float, start: float | None, renyi: float) -> tuple[float, float] | None:
         """Bounds of epsilon."""
         steps = self._steps(log_delta)
-        start = guess if guess > 0.0 else 0.3 * renyi
+        start = (steps.rough_epsilon() or 0.3 * renyi) if start is None else start
         if not 0.0 < start < math.inf:
             return None
         for i in range(_TRIES):

@@ -22,80 +22,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mechanisms.complex_moments import ComplexLaw, ComplexMoments, complex_expm1, complex_log1p
+from ..mechanisms.complex_moments import ComplexMoments
+from ..mechanisms.positive_mixture import complex_expm1, complex_log1p
+from .contour_parts import TOLERANCE, Part, Steps, choose_parts
 
-__all__ = ["Integral", "Steps", "integrate"]
+__all__ = ["Integral", "integrate"]
 
 _NODE, _WEIGHT = np.polynomial.legendre.leggauss(32)
 _RHO = 2.3  # sum of the half-axes of a panel's ellipse
 _WIDE, _TALL = 0.5 * (_RHO + 1.0 / _RHO), 0.5 * (_RHO - 1.0 / _RHO)
 _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) * math.log(_RHO)
 
-_TOLERANCE = 1e-9  # of each term of the error but the round-off
-_BEYOND = -30.0  # log of the mass at the end of the losses, relative to delta
-_NEGLIGIBLE = -24.0  # log of the part of small losses that is bounded instead of integrated, relative to delta
-_CROWDED = 2.5  # sum of the moduli of M_mid of all steps, at most
-_SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be integrated like the whole
-_MOST_PARTS, _MOST_PANELS, _SHRINKS = 4, 80, 40
-_TILTS = 2.0 ** np.arange(-3.0, 30.0)
-_LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
+_MOST_PANELS, _SHRINKS = 80, 40
 _STEEPEST = 0.45  # Re A over Im A along the contour
-_FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 1e-8  # bound of the vertical line that is accepted if further panels do not lower it
 _LEAST = -600.0  # log delta below which numbers relative to it leave the range of doubles
 _UNIT = 2.0**-53
-
-
-class Steps:
-    """One person's steps in one direction.
-
-    Parameters
-    ----------
-    laws : sequence of ComplexLaw
-    counts : ndarray, shape (laws,)
-        At least one of each.
-    remove : bool
-    log_delta : float
-        About log delta, which all results are relative to.
-    """
-
-    def __init__(self, laws: list[ComplexLaw], counts: NDArray, remove: bool, log_delta: float) -> None:
-        self.laws, self.counts, self.remove, self.log_delta = laws, counts.astype(np.float64), remove, log_delta
-        self.total = float(self.counts.sum())
-        mass = math.exp(max(log_delta + _BEYOND, -700.0)) / self.total
-        self.ends = np.array([law.end(mass) for law in laws])
-        self.beyond = float(self.counts @ [law.mass_beyond(x) for law, x in zip(laws, self.ends, strict=True)])
-
-    def exponent(self, theta: NDArray) -> NDArray:
-        """A on the real axis at a tilt."""
-        return 1.0 + theta if self.remove else -theta
-
-    def z(self, a: NDArray) -> NDArray:
-        """z of A."""
-        return a - 1.0 if self.remove else -a
-
-    def rough_log_moments(self, losses: NDArray, theta: NDArray) -> NDArray:
-        """About the log of prod M^c up to each loss: (losses, tilts)."""
-        found = np.zeros((losses.size, theta.size))
-        for n, law, end in zip(self.counts, self.laws, self.ends, strict=True):
-            found += n * law.rough_log_moments(losses, self.exponent(theta), end)
-        return found
-
-    def far_ends(self, theta: NDArray, epsilon: float) -> tuple[NDArray, NDArray]:
-        """Ends at which what paths leave out at each tilt is negligible, and log g there: (laws, tilts)."""
-        c = self.exponent(theta)
-        log_goal = theta * epsilon + self.log_delta + math.log(_TOLERANCE / self.total) - 6.0
-        found = [law.far_ends(c, log_goal, x) for law, x in zip(self.laws, self.ends, strict=True)]
-        return np.stack([x for x, _ in found]), np.stack([loss for _, loss in found])
-
-
-class _Part(NamedTuple):
-    """Compositions whose largest loss lies in (low, high], and the tilt at which their contour starts."""
-
-    low: float
-    high: float
-    theta: float
 
 
 class Integral:
@@ -145,7 +88,7 @@ def integrate(steps: Steps, epsilon: float, peak: float) -> Integral | None:
 
     **Cost**: about 20 panels of 32 nodes for each part, each a sum over some 500 nodes for each law: 10 to 30 ms.
     """
-    chosen = _parts(steps, epsilon, peak) if steps.log_delta >= _LEAST else None
+    chosen = choose_parts(steps, epsilon, peak) if steps.log_delta >= _LEAST else None
     if chosen is None:
         return None
     parts, theta = chosen
@@ -157,58 +100,9 @@ def integrate(steps: Steps, epsilon: float, peak: float) -> Integral | None:
     if parts[-1].low > -np.inf:
         # Chernoff's bound of what has no loss above the last level
         c = float(steps.exponent(np.array(theta)))
-        k = float(steps.counts @ [law.log_moment(c, parts[-1].low) for law in steps.laws])
+        k = float(steps.counts @ [law.log_moment(c, float(law.places(np.array(parts[-1].low)))) for law in steps.laws])
         found.above += math.exp(k - theta * epsilon - steps.log_delta)
     return found
-
-
-def _parts(steps: Steps, epsilon: float, peak: float) -> tuple[list[_Part], float] | None:
-    """The parts, and the tilt of Chernoff's bound of what is left; by rough moments, which prove nothing."""
-    near = np.array([law.loss_at(x) for law, x in zip(steps.laws, steps.ends, strict=True)])
-    levels = np.array([np.inf])
-    if steps.remove and epsilon > 0.0:
-        # no law's losses end before the first level
-        levels = np.append(levels, epsilon * _LEVELS[_LEVELS * epsilon < 0.9 * near.min()])
-    theta = _TILTS[_TILTS * epsilon < 300.0]
-    if not theta.size:
-        return None
-    # the bounds on panels depend on moments at twice the tilt
-    k, wide = (steps.rough_log_moments(levels, t) for t in (theta, 2.0 * theta))
-    crowd = steps.counts @ np.stack([law.moduli(levels) for law in steps.laws])
-    scale = theta * epsilon + steps.log_delta
-    far = steps.far_ends(theta, epsilon)[1]
-    reached = np.all(far <= np.maximum(1.3 * near[:, None], _FARTHEST), axis=0)
-
-    def peaks(high: int, low: int | None) -> NDArray:
-        """log of the integrand at each tilt, relative to delta."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            apart = 0.0 if low is None else np.log(-np.expm1(np.minimum(wide[low] - wide[high], -1e-18)))
-            found = wide[high] + apart - scale - np.log(theta * (1.0 + theta))
-        return np.where(reached | (high > 0), np.nan_to_num(found, nan=np.inf), np.inf)
-
-    def part(high: int, low: int | None) -> _Part:
-        found = peaks(high, low)
-        first = int(np.argmax(found <= max(float(found.min()) + 1.0, peak)))
-        return _Part(-np.inf if low is None else float(levels[low]), float(levels[high]), float(theta[first]))
-
-    if levels.size == 1 or peaks(0, None).min() <= peak:
-        return [part(0, None)], 0.0
-    found: list[_Part] = []
-    high = 0
-    while len(found) < _MOST_PARTS:
-        left = k[high] - scale
-        if found and left.min() < _NEGLIGIBLE:
-            return found, float(theta[np.argmin(left)])
-        if found and levels[high] <= _SMALL_LOSSES * epsilon and peaks(high, None).min() <= peak:
-            return [*found, part(high, None)], 0.0
-        low = high + 1
-        if low == levels.size:
-            return None
-        while low + 1 < levels.size and crowd[low + 1] < _CROWDED and peaks(high, low + 1).min() <= peak:
-            low += 1
-        found.append(part(high, low))
-        high = low
-    return None
 
 
 class _Bound(NamedTuple):
@@ -236,7 +130,7 @@ class _Bound(NamedTuple):
 class _Contour:
     """The contour of one part."""
 
-    def __init__(self, steps: Steps, part: _Part, epsilon: float) -> None:
+    def __init__(self, steps: Steps, part: Part, epsilon: float) -> None:
         self._steps, self._part, self._epsilon = steps, part, epsilon
         self._split = part.low > -np.inf
         self._c = float(steps.exponent(np.array(part.theta)))
@@ -272,11 +166,11 @@ class _Contour:
             reach = 0.5 * step * math.hypot(_WIDE, _TALL)
             found.extend(z, terms, float(z.real.min()) - reach, float(z.real.max()) + reach)
             a, step, log_errors = end, 1.6 * step, next_errors
-            if float(sizes[-1]) * abs(a) < 0.1 * _TOLERANCE:
+            if float(sizes[-1]) * abs(a) < 0.1 * TOLERANCE:
                 rest = self._rest(a)
                 checks += 1
                 slow = checks > 3 and rest > 0.5 * before
-                if rest < 0.1 * _TOLERANCE or (slow and rest < _ACCEPTED):
+                if rest < 0.1 * TOLERANCE or (slow and rest < _ACCEPTED):
                     found.add_error(error + rest)
                     return math.isfinite(error)
                 if slow:
@@ -291,17 +185,15 @@ class _Contour:
         integral of 1 / |A (A - 1)| over half of the line is at most pi / (2 theta).
         """
         steps, part, c = self._steps, self._part, self._c
-        k = np.array([law.log_moment(c, part.high) for law in steps.laws]) if part.high < np.inf else None
-        ends = steps.ends
-        if k is None:
-            ends = steps.far_ends(np.array([part.theta]), self._epsilon)[0][:, 0]
-            losses = [np.inf if c < 0.0 else law.loss_at(x) for law, x in zip(steps.laws, ends, strict=True)]
-            k = np.array([law.log_moment(c, loss) for law, loss in zip(steps.laws, losses, strict=True)])
-        scale = float(steps.counts @ k) - part.theta * self._epsilon - steps.log_delta - math.log(2.0 * part.theta)
-        begin = math.sqrt(2.0 * (max(scale, math.log(1e3 * _TOLERANCE)) - math.log(_TOLERANCE / steps.total) + 5.0))
-        self._moments = [
-            ComplexMoments(law, part.low, part.high, begin, float(x)) for law, x in zip(steps.laws, ends, strict=True)
-        ]
+        low, high = (np.array([law.places(np.array(x)) for law in steps.laws]) for x in (part.low, part.high))
+        theta, rest = np.array([part.theta]), -part.theta * self._epsilon - steps.log_delta - math.log(2.0 * part.theta)
+        ends = steps.far_ends(theta, self._epsilon)[0][:, 0]
+        scale = float(steps.rough_log_moments(np.array([part.high]), theta)[0, 0]) + rest
+        begin = math.sqrt(2.0 * (max(scale, math.log(1e3 * TOLERANCE)) - math.log(TOLERANCE / steps.total) + 7.0))
+        laws = zip(steps.laws, low.tolist(), high.tolist(), ends.tolist(), strict=True)
+        self._moments = [ComplexMoments(law, x, y, begin, end) for law, x, y, end in laws]
+        k = np.array([m.log_moment(c) for m in self._moments])
+        scale = float(steps.counts @ k) + rest
         shift = 0.0 if steps.remove else self._epsilon / steps.total
         slope = min(_STEEPEST, 0.5 * min(m.slope(shift) for m in self._moments))
         self._direction = complex(slope, 1.0) / math.hypot(slope, 1.0)
@@ -313,7 +205,7 @@ class _Contour:
 
     def _fit(self, a: complex, step: float) -> tuple[float, _Bound | None]:
         """The longest panel from A, of those tried, whose rule errs by little, and its bounds."""
-        goal = math.log(0.05 * _TOLERANCE)
+        goal = math.log(0.05 * TOLERANCE)
         for _ in range(_SHRINKS):
             bound = self._bound(a, step)
             if bound is not None and bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE <= goal:
@@ -399,33 +291,15 @@ class _Contour:
             return z, value * weight, float(off @ np.abs(weight)) / math.pi * 1.01
 
     def _rest(self, a: complex) -> float:
-        """Bound of the integral along the vertical line from A on.
-
-        M_low is at most the moment of its losses at Re A in modulus, times its envelope beyond Im A; M_mid is at most
-        its path's integral of moduli.  A part without `low` is divided in this way at some low loss.
-        """
-        steps, part, counts = self._steps, self._part, self._steps.counts
+        """Bound of the integral along the vertical line from A on."""
         if a.real < 1.0:
             return math.inf
-        if self._split:
-            lows = np.full(counts.size, part.low)
-        elif steps.remove and self._epsilon > 0.0:
-            levels = min(part.high, 0.5 * self._epsilon) * 0.6 ** np.arange(8)
-            k = steps.rough_log_moments(levels, np.array([a.real - 1.0]))[:, 0]
-            beyond = [counts @ [self._above(i, a, low) for i in range(counts.size)] for low in levels]
-            lows = np.full(counts.size, levels[int(np.argmin(k + beyond))])
-        else:
-            least = np.array([law.least for law in steps.laws])
-            lows = 0.5 * least * (1.0 - self._epsilon / float(counts @ least))
-        k = np.array([law.log_moment(a.real, low, a.imag) for law, low in zip(steps.laws, lows, strict=True)])
-        mid = np.array([self._above(i, a, low) for i, low in enumerate(lows)])
+        counts = self._steps.counts
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            low = np.exp(np.minimum(k, 700.0)) + self._left + self._right
-            both = float(counts @ np.log(low + mid))
+            low = np.array([m.beyond(a) for m in self._moments]) + self._left + self._right
+            both = float(counts @ np.log(low))
             if self._split:
-                both = float(counts @ np.log(low) + np.log(np.expm1(counts @ np.log1p(mid / low))))
+                mid = np.array([m.above(a) for m in self._moments])
+                both += float(np.log(np.expm1(counts @ np.log1p(mid / low))))
             found = float(np.exp(both - self._kappa * a.real + self._offset)) / (math.pi * a.imag) * 1.01
         return math.inf if math.isnan(found) else found
-
-    def _above(self, i: int, a: complex, low: float) -> float:
-        return self._moments[i].above(a, float(low), self._steps.laws[i])

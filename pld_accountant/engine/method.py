@@ -33,10 +33,14 @@ class Effort(NamedTuple):
         On the clock `time.monotonic`: later, no method begins, and bounds stay as wide as they are.
     width : float
         Bounds this close are close enough (`Method.width`).
+    known : float
+        Something else, whose maximum with the answer is wanted, is at least this large: an upper bound below it is
+        close enough.
     """
 
     deadline: float = np.inf
     width: float = 0.0
+    known: float = -np.inf
 
     @classmethod
     def of(cls, seconds: float | None = None, tolerance: float | None = None) -> Effort:
@@ -148,6 +152,7 @@ class Method(ABC):
             apart = upper - working.lower[people]
             relative = apart / upper
         done = working.solved[people]
+        irrelevant = done & (upper <= job.effort.known)
         if job.question.wants_epsilon:
             largest = np.max(upper, initial=0.0, where=np.isfinite(upper))
             done &= (relative <= self.width) | (apart <= self.width_of_largest * largest)
@@ -157,7 +162,7 @@ class Method(ABC):
             done &= apart <= self.width * np.clip(np.nan_to_num(-known, nan=1.0), 1.0, 700.0)
             done |= known <= self.least_log_delta
         steps = job.steps[people]
-        left = people[~done & (self.least_steps <= steps) & (steps <= self.most_steps)]
+        left = people[~done & ~irrelevant & (self.least_steps <= steps) & (steps <= self.most_steps)]
         skipped = left.size > self.most_people or not (self.delta or job.question.wants_epsilon)
         return left[:0] if skipped else left
 

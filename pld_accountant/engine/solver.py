@@ -150,6 +150,8 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
         told += number
         _tell(job.progress, number)
 
+    if job.effort.known > -np.inf:
+        _cap_by_renyi(job, working, people)
     for method in methods:
         left = method.left_open(job, working, people)
         if left.size and not job.late:

@@ -1,26 +1,21 @@
-"""Moments M(A) = E[g(x)^A] of a sampled Gaussian step at complex A, of all losses or of those between two losses.
+"""Moments M(A) = E[g^A] of a step with Gaussian noise at complex A, of all losses or of those between two losses.
 
-Notation: x ~ N(0, sigma^2) with density N(x), g(x) = 1 - q + q exp((2 x - 1) / (2 sigma^2)), q < 1.  Under removal
+Notation: P and Q are mixtures of Gaussians of standard deviation 1, no centre of Q above one of P.  The origin is at
+the largest centre of Q.  h_P(x) and h_Q(-x) are their densities over N(x), that of N(0, 1) (`positive_mixture`), and
+g(x) = h_P(x) / h_Q(-x) rises.  M(A) is the mean under Q, the integral of f = N h_P(x)^A h_Q(-x)^(1 - A).  Under removal
 E[exp(z L)] = M(1 + z), under addition M(-z).  Im A >= 0 throughout, because M(conj A) = conj M(A).  In this module a
 "loss" is a value of log g.
 
-**Path.**  N g^A is analytic for |Im x| < pi sigma^2, where g has no zero.  So the integral over the real line is that
-over a line Im x = y, 0 < y < pi sigma^2 / 2.  There arg g > 0, so |g^A| = |g|^Re(A) exp(-Im(A) arg g) falls with Im A.
-An integral that begins or ends at a real place has a vertical leg there.  Gauss-Legendre panels on the path make M a
-finite sum of weight exp(A loss), an entire function of A.
+**Path.**  With c the largest distance of a centre from the origin, f is analytic for |Im x| < pi / c.  So the integral
+over the real line is that over a line Im x = y, 0 < y < pi / (2 c).  There arg g > 0, so |g^A| = |g|^Re(A)
+exp(-Im(A) arg g) falls with Im A.  An integral that begins or ends at a real place has a vertical leg there.
+Gauss-Legendre panels on the path make M a finite sum of weight exp(A loss), an entire function of A.
 
 **Error of the rule.**  On a panel of half-width r the n-point rule errs by at most
 (64 / 15) r S rho^(2 - 2 n) / (1 - rho^-2), if the integrand is at most S in modulus on the ellipse with foci at the
 panel's ends and half-axes r (rho +- 1 / rho) / 2 (Trefethen, "Approximation Theory and Approximation Practice", Theorem
-19.3).  The ellipse lies in boxes [left, right] x [bottom, top], on each of which:
-
-1. |N| <= exp((max Im^2 - min Re^2) / (2 sigma^2)) / (sigma sqrt(2 pi)).
-2. |g|^2 is a convex parabola in exp(Re x / sigma^2) and falls with |Im x|.  So |g| is largest at the left or the right
-   end, at the smallest |Im x|.
-3. If the angle t = |Im x| / sigma^2 is at least pi / 2, |g| >= (1 - q) sin t.  At a smaller angle |g| grows with Re x,
-   so it is smallest at the left end, at the largest |Im x|.
-4. If Im x > 0, arg g grows with Re x.  At a fixed Re x it grows with Im x up to a point and falls from there.  So it is
-   smallest at the left end, at the bottom or the top.  If Im x < 0, -arg g is at most `_turn` at the right end.
+19.3).  The ellipse lies in boxes, on which `PositiveMixture.boxes` bounds the mixtures, and N is at most
+exp((max Im^2 - min Re^2) / 2) / sqrt(2 pi) in modulus.
 """
 
 from __future__ import annotations
@@ -33,114 +28,102 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from . import quadrature
 from .base import CharacteristicSteps
+from .positive_mixture import WIDEST, MixtureBoxes, PositiveMixture
 
-__all__ = ["ComplexLaw", "ComplexMoments", "ContourSteps", "complex_expm1", "complex_log1p"]
+__all__ = ["ComplexLaw", "ComplexMoments", "ContourSteps"]
 
 _UNIT = 2.0**-53
 _POINTS = 20
 _NODE, _WEIGHT = np.polynomial.legendre.leggauss(_POINTS)
-_PANEL, _PANEL_OF_SIGMA = 1.4, 0.9  # width of a panel over sigma^2, and over sigma
+_LOG_DENSITY = 0.5 * math.log(2.0 * math.pi)
+_PANEL = 1.4, 1.0  # width of a panel, at most, times c, if Q is one Gaussian and if not
+_ANGLE = 1.5, 1.0  # the same of y, below pi / 2; beyond pi / 2, negative powers of h_Q are large
+_WIDEST_PANEL, _HIGHEST = 0.9, 1.7  # of a panel and of y, at most
 _LEG = np.array([0.0, 0.06, 0.15, 0.3, 0.55, 1.0])  # edges of the panels of a leg, from the real axis
 _ELLIPSES = np.array([1.5, 2.0, 2.6, 3.3, 4.2, 5.5])
 _SLICES = 6  # boxes around an ellipse
-_ANGLE, _GROWTH = 1.5, 1.7  # y / sigma^2 at most, below pi / 2, and y / sigma at most
-_WIDEST = 3.0  # angle up to which ellipses are used, below pi
 _CELLS = 8  # parts of a panel, for sums of upper bounds
-_MOST_NODES = 40_000  # of a moment that bounds a line; with more, the bound of an unsampled step serves
-_ENVELOPE_CELLS = 768
+_BEGIN = 9.0  # standard deviations left of Q where paths of real moments begin
 _ROUGH = 400  # nodes of a rough moment
+_HEIGHTS = 0.5 ** np.arange(1.0, 9.0)  # candidates of heights of a path where most of the mass is, over y
+_ENVELOPE_CELLS = 1_024
+_KEEP = 1e-9  # absorbs the round-off of a cell's quantities
+_REACH = 38.0  # standard deviations; a double's smallest mass lies there
 
 
-def complex_log1p(y: NDArray) -> NDArray:
-    """log(1 + y) of complex y; numpy's loses the digits of a small y."""
-    size = 2.0 * y.real + y.real**2 + y.imag**2
-    real = np.where(size > -0.5, 0.5 * np.log1p(np.maximum(size, -0.5)), np.log(np.maximum(np.abs(1.0 + y), 1e-300)))
-    return real + 1j * np.arctan2(y.imag, 1.0 + y.real)
+class _Ratio(NamedTuple):
+    """g, as the two mixtures."""
 
+    p: PositiveMixture
+    q: PositiveMixture
 
-def complex_expm1(u: NDArray) -> NDArray:
-    """exp(u) - 1 of complex u, accurate where u is small."""
-    half, grown = np.sin(0.5 * u.imag), np.expm1(u.real)
-    return grown - 2.0 * half * half * (1.0 + grown) + 1j * (1.0 + grown) * np.sin(u.imag)
+    @property
+    def reach(self) -> float:
+        """c, the largest distance of a centre from the origin."""
+        return max(self.p.top, self.q.top)
 
+    @property
+    def height(self) -> float:
+        """y."""
+        return min(_ANGLE[not self.q.trivial] / self.reach, _HIGHEST)
 
-def _log_g(x: NDArray, sigma: float, q: float) -> NDArray:
-    """log g at complex x, |Im x| < pi sigma^2."""
-    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-    far = t.real > 36.0
-    near = complex_log1p(q * complex_expm1(np.where(far, 0.0, t)))
-    if not far.any():
-        return near
-    beyond = t + math.log(q) + complex_log1p((1.0 - q) / q * np.exp(np.where(far, -t, 0.0)))
-    return np.where(far, beyond, near)
+    @property
+    def panel(self) -> float:
+        """The width of a panel, at most."""
+        return min(_PANEL[not self.q.trivial] / self.reach, _WIDEST_PANEL)
 
+    def logs(self, x: NDArray) -> tuple[NDArray, NDArray]:
+        """log h_P(x) and log h_Q(-x) at complex x."""
+        return self.p.log(x), self.q.log(-x)
 
-def _real_log_g(x: NDArray, sigma: float, q: float) -> NDArray:
-    return _log_g(np.asarray(x) + 0j, sigma, q).real
+    def log(self, x: NDArray) -> NDArray:
+        """log g at complex x."""
+        p, q = self.logs(x)
+        return p - q
 
-
-def _turn(x: NDArray, angle: NDArray, sigma: float, q: float) -> NDArray:
-    """Upper bound of |arg g| left of x and up to an angle below pi off the real line."""
-    t = (2.0 * x - 1.0) / (2.0 * sigma * sigma) + math.log(q) - math.log1p(-q)
-    s = np.exp(np.minimum(t, 700.0))
-    # the angle of 1 + s exp(i p) grows with s, and with p until cos p = -s; there it is arcsin(s)
-    return np.where(
-        np.cos(angle) >= -s,
-        np.arctan2(s * np.sin(angle), 1.0 + s * np.cos(angle)),
-        np.arcsin(np.minimum(s, 1.0)),
-    )
+    def real_log(self, x: NDArray) -> NDArray:
+        """log g at real x."""
+        return self.log(np.asarray(x) + 0j).real
 
 
 class _Boxes(NamedTuple):
-    """Bounds on boxes: |N g^A| <= exp(height + max(Re A high, Re A low) - Im A angle)."""
+    """Bounds of f on boxes."""
 
     height: NDArray
-    high: NDArray
-    low: NDArray
-    angle: NDArray
+    p: MixtureBoxes
+    q: MixtureBoxes
 
     @classmethod
-    def of(cls, law: tuple[float, float], left: NDArray, right: NDArray, bottom: NDArray, top: NDArray) -> _Boxes:
-        """Bounds on [left, right] x [bottom, top]; infinite where a box comes near the zeros of g."""
-        sigma, q = law
+    def of(cls, law: _Ratio, left: NDArray, right: NDArray, bottom: NDArray, top: NDArray) -> _Boxes:
+        """Bounds on [left, right] x [bottom, top]; infinite where a box comes near the zeros of a mixture."""
         nearest = np.where((left < 0.0) & (right > 0.0), 0.0, np.minimum(np.abs(left), np.abs(right)))
         most = np.maximum(np.abs(bottom), np.abs(top))
-        height = (most**2 - nearest**2) / (2.0 * sigma**2) - math.log(sigma * math.sqrt(2.0 * math.pi))
-        inside = most < _WIDEST * sigma**2
-        most, bottom, top = (np.where(inside, y, 0.0) for y in (most, bottom, top))
-        least = np.where((bottom < 0.0) & (top > 0.0), 0.0, np.minimum(np.abs(bottom), np.abs(top)))
-        high = np.maximum(_log_g(left + 1j * least, sigma, q).real, _log_g(right + 1j * least, sigma, q).real)
-        angle = most / sigma**2
-        floor = np.log((1.0 - q) * np.sin(np.maximum(angle, 0.5 * math.pi)))
-        low = np.where(angle < 0.5 * math.pi, _log_g(left + 1j * most, sigma, q).real, floor)
-        above = [_log_g(left + 1j * np.maximum(y, 0.0), sigma, q).imag for y in (bottom, top)]
-        turned = np.where(bottom < 0.0, -_turn(right, np.abs(bottom) / sigma**2, sigma, q), np.minimum(*above))
-        slack = 1e-13
-        return cls(
-            np.where(inside, height, np.inf),
-            high + slack * (1.0 + np.abs(high)),
-            low - slack * (1.0 + np.abs(low)),
-            np.where(bottom < 0.0, turned * (1.0 + slack), turned * (1.0 - slack)),
-        )
+        height = np.where(most * law.reach < WIDEST, 0.5 * (most**2 - nearest**2) - _LOG_DENSITY, np.inf)
+        # h_Q(-x) has the argument of h_Q at the mirror image -conj x, with the other sign
+        return cls(height, law.p.boxes(left, right, bottom, top), law.q.boxes(-right, -left, bottom, top))
 
     def log_bound(self, a: complex) -> NDArray:
-        """log of the bound of |N g^A| on each box."""
-        return self.height + np.maximum(a.real * self.high, a.real * self.low) - a.imag * self.angle
+        """log of the bound of |f| on each box."""
+        (high, low, up), (q_high, q_low, q_up), less = self.p, self.q, 1.0 - a.real
+        found = self.height + np.maximum(a.real * high, a.real * low) - a.imag * (up + q_up)
+        return found + np.maximum(less * q_high, less * q_low)
+
+    def log_density(self) -> NDArray:
+        """log of the bound of |N h_Q|, which is |f| at A = 0."""
+        return self.height + self.q.high
 
 
 class _Path:
     """Panels along corners in the complex plane, each segment parallel to an axis."""
 
-    def __init__(self, law: tuple[float, float], corners: Sequence[complex]) -> None:
-        self._law = sigma, _ = law
-        width = min(_PANEL * sigma * sigma, _PANEL_OF_SIGMA * sigma)
+    def __init__(self, law: _Ratio, corners: Sequence[complex]) -> None:
+        self._law = law
         edges = [np.array(corners[:1])]
         for a, b in pairwise(corners):
             # towards the real axis, legs have ever smaller panels, because the integrand falls ever faster
             if a.imag == b.imag:
-                share = np.linspace(0.0, 1.0, max(math.ceil(abs(b - a) / width), 1) + 1)
+                share = np.linspace(0.0, 1.0, max(math.ceil(abs(b - a) / law.panel), 1) + 1)
             else:
                 share = _LEG if b.imag > a.imag else 1.0 - _LEG[::-1]
             edges.append((a + (b - a) * share)[1:])
@@ -150,31 +133,21 @@ class _Path:
     def nodes(self) -> tuple[NDArray, NDArray, NDArray]:
         """log g, weights, and what `kernels.contour.sums` takes as units.
 
-        Round-off, in units of 2^-53:
-
-        1. t has 4 (|t| + 1 / sigma^2), and 4 r / sigma^2 from the rule's abscissas.
-        2. y = q expm1(t) passes on q |exp(t)| times these, and has 4 |y| of its own.
-        3. log(1 + y) divides by |g|, and its real part is half the logarithm of 1 + 2 Re y + |y|^2.
-        4. A exponent A log g costs 4 |A log g|, and log g itself 4 of |log g|.
+        Round-off, in units of 2^-53: x is wrong by |x| and 4 r from the rule's abscissas, and log h as
+        `PositiveMixture.units` says.  An exponent A log g costs 4 |A log g|, and log g itself 4 of |log g|.
         """
-        sigma, q = self._law
         x = (self.centre[:, None] + self.half[:, None] * _NODE).ravel()
-        weight = (self.half[:, None] * _WEIGHT).ravel() * np.exp(-0.5 * (x / sigma) ** 2)
-        weight /= sigma * math.sqrt(2.0 * math.pi)
-        loss = _log_g(x, sigma, q)
-        t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
-        r, size = np.repeat(np.abs(self.half), _POINTS), np.exp(np.minimum(loss.real, 300.0))
-        share = np.exp(t.real + math.log(q) - loss.real)
-        y = np.minimum(share * size + q, 1e100)
-        of_loss = share * (4.0 * np.abs(t) + (4.0 + 4.0 * r) / sigma**2 + 8.0) + 4.0 * (share + q / size)
-        of_loss += 3.0 * (2.0 * y + y * y) / (size * size) + 8.0 * np.abs(loss)
-        of_weight = 2.5 * np.abs(x / sigma) ** 2 + 4.0 * r * np.abs(x) / sigma**2 + 16.0
+        p, q = self._law.logs(x)
+        weight = (self.half[:, None] * _WEIGHT).ravel() * np.exp(q - 0.5 * x * x - _LOG_DENSITY)
+        moved, loss = 4.0 * np.repeat(np.abs(self.half), _POINTS), p - q
+        of_q = self._law.q.units(-x, moved, q)
+        of_loss = self._law.p.units(x, moved, p) + of_q + 8.0 * np.abs(loss)
+        of_weight = 2.5 * np.abs(x) ** 2 + moved * np.abs(x) + of_q + np.abs(q) + 16.0
         return loss, weight, np.stack([of_loss, of_weight, np.abs(weight)])
 
     def log_errors(self, a: complex) -> NDArray:
-        """log of bounds of the rule's error of the integral of N g^A, or of N (g^A - 1): (panels, ellipses)."""
-        grown = np.logaddexp(self._boxes.log_bound(a), self._boxes.height).max(axis=2)
-        return grown + self._rate
+        """log of bounds of the rule's error of the integral of f, or of f - N h_Q: (panels, ellipses)."""
+        return np.logaddexp(self._boxes.log_bound(a), self._boxes.log_density()).max(axis=2) + self._rate
 
     def around_ellipses(self) -> _Path:
         """This path, with the boxes around the ellipses of its panels."""
@@ -189,7 +162,7 @@ class _Path:
         return self
 
     def upper(self, a: complex) -> float:
-        """Bound of the integral of |N g^A| along the path, also for every larger Im A."""
+        """Bound of the integral of |f| along the path, also for every larger Im A."""
         part = (np.arange(_CELLS) - 0.5 * (_CELLS - 1)) * 2.0 / _CELLS
         centre = (self.centre[:, None] + self.half[:, None] * part).ravel()
         half = np.repeat(self.half / _CELLS, _CELLS)
@@ -207,33 +180,32 @@ class ComplexMoments:
     ----------
     law : ComplexLaw
     low, high : float
-        log g; -inf and inf are no limits.
+        Places x at which the losses are these; -inf and inf are no limits.
     begin : float
-        Where the path begins, in standard deviations left of 0.
+        Where the path begins, in standard deviations left of the smallest centre of Q.
     end : float
         Where the path, and the losses, end if `high` is inf, as a place x.
     """
 
     def __init__(self, law: ComplexLaw, low: float, high: float, begin: float, end: float) -> None:
-        self._law = sigma, _ = law.sigma, law.q
-        self._begin, self._finite = begin, high < np.inf
-        self._above = 1j * min(_ANGLE * sigma * sigma, _GROWTH * sigma)
-        self._end = law.place(high) if self._finite else end
-        self._tail = [self._end + self._above, complex(self._end)][: 1 + self._finite]
-        first = -begin * sigma + self._above
+        self._law = ratio = law.ratio
+        self._begin, self._low, self._finite = -begin - ratio.q.top, low, high < np.inf
+        self._above = 1j * ratio.height
+        self._end = high if self._finite else end
+        self._ends = tail = [self._end + self._above, complex(self._end)][: 1 + self._finite]
+        first = self._begin + self._above
         if low == -np.inf:
-            self._paths = [_Path(self._law, [first, *self._tail]).around_ellipses()]
+            self._paths = [_Path(ratio, [first, *tail]).around_ellipses()]
         else:
-            x = law.place(low)
-            corners = [complex(x), x + self._above], [x + self._above, *self._tail], [first, x + self._above]
-            self._paths = [_Path(self._law, line).around_ellipses() for line in corners]
+            corners = [complex(low), low + self._above], [low + self._above, *tail], [first, low + self._above]
+            self._paths = [_Path(ratio, line).around_ellipses() for line in corners]
         nodes = [path.nodes() for path in self._paths]
         self._loss, self._weight, self._units = (np.concatenate(parts, axis=-1) for parts in zip(*nodes, strict=True))
         ends = np.cumsum([loss.size for loss, *_ in nodes])
         # M is the integral over the last two paths, M_mid that over the first two
         self._first, self._last = (int(ends[0]), int(ends[1])) if len(ends) > 1 else (0, int(ends[0]))
         # M = 1 - beyond + sum of weight (g^A - 1); for `around`, the part without g^A is a node of loss 0
-        self._beyond = 0.5 * math.erfc(self._end / sigma * math.sqrt(0.5)) if self._finite else 0.0
+        self._beyond = ratio.q.mass_below(-self._end) if self._finite else 0.0
         self._constant = complex(1.0 - self._beyond) - self._weight[self._first :].sum()
 
     def values(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
@@ -243,6 +215,14 @@ class ComplexMoments:
         total, error = np.empty((2, a.size), dtype=complex), np.empty((2, a.size))
         contour.sums(a, self._loss, self._weight, self._units, self._first, self._last, total, error)
         return total[0] - self._beyond, _UNIT * (error[0] + 8.0 * self._beyond), total[1], _UNIT * error[1]
+
+    def log_moment(self, c: float) -> float:
+        """log of M at a real exponent, rounded up."""
+        a = complex(c)
+        less, off = (v[0] for v in self.values(np.array([a]))[:2])
+        errors = self.log_errors(a)
+        x = float(less.real + off) + self.rule_errors(errors, errors)[0] + sum(self.outside(c))
+        return math.log1p(x) if x > -0.5 else math.log(1.0 + x + 2.0**-52)
 
     def around(self, a: complex, corners: NDArray, out: NDArray) -> None:
         """See `kernels.contour.around`."""
@@ -266,34 +246,99 @@ class ComplexMoments:
     def outside(self, c: float) -> tuple[float, float]:
         """Bounds of what the path leaves out of M or M_mid on its left and, if `high` is inf, at its end.
 
-        They hold wherever Re A = c.  On the left |g^A - 1| <= 1 + (1 - q)^min(c, 0).  At the end the integral of
-        N (g^A - 1) over the leg down to the real axis is left out, and that of N beyond.
+        They hold wherever Re A = c, c < 0 or c >= 1.  With y the path's height, c y <= pi / 2, so |h_P| rises along the
+        line and |h_Q(-x)| falls.
+
+        1. On the left see `_left`.
+        2. At the end the integral of f - N h_Q over the leg down to the real axis is left out, and that of N h_Q
+           beyond.  On the leg both moduli are smallest at its upper end and largest at its lower one.
         """
-        sigma, q = self._law
-        grown = math.exp(0.5 * (self._above.imag / sigma) ** 2)
-        smallest = math.exp(min(min(c, 0.0) * math.log1p(-q), 700.0))
-        left = grown * 0.5 * math.erfc(self._begin * math.sqrt(0.5)) * (1.0 + smallest)
+        y = self._above.imag
+        grown = math.exp(0.5 * y * y)
+        left = grown * (self._law.q.mass_beyond(-self._begin) + self._left(c, y))
         if self._finite:
             return left, 0.0
-        log_g = float(_real_log_g(np.array(self._end), sigma, q))
-        density = math.exp(-0.5 * (self._end / sigma) ** 2) / (sigma * math.sqrt(2.0 * math.pi))
-        leg = self._above.imag * (1.0 + smallest * math.exp(min(max(c * log_g, 0.0), 700.0)))
-        return left, grown * density * (leg + sigma**2 / self._end)
+        end = np.array([self._end + 0j, self._end + self._above])
+        (low_p, high_p), (low_q, high_q) = ((v.real[::-1]) for v in self._law.logs(end))
+        power = c * (high_p - low_q if c > 0.0 else low_p - high_q)
+        density = math.exp(high_q - 0.5 * self._end**2 - _LOG_DENSITY)
+        return left, grown * density * (y * (1.0 + _exp(power)) + 1.0 / self._end)
+
+    def _left(self, c: float, y: float) -> float:
+        """Bound of the integral of |f| exp(-y^2 / 2) along Im x = y left of the beginning, Re A = c.
+
+        |N h_Q| is at most exp(y^2 / 2) times its value at Re x, and |g| at most its value at the beginning, and at
+        least w_P if h_Q = 1.
+        """
+        at_begin = float(self._law.log(np.array(self._begin + 1j * y)).real)
+        power = c * (at_begin if c > 0.0 else math.log(self._law.p.weights[0]))
+        return self._law.q.mass_beyond(-self._begin) * _exp(power)
 
     def slope(self, shift: float) -> float:
         """Along a ray of A with Re A / Im A below this, |g^A| exp(A shift) falls at every node of the line."""
         path = self._paths[-1 if len(self._paths) == 1 else 1]
-        x = np.linspace(-self._begin * self._law[0], self._end, 2 * path.centre.size + 50)
-        line = _log_g(x + self._above, *self._law)
+        line = self._law.log(np.linspace(self._begin, self._end, 2 * path.centre.size + 50) + self._above)
         line = line[line.real + shift > 0.0]
         return float(np.min(line.imag / (line.real + shift), initial=10.0))
 
-    def above(self, a: complex, low: float, law: ComplexLaw) -> float:
-        """Bound of the integral of |N g^A| from the loss `low` on, also for every larger Im A."""
-        if len(self._paths) > 1:
-            return self._paths[0].upper(a) + self._paths[1].upper(a)
-        x = law.place(low)
-        return _Path(self._law, [complex(x), x + self._above, *self._tail]).upper(a)
+    def above(self, a: complex) -> float:
+        """Bound of |M_mid| at this and every larger Im A: the integral of |f| along its path."""
+        return self._paths[0].upper(a) + self._paths[1].upper(a)
+
+    def beyond(self, a: complex) -> float:
+        """Bound of |M|, or of |M_low| if there is a `low`, at this and every larger Im A; Re A >= 1.
+
+        The path runs low where most of the mass is, because there |f| grows with the height and does not fall, and
+        rises where arg g is large.  |M| has its leg at the best of some places, and |M_low| goes down at `low`.
+        """
+        x = np.linspace(self._begin, self._end if self._low == -np.inf else self._low, _ROUGH)
+        log_step = math.log(x[1] - x[0])
+        slope = np.gradient(self._law.real_log(x), x)
+        top = self._log_size(a, x + self._above)
+        after = np.logaddexp.accumulate(top[::-1])[::-1] + log_step
+        best = np.inf, 0.0, 0
+        for y in self._above.imag * _HEIGHTS:
+            line = self._log_size(a, x + 1j * y)
+            before = np.logaddexp.accumulate(line) + log_step
+            # arg g grows along a leg like the slope of log g along the line
+            if self._low > -np.inf:
+                total = np.logaddexp(before[-1:], line[-1] - math.log(1.0 / y + a.imag * slope[-1]))
+            else:
+                leg = line - np.log(1.0 / (self._above.imag - y) + a.imag * slope)
+                total = np.logaddexp(np.logaddexp(before, after), leg)
+            best = min(best, (float(total.min()), float(y), int(total.argmin())))
+        _, y, at = best
+        if self._low > -np.inf:
+            return self._along(a, self._low, y) + _Path(self._law, [self._low + 1j * y, complex(self._low)]).upper(a)
+        place = float(x[at])
+        return self._along(a, place, y) + _Path(self._law, [place + 1j * y, place + self._above, *self._ends]).upper(a)
+
+    def _log_size(self, a: complex, x: NDArray) -> NDArray:
+        """log |f|."""
+        p, q = self._law.logs(x)
+        return (a * (p - q) + q - 0.5 * x * x).real - _LOG_DENSITY
+
+    def _along(self, a: complex, stop: float, y: float) -> float:
+        """Bound of the integral of |f| along Im x = y up to `stop`, also for every larger Im A; c y <= pi / 2.
+
+        With c = Re A >= 1, w the share of all but the first term of h_Q(-x), and d the largest centre of h_Q:
+
+        1. f on the real line is at most its log-linear chord in a cell of width h, times exp(b h^2 / 8), where -b
+           bounds the second derivative of log f.  log h_P is convex, and (log h_Q)'' at most d^2 min(w, 1 / 4).
+        2. Off the line |N| grows by exp(y^2 / 2), |h_P| falls, and |h_Q| is at least 1 - w (1 - cos(d y)) times h_Q.
+        3. arg h_P is least at the left edge, -arg h_Q(-x) at the right one.
+        """
+        law, c = self._law, a.real
+        x, step = np.linspace(self._begin, stop, _ENVELOPE_CELLS + 1, retstep=True)
+        (p, q), (turned_p, turned_q) = law.logs(x + 0j), law.logs(x + 1j * y)
+        f = np.exp((c * p + (1.0 - c) * q).real - 0.5 * x * x - _LOG_DENSITY)
+        argument = turned_p.imag[:-1] - turned_q.imag[1:]
+        share = -np.expm1(np.minimum(math.log(law.q.weights[0]) - q.real[:-1], 0.0))
+        bent = 1.0 + (c - 1.0) * law.q.top**2 * np.minimum(share, 0.25)
+        fewer = (1.0 - c) * np.log1p(-share * (1.0 - math.cos(law.q.top * y)))
+        with np.errstate(over="ignore", under="ignore"):
+            mass = (f[1:] + f[:-1]) * np.exp(bent * step * step / 8.0 + fewer - (1.0 - _KEEP) * a.imag * argument)
+        return math.exp(0.5 * y * y) * (0.5 * step * float(mass.sum()) * (1.0 + _KEEP) + self._left(c, y))
 
 
 class ComplexLaw:
@@ -301,89 +346,101 @@ class ComplexLaw:
 
     Parameters
     ----------
-    sigma, q : float
-        Noise multiplier, and a sample rate below 1.
+    p, q : tuple of ndarray
+        Centres, in standard deviations of the noise, and weights of the mixtures with and without the record.  No
+        centre of q is above one of p.
     remove : bool
-        Whether the loss is log g under (1 - q) N(0) + q N(1), or -log g under N(0).
+        Whether the loss is log(p / q) under p, or its negative under q.
     """
 
-    def __init__(self, sigma: float, q: float, remove: bool) -> None:
-        self.sigma, self.q, self._remove = sigma, q, remove
-        self.least = math.log1p(-q)  # the infimum of log g
+    def __init__(self, p: tuple[NDArray, NDArray], q: tuple[NDArray, NDArray], remove: bool) -> None:
+        origin = float(q[0].max())
+        self.ratio = _Ratio(_mixture(p[0] - origin, p[1]), _mixture(origin - q[0], q[1]))
+        self._remove = remove
+        at_zero = self.ratio.p.centres[0] == 0.0 and self.ratio.q.trivial
+        self.least = math.log(self.ratio.p.weights[0]) if at_zero else -np.inf  # the infimum of log g
+        self._x = np.linspace(-10.0 - self.ratio.q.top, self.ratio.p.top + _REACH, 4 * _ROUGH)
+        self._logs = self.ratio.logs(self._x + 0j)
+        self._loss = (self._logs[0] - self._logs[1]).real
 
-    def place(self, loss: float) -> float:
-        """The x at which log g is `loss`."""
-        y = math.expm1(loss) / self.q if loss < 36.0 else math.inf
-        return self.sigma**2 * (math.log1p(y) if y < math.inf else loss - math.log(self.q)) + 0.5
+    @property
+    def served(self) -> bool:
+        """Whether `engine.contour` can serve this law: under addition its losses must end."""
+        return self._remove or self.least > -np.inf
+
+    @property
+    def largest_loss(self) -> float:
+        """About the largest loss of the step that a double's smallest mass has."""
+        return float(self._loss[-1] if self._remove else -self._loss[0])
+
+    def places(self, losses: NDArray) -> NDArray:
+        """About the x at which log g has these values; infinite where they are."""
+        return np.where(np.isinf(losses), losses, np.interp(losses, self._loss, self._x))
 
     def loss_at(self, x: float) -> float:
         """log g at x."""
-        return float(_real_log_g(np.array(x), self.sigma, self.q))
+        return float(self.ratio.real_log(np.array(x)))
 
     def mass_beyond(self, x: float) -> float:
         """Mass of the step beyond x, rounded up."""
-        mass = 0.5 * math.erfc(x / self.sigma * math.sqrt(0.5))
-        if self._remove:
-            mass += self.q * (0.5 * math.erfc((x - 1.0) / self.sigma * math.sqrt(0.5)) - mass)
+        mass = self.ratio.p.mass_beyond(x) if self._remove else self.ratio.q.mass_below(-x)
         return mass * (1.0 + 1e-10) + 1e-300
 
     def end(self, mass: float) -> float:
         """About the x beyond which at most `mass` lies."""
-        low, high = 0.0, 1.0 + 38.0 * self.sigma
+        low, high = 0.0, self.ratio.p.top + _REACH
         for _ in range(30):
             middle = 0.5 * (low + high)
             low, high = (low, middle) if self.mass_beyond(middle) <= mass else (middle, high)
         return high
 
     def far_ends(self, c: NDArray, log_goal: NDArray, end: float) -> tuple[NDArray, NDArray]:
-        """Places from `end` on where N max(g^c, 1) falls below each goal, and log g there; inf if none does."""
-        x = end + self.sigma * np.linspace(0.0, 15.0, 61)
-        loss = _real_log_g(x, self.sigma, self.q)
-        small = np.maximum(np.multiply.outer(c, loss), 0.0) - 0.5 * (x / self.sigma) ** 2 + 4.0 < log_goal[:, None]
+        """Places from `end` on where N h_Q max(g^c, 1) falls below each goal, and log g there; inf if none does."""
+        x = end + np.linspace(0.0, 15.0, 61)
+        loss = self.ratio.real_log(x)
+        small = np.maximum(np.multiply.outer(c, loss), 0.0) - 0.5 * x * x + 4.0 < log_goal[:, None]
         at = np.where(small.any(axis=1), small.argmax(axis=1), x.size - 1)
         return x[at], np.where(small.any(axis=1), loss[at], np.inf)
 
-    def moduli(self, losses: NDArray) -> NDArray:
+    def moduli(self, places: NDArray) -> NDArray:
         """About the sum of the moduli of M_mid's terms for each `low`."""
         from scipy.special import ndtr
 
-        x = 0.5 + self.sigma**2 * np.log1p(np.expm1(np.minimum(losses, 500.0)) / self.q)
-        return ndtr(-x / self.sigma) * math.exp(0.5 * min(_ANGLE * self.sigma, _GROWTH) ** 2)
+        return ndtr(-places) * math.exp(0.5 * self.ratio.height**2)
 
-    def rough_log_moments(self, losses: NDArray, c: NDArray, end: float) -> NDArray:
-        """About log of the integral of N g^c up to `end` and each loss, (losses, exponents); no bound."""
-        x = np.linspace(-8.0 * self.sigma, end, _ROUGH)
-        loss = _real_log_g(x, self.sigma, self.q)
-        exponent = np.multiply.outer(c, loss) - 0.5 * (x / self.sigma) ** 2
+    def rough_log_moments(self, places: NDArray, c: NDArray, end: float) -> NDArray:
+        """About log of the integral of f at real A = c up to `end` and each place, (places, exponents); no bound."""
+        x = np.linspace(-8.0 - self.ratio.q.top, end, _ROUGH)
+        p, q = (v.real for v in self.ratio.logs(x + 0j))
+        exponent = np.multiply.outer(c, p - q) + q - 0.5 * x * x
         below = np.logaddexp.accumulate(exponent, axis=1)
-        at = np.minimum(np.searchsorted(loss, losses), x.size - 1)
-        return below[:, at].T + math.log((x[1] - x[0]) / (self.sigma * math.sqrt(2.0 * math.pi)))
+        at = np.minimum(np.searchsorted(x, places), x.size - 1)
+        return below[:, at].T + math.log(x[1] - x[0]) - _LOG_DENSITY
 
-    def log_moment(self, c: float, loss: float = np.inf, width: float = 0.0) -> float:
-        """log of a bound of |M(A)| of the losses up to `loss`, for Re A = c, c < 0 or c >= 1, and |Im A| >= `width`.
+    def rough_log_delta(self, epsilon: NDArray) -> NDArray:
+        """About log delta of the step at each epsilon, from delta' = -exp(epsilon) Q(loss > epsilon)."""
+        log_p, log_q = (
+            v.real - 0.5 * self._x**2 + math.log(self._x[1] - self._x[0]) - _LOG_DENSITY for v in self._logs
+        )
+        loss, log_other = (self._loss, log_q) if self._remove else (-self._loss[::-1], log_p[::-1])
+        with np.errstate(under="ignore", divide="ignore"):
+            beyond = np.cumsum(np.exp(log_other)[::-1])[::-1]
+            falls = np.exp(loss[:-1]) * np.expm1(np.diff(loss)) * beyond[1:]
+            log_delta = np.log(np.append(np.cumsum(falls[::-1])[::-1], 0.0))
+        return np.where(epsilon < loss[-1], np.interp(epsilon, loss, log_delta), -np.inf)
 
-        If c < 0, of all losses and all Im A.
-        """
-        sigma, q, one = np.array([self.sigma]), np.array([self.q]), np.ones(1)
-        theta = (c - 1.0 if c >= 1.0 else -c) * one
-        if not (c < 0.0 or c >= 1.0):
-            raise ValueError(f"the exponent must be below 0, or at least 1, got {c}")
-        if c < 0.0:
-            part = np.array([[-np.inf, np.inf]])
-            losses = quadrature.TiltedLosses(sigma, q, -1.0, theta, part)
-            return float(quadrature.log_moments(losses, _MOST_NODES, False, -self.least * one, 1)[0])
-        losses = quadrature.TiltedLosses(sigma, q, 1.0, theta, np.array([[-np.inf, self.place(loss)]]))
-        if width == 0.0:
-            return float(quadrature.log_moments(losses, _MOST_NODES, True, 1e300 * one, 1)[0])
-        from ..kernels import envelope
+    def log_moment(self, c: float, stop: float) -> float:
+        """log of a bound of |M(A)| of the losses up to a place, wherever Re A = c, c < 0 or c >= 1."""
+        return ComplexMoments(self, -np.inf, stop, _BEGIN, stop).log_moment(c)
 
-        found = quadrature.spectrum(losses, 1e-6, 1, 1, np.inf, _MOST_NODES, panels=True)
-        if found is None:
-            return np.inf
-        beyond = np.empty((1, 1))
-        k, span = np.ascontiguousarray(found.log_moment), np.ascontiguousarray(found.span)
-        envelope.envelope(*losses, k, span, _ENVELOPE_CELLS, np.array([width]), beyond)
-        return float(k[0] + found.log_moment_error[0] + min(beyond[0, 0], 0.0))
+
+def _mixture(centres: NDArray, weights: NDArray) -> PositiveMixture:
+    order = np.argsort(centres)
+    return PositiveMixture(centres[order], weights[order])
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(x, 700.0))
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
+from .complex_moments import ComplexLaw
 from .gaussian import full_batch_epsilon
 from .mixture_spectrum import TiltedMixture, join, log_ratio
 
@@ -19,6 +20,7 @@ __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceO
 
 _REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _MOST_SENSITIVITY = 60.0  # over the standard deviation
+_MOST_SHIFT = 20.0  # of a law that contours serve
 _PLACED = 2e-15  # how far the last step of Newton's method goes, relative to 1 + |x|
 _NODES = 1 << 14  # of a log-moment; beyond, the Gaussian's is an upper bound
 _NODES_EXACT = 4_000_000
@@ -294,6 +296,14 @@ class GaussianMixtureSteps(DeltaSteps):
             for row, k in zip(rows, found.log_moment - found.log_moment_error, strict=True)
         ]
         return np.stack(bounds)
+
+    def complex_law(self, row: int) -> ComplexLaw | None:
+        """See `complex_moments.ContourSteps`; none for little noise, nor under addition for losses without end."""
+        c, p, d, q = self._pairs[row]
+        if c.max() == d.max() or self._pairs[row].shift > _MOST_SHIFT:
+            return None
+        law = ComplexLaw((c, p), (d, q), self._sign > 0)
+        return law if law.served else None
 
     def infinite_mass(self) -> NDArray:
         """None: both mixtures have the same support."""

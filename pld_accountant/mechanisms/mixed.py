@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import CharacteristicSteps, Direction, Spectrum, StepFamily
+from .complex_moments import ComplexLaw, ContourSteps
 
 __all__ = ["MixedCharacteristicSteps", "MixedSteps", "mixed"]
 
@@ -170,3 +171,8 @@ class MixedCharacteristicSteps(MixedSteps):
     def infinite_mass(self) -> NDArray:
         """See `base.CharacteristicSteps`."""
         return np.concatenate([p.infinite_mass() for p in self._parts])
+
+    def complex_law(self, row: int) -> ComplexLaw | None:
+        """See `complex_moments.ContourSteps`; none if the part has no such laws."""
+        part, at = self._at(row)
+        return part.complex_law(at) if isinstance(part, ContourSteps) else None

@@ -264,7 +264,8 @@ class SampledGaussianSteps:
         sigma, q = float(self.sigma[row]), float(self.q[row])
         if q > _MOST_RATE or sigma < _LEAST_NOISE:
             return None
-        return complex_moments.ComplexLaw(sigma, q, self.direction == "remove")
+        p = np.array([0.0, 1.0 / sigma]), np.array([1.0 - q, q])
+        return complex_moments.ComplexLaw(p, (np.zeros(1), np.ones(1)), self.direction == "remove")
 
     def spectrum(
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float

@@ -13,10 +13,10 @@ import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import contour, contour_integral, schedule
 from pld_accountant.engine.contour import Contour
-from pld_accountant.engine.contour_integral import Steps, integrate
+from pld_accountant.engine.contour_integral import integrate
+from pld_accountant.engine.contour_parts import Part, Steps
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.solver import solve
-from pld_accountant.mechanisms.complex_moments import ComplexLaw
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 from pld_accountant.results import Method
 from pld_accountant.tables.makers import TableMakers
@@ -132,8 +132,14 @@ def test_an_epsilon_of_zero():
     assert np.exp(at_zero[1]) < 8.3e-5
 
 
+def law_of(sigma, q):
+    law = SampledGaussianSteps(np.array([sigma]), np.array([q]), "remove").complex_law(0)
+    assert law is not None
+    return law
+
+
 def value_and_error(sigma, q, steps, epsilon, delta, peak=12.5):
-    found = integrate(Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta)), epsilon, peak)
+    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, peak)
     assert found is not None
     return found.value(epsilon)[0], found.error(epsilon), found.above
 
@@ -155,7 +161,7 @@ def test_the_value_is_within_its_error(truth):
 
 def test_a_coarse_rule_along_the_contour_is_covered(monkeypatch, truth):
     """Panels may err by a thousandth of delta each: then they do err, by less than the bound and not by much less."""
-    monkeypatch.setattr(contour_integral, "_TOLERANCE", 1e-2)
+    monkeypatch.setattr(contour_integral, "TOLERANCE", 1e-2)
     monkeypatch.setattr(contour_integral, "_USELESS", 10.0)
     node, weight = np.polynomial.legendre.leggauss(18)
     monkeypatch.setattr(contour_integral, "_NODE", node)
@@ -168,8 +174,8 @@ def test_a_coarse_rule_along_the_contour_is_covered(monkeypatch, truth):
 
 def whole_contour(theta=8.0):
     sigma, q, steps, epsilon, delta = CASE
-    law = Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta))
-    return contour_integral._Contour(law, contour_integral._Part(-np.inf, np.inf, theta), epsilon)
+    law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
+    return contour_integral._Contour(law, Part(-np.inf, np.inf, theta), epsilon)
 
 
 def test_the_rest_of_the_contour_is_bounded():
@@ -200,7 +206,7 @@ def test_what_the_paths_leave_out_is_part_of_the_error(monkeypatch, truth):
         monkeypatch.setattr(contour_integral, "ComplexMoments", make)
 
     beginning_at(1.0)
-    monkeypatch.setattr(contour_integral, "_parts", lambda *_: ([contour_integral._Part(-np.inf, np.inf, 8.0)], 0.0))
+    monkeypatch.setattr(contour_integral, "choose_parts", lambda *_: ([Part(-np.inf, np.inf, 8.0)], 0.0))
     one = whole_contour()
     assert one._open() == np.inf  # so much is refused
     beginning_at(4.0)
@@ -211,9 +217,9 @@ def test_what_the_paths_leave_out_is_part_of_the_error(monkeypatch, truth):
 
 def test_losses_beyond_the_end_are_added_to_upper_bounds():
     sigma, q, steps, _, delta = CASE
-    law = Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta))
+    law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
     x = float(law.ends[0])
-    mass = (1.0 - q) * special.ndtr(-x / sigma) + q * special.ndtr((1.0 - x) / sigma)
+    mass = (1.0 - q) * special.ndtr(-x) + q * special.ndtr(1.0 / sigma - x)
     assert steps * mass <= law.beyond <= 1.001 * steps * mass + 1e-299
     assert value_and_error(*CASE)[2] >= law.beyond / delta > 0.0
 
@@ -221,8 +227,8 @@ def test_losses_beyond_the_end_are_added_to_upper_bounds():
 def test_small_losses_are_bounded_where_they_are_not_integrated(monkeypatch, truth):
     """Without the part of losses below 0.4 epsilon the value is too small, by less than Chernoff's bound of it."""
     epsilon = CASE[3]
-    part = contour_integral._Part(0.4 * epsilon, np.inf, 4.0)
-    monkeypatch.setattr(contour_integral, "_parts", lambda *_: ([part], 16.0))
+    part = Part(0.4 * epsilon, np.inf, 4.0)
+    monkeypatch.setattr(contour_integral, "choose_parts", lambda *_: ([part], 16.0))
     value, error, above = value_and_error(*CASE)
     assert value + error < truth <= value + error + above
 
@@ -232,8 +238,8 @@ def test_parts_add_up(monkeypatch, truth, levels):
     epsilon = CASE[3]
     ends = [np.inf, *(epsilon * level for level in levels)]
     tilts = (4.0, 16.0, 32.0)
-    parts = [contour_integral._Part(low, high, t) for high, low, t in zip(ends, ends[1:], tilts, strict=False)]
-    monkeypatch.setattr(contour_integral, "_parts", lambda *_: (parts, 64.0))
+    parts = [Part(low, high, t) for high, low, t in zip(ends, ends[1:], tilts, strict=False)]
+    monkeypatch.setattr(contour_integral, "choose_parts", lambda *_: (parts, 64.0))
     value, error, above = value_and_error(*CASE)
     assert value - error <= truth <= value + error + above
     assert error < 1e-5
@@ -241,7 +247,7 @@ def test_parts_add_up(monkeypatch, truth, levels):
 
 def test_an_integral_serves_epsilons_nearby():
     sigma, q, steps, epsilon, delta = CASE
-    law = Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta))
+    law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
     found = integrate(law, epsilon, 12.5)
     for factor in (1.0, 1.2):
         exact = oracle_few.direct([(sigma, q, steps)], factor * epsilon, "remove", 1e-22 * delta) / delta
@@ -255,8 +261,40 @@ def test_an_integral_serves_epsilons_nearby():
 def test_steps_without_contours_are_left_to_others():
     for parts in ([(1.0, 1.0, 3)], [(0.1, 0.01, 3)], [(1.0 + 0.1 * i, 1e-3, 2) for i in range(5)]):
         assert alone(parts, EpsilonAt(1e-6), "remove")[2] is not Method.CONTOUR
-    mixture = pa.GroupGaussian(2.0, 0.001, 3)
-    assert pa.compose([(mixture, 2)]).epsilon(1e-6).method is not Method.CONTOUR
+    little = pa.GroupGaussian(0.2, 0.001, 5)
+    assert little.steps([little], "remove").complex_law(0) is None
+    replaced = pa.ReplaceOneSampledGaussian(1.0, 0.01)
+    assert replaced.steps([replaced], "add").complex_law(0) is None
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "steps", "delta"),
+    [
+        (pa.GroupGaussian(2.0, 1e-4, 2), 30, 1e-9),
+        (pa.GroupGaussian(1.5, 1e-3, 3), 4, 1e-6),
+        (pa.GaussianMixture(1.0, [0.0, 0.5, 2.0], [0.98, 0.015, 0.005]), 6, 1e-7),
+        (pa.ReplaceOneSampledGaussian(1.0, 1e-3), 100, 1e-8),
+        (pa.ReplaceOneSampledGaussian(2.0, 1e-2), 3, 1e-6),
+    ],
+)
+def test_mixtures_agree_with_other_methods(mechanism, steps, delta):
+    makers = TableMakers(mechanism.steps([mechanism], "remove"))
+    counts = WholeCounts(np.array([[steps]]))
+    others = tuple(m for m in schedule.SINGLE if not isinstance(m, Contour))
+    own, other = (solve(counts, makers, EpsilonAt(delta), methods=methods) for methods in (ALONE, others))
+    assert Method(own.method[0]) is Method.CONTOUR
+    assert 0.0 < own.lower[0] < own.upper[0] <= own.lower[0] * (1.0 + 1e-6)
+    assert max(own.lower[0], other.lower[0]) <= min(own.upper[0], other.upper[0])
+    back = solve(counts, makers, DeltaAt(float(own.upper[0])), methods=ALONE)
+    assert back.lower[0] <= log(delta) + 1e-15
+
+
+def test_steps_of_several_families():
+    mechanisms = [(pa.GroupGaussian(1.5, 1e-4, 2), 10), (pa.SampledGaussian(1.0, 1e-4), 20)]
+    found = pa.compose(mechanisms).epsilon(1e-8)
+    assert found.method == Method.CONTOUR
+    alike = pa.compose([(pa.GaussianMixture(1.0, [0.0, 1.0], [1.0 - 1e-4, 1e-4]), 20), mechanisms[0]]).epsilon(1e-8)
+    assert found.lower <= alike.upper and alike.lower <= found.upper
 
 
 def test_a_delta_below_the_doubles_relative_to_it():
@@ -266,7 +304,7 @@ def test_a_delta_below_the_doubles_relative_to_it():
 
 def test_the_root_is_found_from_both_sides():
     sigma, q, steps, epsilon, delta = CASE
-    found = integrate(Steps([ComplexLaw(sigma, q, True)], np.array([steps]), True, log(delta)), epsilon, 12.5)
+    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, 12.5)
     for start in (0.7 * epsilon, epsilon, 1.5 * epsilon):
         assert contour._root(found, start) == pytest.approx(0.4108569, rel=1e-5)
     assert contour._root(found, 5.0 * epsilon) == pytest.approx(2.0 * epsilon, rel=1.0)

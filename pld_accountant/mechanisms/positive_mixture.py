@@ -1,0 +1,164 @@
+"""A mixture of Gaussians over one Gaussian, at complex places: its logarithm, and bounds of it on boxes.
+
+Notation: h(x) = sum_j w_j exp(c_j x - c_j^2 / 2) is the density of sum_j w_j N(c_j, 1) over that of N(0, 1), with
+c_j >= 0 and weights that add up to 1; c is the largest c_j.  All terms of h(x + i y) have an argument between 0 and
+c y, so h has no zero while c |y| < pi.  Bounds on a box [left, right] x [bottom, top]:
+
+1. |h|^2 = sum_jk (positive) cos((c_j - c_k) y) falls with |y|.  While c |y| <= pi / 2 it rises with x.  So |h| is at
+   most its value at the right end, at the smallest |y| or at pi / (2 c), whichever is less.
+2. |h| is smallest at the largest |y|.  If c |y| <= pi / 2, at the left end.  Beyond, turning h by pi / 2 - c y makes
+   all real parts positive, that of the smallest c_j's term at least sin(c y) times it.  Turning h by -c y / 2 makes
+   each at least cos(c y / 2) times its modulus.
+3. If y > 0, arg h rises with x: its derivative is that of -log |h| by y.  While c y <= pi / 2 it rises with y, too,
+   because log |h| rises with x.  Beyond, Im h is at least the sum of the smaller of the sines at the bottom and the
+   top, which are concave in y, and Re h at most the sum at the bottom.
+4. If y < 0, -arg h is at most that at the right end and the bottom, or c |y|.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["WIDEST", "MixtureBoxes", "PositiveMixture", "complex_expm1", "complex_log1p"]
+
+_FAR = 36.0  # exponents beyond are taken out of the sum
+_NEAR_ZERO = 0.25  # a sum below it is made of its terms, not of 1 plus an excess
+_SLACK = 1e-12  # relative, for round-off
+
+WIDEST = 3.0
+"""Angle c |y| of a box, at most; below pi."""
+
+
+def complex_log1p(y: NDArray) -> NDArray:
+    """log(1 + y) of complex y; numpy's loses the digits of a small y."""
+    size = 2.0 * y.real + y.real**2 + y.imag**2
+    real = np.where(size > -0.5, 0.5 * np.log1p(np.maximum(size, -0.5)), np.log(np.maximum(np.abs(1.0 + y), 1e-300)))
+    return real + 1j * np.arctan2(y.imag, 1.0 + y.real)
+
+
+def complex_expm1(u: NDArray) -> NDArray:
+    """exp(u) - 1 of complex u, accurate where u is small."""
+    half, grown = np.sin(0.5 * u.imag), np.expm1(u.real)
+    return grown - 2.0 * half * half * (1.0 + grown) + 1j * (1.0 + grown) * np.sin(u.imag)
+
+
+class PositiveMixture(NamedTuple):
+    """Centres, ascending from 0 or above, and weights of a mixture of Gaussians of standard deviation 1."""
+
+    centres: NDArray
+    weights: NDArray
+
+    @property
+    def top(self) -> float:
+        """c, the largest centre."""
+        return float(self.centres[-1])
+
+    @property
+    def trivial(self) -> bool:
+        """Whether h is 1."""
+        return self.top == 0.0
+
+    def exponents(self, x: NDArray) -> NDArray:
+        """Exponents of the terms: (centres, places)."""
+        return np.multiply.outer(self.centres, x) - 0.5 * self.centres[:, None] ** 2
+
+    def log(self, x: NDArray) -> NDArray:
+        """log h at complex x, c |Im x| < pi."""
+        if self.trivial:
+            return np.zeros(x.shape, dtype=complex)
+        t, w = self.exponents(x.ravel()), self.weights[:, None]
+        far = t[-1].real > _FAR
+        excess = (w * complex_expm1(np.where(far, 0.0, t))).sum(axis=0)
+        found = complex_log1p(excess)
+        some = far | (np.abs(1.0 + excess) < _NEAR_ZERO)
+        if some.any():
+            u = (t + np.log(w))[:, some]
+            highest = u.real.max(axis=0)
+            with np.errstate(under="ignore"):
+                found[some] = highest + np.log(np.exp(u - highest).sum(axis=0))
+        return found.reshape(x.shape)
+
+    def units(self, x: NDArray, moved: NDArray, log: NDArray) -> NDArray:
+        """Round-off of `log` in units of 2^-53, if x is wrong by |x| + `moved` such units.
+
+        1. An exponent is wrong by 4 c (|x| + moved + c).  In the sum made of terms, log w and the highest exponent add
+           4 |log w| + 4 |u|, u the exponent with log w.
+        2. An excess has this times the modulus of the term, and a few units of each term and of its weight.
+        3. log(1 + y) divides by |h|, and its real part is half the logarithm of 1 + 2 Re y + |y|^2.
+        """
+        if self.trivial:
+            return np.zeros(x.shape)
+        t, k = self.exponents(x), self.centres.size
+        c, w = self.centres[:, None], self.weights[:, None]
+        logs = np.log(w)
+        share = np.exp(np.minimum(t.real + logs - log.real, 700.0))
+        size = np.exp(np.clip(log.real, -300.0, 300.0))
+        own = 4.0 * c * (np.abs(x) + moved + c) + 8.0 + k
+        # which sum was made is not asked where it is a matter of round-off: both are paid for
+        direct, near = (t[-1].real > _FAR) | (size < 1.1 * _NEAR_ZERO), (t[-1].real <= _FAR) & (size > 0.9 * _NEAR_ZERO)
+        own = np.where(direct, own + 4.0 * np.abs(logs) + 4.0 * np.abs(t.real + logs), np.where(c > 0.0, own, 0.0))
+        y = np.where(near, np.where(c > 0.0, w + share * size, 0.0).sum(axis=0), 0.0)
+        of_excess = np.where(near, (5.0 + k) * float(w[c > 0.0].sum()) / size, 0.0)
+        return (share * own).sum(axis=0) + of_excess + 3.0 * (2.0 * y + y * y) / (size * size) + 8.0 * np.abs(log)
+
+    def mass_beyond(self, x: float) -> float:
+        """Mass of the mixture beyond x."""
+        return sum(0.5 * w * math.erfc((x - c) * math.sqrt(0.5)) for c, w in zip(*self, strict=True))
+
+    def mass_below(self, x: float) -> float:
+        """Mass of the mixture below x."""
+        return sum(0.5 * w * math.erfc((c - x) * math.sqrt(0.5)) for c, w in zip(*self, strict=True))
+
+    def boxes(self, left: NDArray, right: NDArray, bottom: NDArray, top: NDArray) -> MixtureBoxes:
+        """Bounds on [left, right] x [bottom, top]; no bounds where c |Im| exceeds `WIDEST`."""
+        if self.trivial:
+            zero = np.zeros(left.shape)
+            return MixtureBoxes(zero, zero, zero)
+        c, quarter = self.top, 0.5 * math.pi / self.top
+        most = np.maximum(np.abs(bottom), np.abs(top))
+        inside = most * c < WIDEST
+        most, bottom, top = (np.where(inside, y, 0.0) for y in (most, bottom, top))
+        least = np.where((bottom < 0.0) & (top > 0.0), 0.0, np.minimum(np.abs(bottom), np.abs(top)))
+        high = self.log(right + 1j * np.minimum(least, quarter)).real
+        low = self.log(left + 1j * np.minimum(most, quarter)).real
+        wide = most > quarter
+        if wide.any():
+            angle = c * most[wide]
+            first = self.centres[0] * left[wide] - 0.5 * self.centres[0] ** 2 + math.log(self.weights[0])
+            low[wide] = np.maximum(
+                first + np.log(np.sin(angle)), self.log(left[wide] + 0j).real + np.log(np.cos(0.5 * angle))
+            )
+        turned = self._least_argument(left, np.maximum(bottom, 0.0), np.maximum(top, 0.0))
+        below = bottom < 0.0
+        if below.any():
+            down = -bottom[below]
+            turned[below] = -np.where(down <= quarter, self.log(right[below] + 1j * down).imag, c * down)
+        return MixtureBoxes(
+            high + _SLACK * (1.0 + np.abs(high)),
+            low - _SLACK * (1.0 + np.abs(low)),
+            turned - _SLACK * np.abs(turned),
+        )
+
+    def _least_argument(self, left: NDArray, bottom: NDArray, top: NDArray) -> NDArray:
+        found = self.log(left + 1j * bottom).imag
+        wide = self.top * top > 0.5 * math.pi
+        if wide.any():
+            c = self.centres[:, None]
+            t = self.exponents(left[wide]) + np.log(self.weights)[:, None]
+            size = np.exp(t - t.max(axis=0))
+            rise = (size * np.minimum(np.sin(c * bottom[wide]), np.sin(c * top[wide]))).sum(axis=0)
+            run = (size * np.cos(c * bottom[wide])).sum(axis=0)
+            found[wide] = np.arctan2(rise, np.maximum(run, 0.0))
+        return found
+
+
+class MixtureBoxes(NamedTuple):
+    """Bounds of log |h| on boxes, and the least argument."""
+
+    high: NDArray
+    low: NDArray
+    argument: NDArray
