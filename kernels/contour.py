@@ -3,9 +3,10 @@
 Legend
     a       complex exponent A of g (`mechanisms.complex_moments`)
     loss    (n,) complex: log g at the nodes of paths in the complex plane
+    bent    (n,) complex: g - 1 - log g at the nodes
     weight  (n,) complex: density times the rule's weight at the nodes
-    units   (3, n): round-off of the exponent a loss over |a|, and of `weight` relative to itself, in units of 2^-53;
-            |weight|
+    units   (4, n): round-off of a loss with its product a loss over |a|, and of `weight` relative to itself, in units
+            of 2^-53; |weight|; round-off of `bent`, in these units
     v       (corners,) complex: corners of a polygon around 0
     first   M is the sum of weight exp(a loss) over the nodes from here on
     last    M_mid is the sum over the nodes before this one;  first <= last
@@ -13,10 +14,14 @@ Legend
 
 import math
 
+import numpy as np
+
 from ._jit import inline, jit
 
 _BLOCK = 16  # terms in one block of a sum
 _SMALL = -60.0  # log of a term that is bounded instead of added up, relative to its weight
+_SERIES = 0.06  # exponents up to which a power series serves
+_SHARES = 1.0 / np.arange(10.0, 2.0, -1.0)  # of its terms, from the last one
 
 
 @inline
@@ -30,18 +35,29 @@ def _exponential(re, im):
     return complex(size - size * fall, turn), complex(grown - fall * size, turn), size
 
 
-@jit("void(c16[::1], c16[::1], c16[::1], f8[:, ::1], i8, i8, c16[:, ::1], f8[:, ::1])")
-def sums(a, loss, weight, units, first, last, total, error):
-    """Write the sum of weight (exp(a loss) - 1) over M's nodes, total[0], and of weight exp(a loss) over M_mid's nodes.
+@inline
+def _second(u):
+    """exp(u) - 1 - u of a small u."""
+    found = complex(1.0, 0.0)
+    for share in _SHARES:
+        found = 1.0 + u * (found * share)
+    return 0.5 * u * u * found
 
-    error is their round-off in units of 2^-53:
 
-    1. The exponent a loss has an error of |a| units[0], which the exponential passes on, times itself.
-    2. A term costs 8 units, the weight its own, and the sums in blocks of blocks 2 x 16 + n / 256.
-    3. A term below exp(-60) of its weight is left out, which costs less than a unit.
+@jit("void(c16[::1], c16[::1], c16[::1], c16[::1], f8[:, ::1], i8, i8, c16[:, ::1], f8[:, ::1])")
+def sums(a, loss, bent, weight, units, first, last, total, error):
+    """Write sums for M and for M_mid at each exponent, and their round-off in units of 2^-53.
+
+    total[0] is the sum of weight (exp(a loss) - 1 - a (g - 1)) over M's nodes, of terms of second order in small
+    losses: with u = a loss each is weight ((exp(u) - 1 - u) - a bent).  total[1] is that of weight exp(u) over M_mid's.
+
+    1. A loss is wrong by units[0], which exp(u) - 1 - u passes on, times |a (exp(u) - 1)|; and a bent by |a| units[3].
+    2. A term costs 24 units, the weight its own, and the sums in blocks of blocks 2 x 16 + n / 256.  Where it is a
+       difference of exp(u) - 1 and u, 8 units of both.
+    3. A term exp(u) below exp(-60) is left out, which costs less than a unit.
     """
     n = loss.size
-    chain = 2.0 * _BLOCK + n / (_BLOCK * _BLOCK) + 8.0
+    chain = 2.0 * _BLOCK + n / (_BLOCK * _BLOCK) + 24.0
     for i in range(a.size):
         of_a = abs(a[i])
         whole, mid = complex(0.0, 0.0), complex(0.0, 0.0)
@@ -50,25 +66,31 @@ def sums(a, loss, weight, units, first, last, total, error):
         for start in range(0, n, _BLOCK):
             part, part_mid = complex(0.0, 0.0), complex(0.0, 0.0)
             for j in range(start, min(start + _BLOCK, n)):
-                exponent = a[i] * loss[j]
+                u = a[i] * loss[j]
                 share = units[2, j]
                 own = units[1, j] + chain
-                if exponent.real < _SMALL:
-                    if j >= first:
-                        part -= weight[j]
-                        of_whole += share * own
-                    if j < last:
-                        of_mid += share * 2.0**-33
-                    continue
-                term, less, size = _exponential(exponent.real, exponent.imag)
-                passed = size * of_a * units[0, j]
-                moved = min(size + 1.0, (abs(exponent.real) + abs(exponent.imag)) * max(size, 1.0))
+                of_u = abs(u.real) + abs(u.imag)
+                if of_u <= _SERIES:
+                    second = _second(u)
+                    less = u + second
+                    term, size = 1.0 + less, 1.1
+                else:
+                    if u.real < _SMALL:
+                        term, less, size = complex(0.0, 0.0), complex(-1.0, 0.0), 2.0**-33
+                    else:
+                        term, less, size = _exponential(u.real, u.imag)
+                    second = less - u
                 if j >= first:
-                    part += weight[j] * less
-                    of_whole += share * (passed + moved * own)
+                    linear = a[i] * bent[j]
+                    part += weight[j] * (second - linear)
+                    of_less = abs(less.real) + abs(less.imag)
+                    moved = (abs(second.real) + abs(second.imag) + abs(linear.real) + abs(linear.imag)) * own
+                    if of_u > _SERIES:
+                        moved += 8.0 * (of_less + of_u)
+                    of_whole += share * (moved + of_a * (of_less * units[0, j] + units[3, j]))
                 if j < last:
                     part_mid += weight[j] * term
-                    of_mid += share * (passed + size * own)
+                    of_mid += share * size * (of_a * units[0, j] + own)
             block += part
             block_mid += part_mid
             if start // _BLOCK % _BLOCK == _BLOCK - 1:

@@ -14,12 +14,13 @@ from ..results import Method as Proof
 from .contour_integral import Integral, integrate
 from .contour_parts import Steps
 from .method import Job, Method
+from .rough_composition import RoughComposition
 from .working import WorkingBounds
 
 __all__ = ["Contour"]
 
 _MOST_LAWS, _MOST_STEPS = 4, 1e8
-_PEAKS = 12.5, 9.5  # see `integrate`: the lower one keeps more digits, and takes more parts
+_PEAKS = (12.5, 16.0, 20.0), (9.5,)  # see `integrate`: the second keeps more digits, and takes more parts
 _TRIES = 4  # integrals for one answer
 _NEAR = 1.3  # times the epsilon of an integral: up to there it serves
 _CLOSE = 1e-3  # the same under addition, to both sides
@@ -46,10 +47,10 @@ class Contour(Method):
             question = job.question.of(at)
             target, known = float(np.ravel(question.target)[0]), float(working.renyi[person])
             start = None
-            for peak in _PEAKS:
+            for peaks in _PEAKS:
                 if job.late:
                     return
-                search = _Search(laws, counts[rows], family.direction == "remove", peak)
+                search = _Search(laws, counts[rows], family.direction == "remove", peaks)
                 ends = (
                     search.epsilon(target, start, known) if question.wants_epsilon else search.log_delta(target, start)
                 )
@@ -69,8 +70,9 @@ class Contour(Method):
 class _Search:
     """The search for the integral that answers a question about one person."""
 
-    def __init__(self, laws: list[ComplexLaw], counts: NDArray, remove: bool, peak: float) -> None:
-        self._laws, self._counts, self._remove, self._peak = laws, counts, remove, peak
+    def __init__(self, laws: list[ComplexLaw], counts: NDArray, remove: bool, peaks: tuple[float, ...]) -> None:
+        self._laws, self._counts, self._remove, self._peaks = laws, counts, remove, peaks
+        self._rough = RoughComposition(laws, counts)
         self.integrals = 0
 
     def _steps(self, log_delta: float) -> Steps:
@@ -78,11 +80,11 @@ class _Search:
 
     def _integrate(self, steps: Steps, epsilon: float) -> Integral | None:
         self.integrals += 1
-        return integrate(steps, epsilon, self._peak)
+        return integrate(steps, epsilon, self._peaks)
 
     def log_delta(self, epsilon: float, start: float | None) -> tuple[float, float] | None:
         """Bounds of log delta."""
-        guess = float(self._steps(0.0).rough_log_delta(np.array([epsilon]))[0]) if start is None else start
+        guess = self._rough.log_delta(epsilon) if start is None else start
         for _ in range(_TRIES):
             guess = min(guess, 0.0)
             integral = self._integrate(self._steps(guess), epsilon)
@@ -100,7 +102,9 @@ class _Search:
     def epsilon(self, log_delta: float, start: float | None, renyi: float) -> tuple[float, float] | None:
         """Bounds of epsilon."""
         steps = self._steps(log_delta)
-        start = (steps.rough_epsilon() or 0.3 * renyi) if start is None else start
+        start = 0.98 * self._rough.epsilon(log_delta) if start is None else start
+        if start == 0.0 and self._zero(steps):
+            return 0.0, 0.0
         if not 0.0 < start < math.inf:
             return None
         for i in range(_TRIES):

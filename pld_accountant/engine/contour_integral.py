@@ -34,6 +34,7 @@ _WIDE, _TALL = 0.5 * (_RHO + 1.0 / _RHO), 0.5 * (_RHO - 1.0 / _RHO)
 _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) * math.log(_RHO)
 
 _MOST_PANELS, _SHRINKS = 80, 40
+_SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it is not shortened, so often at most
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 1e-8  # bound of the vertical line that is accepted if further panels do not lower it
@@ -81,14 +82,17 @@ class Integral:
             return self._error * float(np.exp(max(-moved * self._left, -moved * self._right)))
 
 
-def integrate(steps: Steps, epsilon: float, peak: float) -> Integral | None:
+def integrate(steps: Steps, epsilon: float, peaks: tuple[float, ...]) -> Integral | None:
     """The integral at epsilon >= 0; None if no contour was found that bounds it well.
 
-    peak: log of the integrand at the tilt, relative to delta, at most.  At 12 five of sixteen digits are lost.
+    peaks: log of the integrand at the tilt, relative to delta, at most; the first that any parts keep.  At 12 five of
+    sixteen digits are lost.
 
     **Cost**: about 20 panels of 32 nodes for each part, each a sum over some 500 nodes for each law: 10 to 30 ms.
     """
-    chosen = choose_parts(steps, epsilon, peak) if steps.log_delta >= _LEAST else None
+    if steps.log_delta < _LEAST:
+        return None
+    chosen = next(filter(None, (choose_parts(steps, epsilon, peak) for peak in peaks)), None)
     if chosen is None:
         return None
     parts, theta = chosen
@@ -144,18 +148,11 @@ class _Contour:
         if not error < math.inf:
             return False
         a, step, before, checks = complex(self._c), self._part.theta, math.inf, 0
-        log_errors = [m.log_errors(a) for m in self._moments]
         first = None
         for _ in range(_MOST_PANELS):
-            step, bound = self._fit(a, step)
-            if bound is None:
-                return False
-            error += math.exp(bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE)
+            step, lost = self._fit(a, step)
+            error += lost
             end = a + step * self._direction
-            # the rule of the paths
-            next_errors = [m.log_errors(end) for m in self._moments]
-            pairs = zip(self._moments, log_errors, next_errors, strict=True)
-            error += self._rule(bound, np.array([m.rule_errors(*ends) for m, *ends in pairs])) * step / math.pi
             z, terms, off = self._panel(a, step)
             with np.errstate(invalid="ignore"):
                 sizes = np.abs(terms) / step
@@ -165,7 +162,7 @@ class _Contour:
                 return False
             reach = 0.5 * step * math.hypot(_WIDE, _TALL)
             found.extend(z, terms, float(z.real.min()) - reach, float(z.real.max()) + reach)
-            a, step, log_errors = end, 1.6 * step, next_errors
+            a, step = end, 1.6 * step
             if float(sizes[-1]) * abs(a) < 0.1 * TOLERANCE:
                 rest = self._rest(a)
                 checks += 1
@@ -203,15 +200,20 @@ class _Contour:
         # (1 + x)^n is at most 1 + 1.01 n x for so small an n x
         return math.exp(min(scale, 700.0)) * relative * 1.01 if relative < 1e-2 else math.inf
 
-    def _fit(self, a: complex, step: float) -> tuple[float, _Bound | None]:
-        """The longest panel from A, of those tried, whose rule errs by little, and its bounds."""
-        goal = math.log(0.05 * TOLERANCE)
+    def _fit(self, a: complex, step: float) -> tuple[float, float]:
+        """The longest panel from A, of those tried, whose rule errs by little; and the errors of both rules, or inf."""
+        goal, tries = math.log(0.05 * TOLERANCE), 0
         for _ in range(_SHRINKS):
             bound = self._bound(a, step)
-            if bound is not None and bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE <= goal:
-                return step, bound
-            step *= 0.7
-        return step, None
+            log_error = math.inf if bound is None else bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE
+            if bound is not None and log_error <= goal:
+                of_paths = np.array([m.rule_errors(a, a + step * self._direction) for m in self._moments])
+                lost = self._rule(bound, of_paths) * step / math.pi
+                tries += 1
+                if lost < _SMALL_LOSS or tries == _TRIES:
+                    return step, math.exp(log_error) + lost
+            step *= 0.7 if tries == 0 else 0.4
+        return step, math.inf
 
     def _bound(self, a: complex, step: float) -> _Bound | None:
         """Bounds on the rectangle around the ellipse of a panel; None if it comes near 0 or 1.

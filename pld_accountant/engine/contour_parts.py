@@ -24,8 +24,7 @@ _CROWDED = 2.5  # sum of the moduli of M_mid of all steps, at most
 _SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be integrated like the whole
 _MOST_PARTS = 4
 _TILTS = 2.0 ** np.arange(-3.0, 30.0)
-_LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
-_SHARES = np.geomspace(1e-12, 1.0, 1_000)  # of the largest loss: candidates of a rough epsilon
+_LEVELS = 0.65 * 0.75 ** np.arange(24)  # candidates of where losses are split, over epsilon
 _FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
 
 
@@ -70,18 +69,6 @@ class Steps:
         log_goal = theta * epsilon + self.log_delta + math.log(TOLERANCE / self.total) - 6.0
         found = [law.far_ends(c, log_goal, x) for law, x in zip(self.laws, self.ends, strict=True)]
         return np.stack([x for x, _ in found]), np.stack([loss for _, loss in found])
-
-    def rough_log_delta(self, epsilon: NDArray) -> NDArray:
-        """About log delta at each epsilon if one step's losses were all: the sum of the steps' deltas."""
-        of_steps = [math.log(n) + law.rough_log_delta(epsilon) for n, law in zip(self.counts, self.laws, strict=True)]
-        return np.logaddexp.reduce(of_steps)
-
-    def rough_epsilon(self) -> float:
-        """About epsilon if one step's losses were all; 0 if none exceeds 0 with this delta."""
-        largest = max(law.largest_loss for law in self.laws)
-        epsilon = largest * _SHARES
-        enough = self.rough_log_delta(epsilon) >= self.log_delta
-        return float(epsilon[np.flatnonzero(enough)[-1]]) if enough.any() else 0.0
 
 
 class Part(NamedTuple):

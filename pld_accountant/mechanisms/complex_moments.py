@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import CharacteristicSteps
-from .positive_mixture import WIDEST, MixtureBoxes, PositiveMixture
+from .positive_mixture import WIDEST, MixtureBoxes, PositiveMixture, complex_expm1, complex_expm1_less
 
 __all__ = ["ComplexLaw", "ComplexMoments", "ContourSteps"]
 
 _UNIT = 2.0**-53
-_POINTS = 20
+_POINTS = 24
 _NODE, _WEIGHT = np.polynomial.legendre.leggauss(_POINTS)
 _LOG_DENSITY = 0.5 * math.log(2.0 * math.pi)
 _PANEL = 1.4, 1.0  # width of a panel, at most, times c, if Q is one Gaussian and if not
@@ -81,6 +81,30 @@ class _Ratio(NamedTuple):
         """log g at complex x."""
         p, q = self.logs(x)
         return p - q
+
+    def difference(self, start: complex, stop: complex) -> tuple[complex, float]:
+        """The integral of N (h_P - h_Q) from a place far on the left to another, and its round-off in units of 2^-53.
+
+        With N's distribution function F it is the sum of w (F(z - c) - F(z)) over the terms of h_P, less that of
+        w (F(z + c) - F(z)) over those of h_Q.  On the right 1 - F serves as well.
+        """
+        from scipy.special import erfc
+
+        def below(z: complex, sign: float) -> tuple[complex, float]:
+            """sign F, up to a constant, and its round-off."""
+            at = z if z.imag else z.real
+            # SciPy's function of a complex argument is good to 1e-13; a rounded argument costs its square
+            units = (2e3 if z.imag else 8.0) + 8.0 * abs(z) ** 2
+            found, size = 0.0 + 0.0j, 0.0
+            for (centres, weights), side in ((self.p, 1.0), (self.q, -1.0)):
+                for c, w in zip(centres.tolist(), weights.tolist(), strict=True):
+                    moved, own = (0.5 * erfc(-sign * math.sqrt(0.5) * v) for v in (at - side * c, at))
+                    found += side * w * (moved - own)
+                    size += w * (abs(moved) + abs(own)) * (c > 0.0)
+            return complex(found), units * size
+
+        (left, of_left), (right, of_right) = below(start, 1.0), below(stop, -1.0)
+        return -right - left, of_left + of_right
 
     def real_log(self, x: NDArray) -> NDArray:
         """log g at real x."""
@@ -130,8 +154,8 @@ class _Path:
         places = np.concatenate(edges)
         self.centre, self.half = 0.5 * (places[1:] + places[:-1]), 0.5 * (places[1:] - places[:-1])
 
-    def nodes(self) -> tuple[NDArray, NDArray, NDArray]:
-        """log g, weights, and what `kernels.contour.sums` takes as units.
+    def nodes(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """log g, g - 1 - log g, weights, and what `kernels.contour.sums` takes as units.
 
         Round-off, in units of 2^-53: x is wrong by |x| and 4 r from the rule's abscissas, and log h as
         `PositiveMixture.units` says.  An exponent A log g costs 4 |A log g|, and log g itself 4 of |log g|.
@@ -143,11 +167,21 @@ class _Path:
         of_q = self._law.q.units(-x, moved, q)
         of_loss = self._law.p.units(x, moved, p) + of_q + 8.0 * np.abs(loss)
         of_weight = 2.5 * np.abs(x) ** 2 + moved * np.abs(x) + of_q + np.abs(q) + 16.0
-        return loss, weight, np.stack([of_loss, of_weight, np.abs(weight)])
+        bent, less = complex_expm1_less(loss), complex_expm1(loss)
+        of_bent = (
+            np.abs(less) * of_loss
+            + 24.0 * np.abs(bent)
+            + np.where(np.abs(loss) > 0.05, 8.0 * (np.abs(less) + np.abs(loss)), 0.0)
+        )
+        return loss, bent, weight, np.stack([of_loss, of_weight, np.abs(weight), of_bent])
 
     def log_errors(self, a: complex) -> NDArray:
         """log of bounds of the rule's error of the integral of f, or of f - N h_Q: (panels, ellipses)."""
         return np.logaddexp(self._boxes.log_bound(a), self._boxes.log_density()).max(axis=2) + self._rate
+
+    def linear_error(self) -> float:
+        """Bound of the rule's error of the integral of N (h_P - h_Q)."""
+        return float(np.exp(self.log_errors(1.0 + 0j).min(axis=1)).sum())
 
     def around_ellipses(self) -> _Path:
         """This path, with the boxes around the ellipses of its panels."""
@@ -200,28 +234,38 @@ class ComplexMoments:
             corners = [complex(low), low + self._above], [low + self._above, *tail], [first, low + self._above]
             self._paths = [_Path(ratio, line).around_ellipses() for line in corners]
         nodes = [path.nodes() for path in self._paths]
-        self._loss, self._weight, self._units = (np.concatenate(parts, axis=-1) for parts in zip(*nodes, strict=True))
+        joined = (np.concatenate(parts, axis=-1) for parts in zip(*nodes, strict=True))
+        self._loss, self._bent, self._weight, self._units = joined
         ends = np.cumsum([loss.size for loss, *_ in nodes])
         # M is the integral over the last two paths, M_mid that over the first two
         self._first, self._last = (int(ends[0]), int(ends[1])) if len(ends) > 1 else (0, int(ends[0]))
+        self._linear = ratio.difference(first, tail[-1])
+        self._linear_rule = sum(path.linear_error() for path in self._paths[-2:])
+        self._kept: dict[complex, list[NDArray]] = {}
         # M = 1 - beyond + sum of weight (g^A - 1); for `around`, the part without g^A is a node of loss 0
         self._beyond = ratio.q.mass_below(-self._end) if self._finite else 0.0
         self._constant = complex(1.0 - self._beyond) - self._weight[self._first :].sum()
 
     def values(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """M - 1 and its round-off, M_mid and its round-off, at each A."""
+        """M - 1 and its round-off, M_mid and its round-off, at each A.
+
+        M - 1 is of second order in small losses, because g - 1 has the mean 0.  So the sum is one of terms
+        g^A - 1 - A (g - 1), and A times the integral of N h_Q (g - 1) along the path is added from its closed form.
+        """
         from ..kernels import contour
 
         total, error = np.empty((2, a.size), dtype=complex), np.empty((2, a.size))
-        contour.sums(a, self._loss, self._weight, self._units, self._first, self._last, total, error)
-        return total[0] - self._beyond, _UNIT * (error[0] + 8.0 * self._beyond), total[1], _UNIT * error[1]
+        nodes = self._loss, self._bent, self._weight, self._units
+        contour.sums(a, *nodes, self._first, self._last, total, error)
+        linear, of_linear = self._linear
+        error[0] += 8.0 * self._beyond + np.abs(a) * (of_linear + 8.0 * abs(linear))
+        return total[0] + a * linear - self._beyond, _UNIT * error[0], total[1], _UNIT * error[1]
 
     def log_moment(self, c: float) -> float:
         """log of M at a real exponent, rounded up."""
         a = complex(c)
         less, off = (v[0] for v in self.values(np.array([a]))[:2])
-        errors = self.log_errors(a)
-        x = float(less.real + off) + self.rule_errors(errors, errors)[0] + sum(self.outside(c))
+        x = float(less.real + off) + self.rule_errors(a, a)[0] + sum(self.outside(c))
         return math.log1p(x) if x > -0.5 else math.log(1.0 + x + 2.0**-52)
 
     def around(self, a: complex, corners: NDArray, out: NDArray) -> None:
@@ -230,18 +274,22 @@ class ComplexMoments:
 
         contour.around(a, corners, self._constant, self._loss, self._weight, self._first, self._last, out)
 
-    def log_errors(self, a: complex) -> list[NDArray]:
-        """The numbers that `rule_errors` takes for each end of a segment."""
-        return [path.log_errors(a) for path in self._paths]
+    def rule_errors(self, one: complex, two: complex) -> tuple[float, float]:
+        """Bounds of the rule's errors of M and of M_mid for all A between two.
 
-    def rule_errors(self, one: list[NDArray], two: list[NDArray]) -> tuple[float, float]:
-        """Bounds of the rule's errors of M and of M_mid for all A between two, whose `log_errors` these are.
-
-        The log of each bound is convex in A, so that its maximum is at an end.
+        The log of the bound of each panel's error of M is convex in A, and its linear term is at most |A| times another
+        bound, so that maxima are at an end.  The numbers of an end are kept for the next segment.
         """
+        kept, self._kept = self._kept, {}
+        for a in (one, two):
+            self._kept[a] = kept.get(a) or [path.log_errors(a) for path in self._paths]
+        pairs = zip(self._kept[one], self._kept[two], strict=True)
         with np.errstate(over="ignore"):
-            found = [float(np.exp(np.maximum(a, b).min(axis=1)).sum()) for a, b in zip(one, two, strict=True)]
-        return (found[0], found[0]) if len(found) == 1 else (found[1] + found[2], found[0] + found[1])
+            found = [float(np.exp(np.maximum(x, y).min(axis=1)).sum()) for x, y in pairs]
+        linear = max(abs(one), abs(two)) * self._linear_rule
+        if len(found) == 1:
+            return found[0] + linear, found[0]
+        return found[1] + found[2] + linear, found[0] + found[1]
 
     def outside(self, c: float) -> tuple[float, float]:
         """Bounds of what the path leaves out of M or M_mid on its left and, if `high` is inf, at its end.
@@ -368,11 +416,6 @@ class ComplexLaw:
         """Whether `engine.contour` can serve this law: under addition its losses must end."""
         return self._remove or self.least > -np.inf
 
-    @property
-    def largest_loss(self) -> float:
-        """About the largest loss of the step that a double's smallest mass has."""
-        return float(self._loss[-1] if self._remove else -self._loss[0])
-
     def places(self, losses: NDArray) -> NDArray:
         """About the x at which log g has these values; infinite where they are."""
         return np.where(np.isinf(losses), losses, np.interp(losses, self._loss, self._x))
@@ -417,17 +460,14 @@ class ComplexLaw:
         at = np.minimum(np.searchsorted(x, places), x.size - 1)
         return below[:, at].T + math.log(x[1] - x[0]) - _LOG_DENSITY
 
-    def rough_log_delta(self, epsilon: NDArray) -> NDArray:
-        """About log delta of the step at each epsilon, from delta' = -exp(epsilon) Q(loss > epsilon)."""
+    @property
+    def rough_losses(self) -> tuple[NDArray, NDArray]:
+        """Losses, ascending, and about their probabilities."""
         log_p, log_q = (
             v.real - 0.5 * self._x**2 + math.log(self._x[1] - self._x[0]) - _LOG_DENSITY for v in self._logs
         )
-        loss, log_other = (self._loss, log_q) if self._remove else (-self._loss[::-1], log_p[::-1])
-        with np.errstate(under="ignore", divide="ignore"):
-            beyond = np.cumsum(np.exp(log_other)[::-1])[::-1]
-            falls = np.exp(loss[:-1]) * np.expm1(np.diff(loss)) * beyond[1:]
-            log_delta = np.log(np.append(np.cumsum(falls[::-1])[::-1], 0.0))
-        return np.where(epsilon < loss[-1], np.interp(epsilon, loss, log_delta), -np.inf)
+        with np.errstate(under="ignore"):
+            return (self._loss, np.exp(log_p)) if self._remove else (-self._loss[::-1], np.exp(log_q)[::-1])
 
     def log_moment(self, c: float, stop: float) -> float:
         """log of a bound of |M(A)| of the losses up to a place, wherever Re A = c, c < 0 or c >= 1."""

@@ -181,6 +181,10 @@ class TiltedMixture(NamedTuple):
         bound = np.zeros(levels.size)
         for y in _SHIFTS / max(spread, 1.0 / 3.0):
             least = math.cos(0.5 * y * spread)
+            log_outside = math.log(_OUTSIDE) + 0.5 * y * y - theta * math.log(least)
+            if log_outside > 0.0:
+                break  # |phi| <= 1 says more, for larger y too
+            outside = math.exp(log_outside) + _CELLS * math.exp(_LIGHT)
             bent = 1.0 + (1.0 + 2.0 * theta) * 0.5 * (spread / least) ** 2
             (log_a, _, slope_a), (log_b, _, slope_b) = (_on_line(middle, y, *law) for law in (self.own, self.other))
             slope = (1.0 + theta) * slope_a - theta * slope_b - middle
@@ -190,7 +194,6 @@ class TiltedMixture(NamedTuple):
             mass = np.exp(log_mass[held])
             larger, smaller = _on_line(edges[:-1], y, *above)[1], _on_line(edges[1:], y, *below)[1]
             argument = np.maximum(larger - smaller - 2.0**-45 * (larger + smaller), 0.0)[held]
-            outside = _OUTSIDE * math.exp(0.5 * y * y) * least**-theta + _CELLS * math.exp(_LIGHT)
             falls = np.exp(-np.multiply.outer(levels[:2], argument))
             for j in range(levels.size):
                 bound[j] = min(bound[j], math.log(float(mass @ falls[j % 2]) + outside))

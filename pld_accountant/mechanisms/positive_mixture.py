@@ -8,7 +8,8 @@ c y, so h has no zero while c |y| < pi.  Bounds on a box [left, right] x [bottom
    most its value at the right end, at the smallest |y| or at pi / (2 c), whichever is less.
 2. |h| is smallest at the largest |y|.  If c |y| <= pi / 2, at the left end.  Beyond, turning h by pi / 2 - c y makes
    all real parts positive, that of the smallest c_j's term at least sin(c y) times it.  Turning h by -c y / 2 makes
-   each at least cos(c y / 2) times its modulus.
+   each at least cos(c y / 2) times its modulus.  And |h| is at least Re h: a term with a positive cosine is smallest
+   at the left end, one with a negative cosine at the right end.
 3. If y > 0, arg h rises with x: its derivative is that of -log |h| by y.  While c y <= pi / 2 it rises with y, too,
    because log |h| rises with x.  Beyond, Im h is at least the sum of the smaller of the sines at the bottom and the
    top, which are concave in y, and Re h at most the sum at the bottom.
@@ -23,10 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WIDEST", "MixtureBoxes", "PositiveMixture", "complex_expm1", "complex_log1p"]
+__all__ = ["WIDEST", "MixtureBoxes", "PositiveMixture", "complex_expm1", "complex_expm1_less", "complex_log1p"]
 
 _FAR = 36.0  # exponents beyond are taken out of the sum
 _NEAR_ZERO = 0.25  # a sum below it is made of its terms, not of 1 plus an excess
+_SERIES, _TERMS = 0.06, 10  # exponents up to which a power series serves, and its last power
 _SLACK = 1e-12  # relative, for round-off
 
 WIDEST = 3.0
@@ -44,6 +46,14 @@ def complex_expm1(u: NDArray) -> NDArray:
     """exp(u) - 1 of complex u, accurate where u is small."""
     half, grown = np.sin(0.5 * u.imag), np.expm1(u.real)
     return grown - 2.0 * half * half * (1.0 + grown) + 1j * (1.0 + grown) * np.sin(u.imag)
+
+
+def complex_expm1_less(u: NDArray) -> NDArray:
+    """exp(u) - 1 - u of complex u, accurate where u is small."""
+    series = np.ones(u.shape, dtype=complex)
+    for k in range(_TERMS, 2, -1):
+        series = 1.0 + u * series / k
+    return np.where(np.abs(u) > _SERIES, complex_expm1(u) - u, 0.5 * u * u * series)
 
 
 class PositiveMixture(NamedTuple):
@@ -129,10 +139,9 @@ class PositiveMixture(NamedTuple):
         if wide.any():
             angle = c * most[wide]
             first = self.centres[0] * left[wide] - 0.5 * self.centres[0] ** 2 + math.log(self.weights[0])
-            low[wide] = np.maximum(
-                first + np.log(np.sin(angle)), self.log(left[wide] + 0j).real + np.log(np.cos(0.5 * angle))
-            )
-        turned = self._least_argument(left, np.maximum(bottom, 0.0), np.maximum(top, 0.0))
+            turned = first + np.log(np.sin(angle)), self.log(left[wide] + 0j).real + np.log(np.cos(0.5 * angle))
+            low[wide] = np.maximum(np.maximum(*beyond), self._log_real_part(left[wide], right[wide], most[wide]))
+        beyond = self._least_argument(left, np.maximum(bottom, 0.0), np.maximum(top, 0.0))
         below = bottom < 0.0
         if below.any():
             down = -bottom[below]
@@ -142,6 +151,15 @@ class PositiveMixture(NamedTuple):
             low - _SLACK * (1.0 + np.abs(low)),
             turned - _SLACK * np.abs(turned),
         )
+
+    def _log_real_part(self, left: NDArray, right: NDArray, most: NDArray) -> NDArray:
+        """log of a lower bound of Re h, -inf if that is negative."""
+        cosine = np.cos(self.centres[:, None] * most)
+        x = np.where(cosine > 0.0, left, right)
+        c = self.centres[:, None]
+        with np.errstate(divide="ignore", over="ignore"):
+            terms = self.weights[:, None] * np.exp(np.minimum(c * x - 0.5 * c * c, 700.0)) * cosine
+            return np.log(np.maximum(terms.sum(axis=0), 0.0))
 
     def _least_argument(self, left: NDArray, bottom: NDArray, top: NDArray) -> NDArray:
         found = self.log(left + 1j * bottom).imag

@@ -138,8 +138,8 @@ def law_of(sigma, q):
     return law
 
 
-def value_and_error(sigma, q, steps, epsilon, delta, peak=12.5):
-    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, peak)
+def value_and_error(sigma, q, steps, epsilon, delta):
+    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, (12.5,))
     assert found is not None
     return found.value(epsilon)[0], found.error(epsilon), found.above
 
@@ -248,7 +248,7 @@ def test_parts_add_up(monkeypatch, truth, levels):
 def test_an_integral_serves_epsilons_nearby():
     sigma, q, steps, epsilon, delta = CASE
     law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
-    found = integrate(law, epsilon, 12.5)
+    found = integrate(law, epsilon, (12.5,))
     for factor in (1.0, 1.2):
         exact = oracle_few.direct([(sigma, q, steps)], factor * epsilon, "remove", 1e-22 * delta) / delta
         value, slope = found.value(factor * epsilon)
@@ -304,7 +304,7 @@ def test_a_delta_below_the_doubles_relative_to_it():
 
 def test_the_root_is_found_from_both_sides():
     sigma, q, steps, epsilon, delta = CASE
-    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, 12.5)
+    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, (12.5,))
     for start in (0.7 * epsilon, epsilon, 1.5 * epsilon):
         assert contour._root(found, start) == pytest.approx(0.4108569, rel=1e-5)
     assert contour._root(found, 5.0 * epsilon) == pytest.approx(2.0 * epsilon, rel=1.0)

@@ -72,8 +72,7 @@ def test_moments_are_within_the_bounds_of_rule_ends_and_round_off(pair, a):
             continue
         m = ComplexMoments(step, low, high, 9.0, far)
         less, off, mid, of_mid = (v[0] for v in m.values(np.array([a])))
-        errors = m.log_errors(a)
-        rule, rule_mid = m.rule_errors(errors, errors)
+        rule, rule_mid = m.rule_errors(a, a)
         left, right = m.outside(a.real)
         top = mpmath.mpf(min(high, far))
         assert off_by(less, exact(pair, a, high=top) - 1) <= off + rule + left + right
@@ -104,8 +103,7 @@ def test_the_error_of_the_rule_is_not_idle(monkeypatch):
             step = ComplexLaw(*pair, True)
             far = 12.0 + step.ratio.reach
             m = ComplexMoments(step, -np.inf, np.inf, 9.0, far)
-            errors = m.log_errors(a)
-            bound = m.rule_errors(errors, errors)[0]
+            bound = m.rule_errors(a, a)[0]
             off = off_by(m.values(np.array([a]))[0][0], exact(pair, a, high=mpmath.mpf(far)) - 1)
             assert off <= bound + sum(m.outside(a.real))
             shares.append(off / bound)
