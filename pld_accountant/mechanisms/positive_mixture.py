@@ -139,9 +139,9 @@ class PositiveMixture(NamedTuple):
         if wide.any():
             angle = c * most[wide]
             first = self.centres[0] * left[wide] - 0.5 * self.centres[0] ** 2 + math.log(self.weights[0])
-            turned = first + np.log(np.sin(angle)), self.log(left[wide] + 0j).real + np.log(np.cos(0.5 * angle))
-            low[wide] = np.maximum(np.maximum(*beyond), self._log_real_part(left[wide], right[wide], most[wide]))
-        beyond = self._least_argument(left, np.maximum(bottom, 0.0), np.maximum(top, 0.0))
+            rotated = first + np.log(np.sin(angle)), self.log(left[wide] + 0j).real + np.log(np.cos(0.5 * angle))
+            low[wide] = np.maximum(np.maximum(*rotated), self._log_real_part(left[wide], right[wide], most[wide]))
+        turned = self._least_argument(left, np.maximum(bottom, 0.0), np.maximum(top, 0.0))
         below = bottom < 0.0
         if below.any():
             down = -bottom[below]
