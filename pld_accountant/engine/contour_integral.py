@@ -92,10 +92,18 @@ def integrate(steps: Steps, epsilon: float, peaks: tuple[float, ...]) -> Integra
     """
     if steps.log_delta < _LEAST:
         return None
-    chosen = next(filter(None, (choose_parts(steps, epsilon, peak) for peak in peaks)), None)
-    if chosen is None:
-        return None
-    parts, theta = chosen
+    before = None
+    for peak in peaks:
+        chosen = choose_parts(steps, epsilon, peak)
+        found = None if chosen is None or chosen == before else _integrate(steps, *chosen, epsilon)
+        if found is not None:
+            return found
+        before = chosen
+    return None
+
+
+def _integrate(steps: Steps, parts: list[Part], theta: float, epsilon: float) -> Integral | None:
+    """The integral in these parts; `theta` is the tilt of Chernoff's bound of what is left."""
     found = Integral(epsilon)
     found.above = steps.beyond / math.exp(steps.log_delta)
     for part in parts:

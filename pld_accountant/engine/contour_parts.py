@@ -24,7 +24,7 @@ _CROWDED = 2.5  # sum of the moduli of M_mid of all steps, at most
 _SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be integrated like the whole
 _MOST_PARTS = 4
 _TILTS = 2.0 ** np.arange(-3.0, 30.0)
-_LEVELS = 0.65 * 0.75 ** np.arange(24)  # candidates of where losses are split, over epsilon
+_LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
 _FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
 
 

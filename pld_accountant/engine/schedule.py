@@ -37,7 +37,7 @@ _FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
 
 SINGLE: tuple[Method, ...] = (
     # most compositions, in milliseconds and within 1e-9
-    Transform(0.0, limits=Limits(frequencies=1 << 15)),
+    Transform(0.0, limits=Limits(frequencies=1 << 15, work=2e7)),
     # rare steps, in 5 milliseconds: without it 44 of 182 take more than 50 milliseconds in place of 8
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
     # few steps and rare steps, in 20 to 80 milliseconds: before it, the slowest 5 % took ten times as long
@@ -59,7 +59,7 @@ SINGLE: tuple[Method, ...] = (
         wanted=2e-7,
     ),
     # what no tilt serves, in about five seconds at most
-    Convolution(1e-6, most_people=4, wanted=7e-7, pairs=5e8),
+    Convolution(1e-5, most_people=4, wanted=7e-7, pairs=5e8),
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
 

@@ -42,6 +42,8 @@ class Transform(Method):
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
+        if self.truncated and job.makers.steps.truncated(1.0) is job.makers.steps:
+            return
         limits = self.limits_for(job)
         for reach, at in levels(self.reach(job, working, who)):
             variance = self.variance and job.interpolated
