@@ -36,20 +36,16 @@ _PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are e
 _FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
 
 SINGLE: tuple[Method, ...] = (
-    # most compositions, in milliseconds and within 1e-9
+    # most compositions, in milliseconds and within 1e-9; the work of a table is limited for mixtures of many Gaussians
     Transform(0.0, limits=Limits(frequencies=1 << 15, work=2e7)),
     # rare steps, in 5 milliseconds: without it 44 of 182 take more than 50 milliseconds in place of 8
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
-    # few steps and rare steps, in 20 to 80 milliseconds: before it, the slowest 5 % took ten times as long
+    # few steps and rare steps, in 20 to 80 milliseconds: before it, the slowest 5 % took ten times as long, and those of
+    # mixtures of Gaussians a hundred times
     Contour(1e-6, most_people=4),
-    # mixtures of Gaussians, which have no contours: its estimate chooses the tilt of the truncated transform below, so
-    # that 50 steps take 0.1 s in place of 2
-    Transform(1e-6, limits=Limits(frequencies=1 << 16)),
-    # two or three steps of large losses: 8 milliseconds in place of 260
+    # few steps at deltas below 1e-20: without it 100 compositions of up to 16 steps take 39 s in place of 22
     _FEW,
-    # deltas below 1e-20: without it six of 250 are up to 2e-5 wide
-    Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 16, least_expectation=1e-2), truncated=True),
-    # 1e5 rare steps: without it three of 250 take 5 s in place of 0.4, and are 2e-5 wide
+    # deltas below 1e-20: without it 100 compositions take 59 s in place of 16, and 8 in place of 4 are wider than 1e-6
     RareLosses(
         1e-6,
         least_steps=9,
@@ -58,7 +54,7 @@ SINGLE: tuple[Method, ...] = (
         nearer=1,
         wanted=2e-7,
     ),
-    # what no tilt serves, in about five seconds at most
+    # what no tilt serves, in about five seconds at most; contours that end between 1e-6 and 1e-5 are seldom improved
     Convolution(1e-5, most_people=4, wanted=7e-7, pairs=5e8),
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""

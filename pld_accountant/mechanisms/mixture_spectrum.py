@@ -191,7 +191,8 @@ class TiltedMixture(NamedTuple):
             log_mass = (1.0 + theta) * log_a - theta * log_b - 0.5 * middle**2 + slope**2 * h * h / 24.0
             log_mass += log_scale + bent * h * h / 8.0 + 0.5 * y * y
             held = log_mass > _LIGHT
-            mass = np.exp(log_mass[held])
+            with np.errstate(over="ignore"):
+                mass = np.exp(log_mass[held])
             larger, smaller = _on_line(edges[:-1], y, *above)[1], _on_line(edges[1:], y, *below)[1]
             argument = np.maximum(larger - smaller - 2.0**-45 * (larger + smaller), 0.0)[held]
             falls = np.exp(-np.multiply.outer(levels[:2], argument))

@@ -15,7 +15,7 @@ def without(methods, number):
     return methods[:number] + methods[number + 1 :]
 
 
-FIRST, NARROW, CONTOUR, WIDE, FEW, TRUNCATED, RARE, LAST = schedule.SINGLE
+_, NARROW, CONTOUR, FEW, RARE, LAST = schedule.SINGLE
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,15 @@ FIRST, NARROW, CONTOUR, WIDE, FEW, TRUNCATED, RARE, LAST = schedule.SINGLE
         # few steps, and rarer ones
         (CONTOUR, pa.SampledGaussian(0.64, 3.3e-6), 22, 5e-6, 1e3),
         (CONTOUR, pa.SampledGaussian(0.91, 3.1e-5), 32_774, 1e-14, 1e3),
-        # two steps of large losses
-        (FEW, pa.SampledGaussian(0.56, 0.0017), 2, 8.8e-15, 10.0),
-        # tails cut, which allows larger tilts
-        (TRUNCATED, pa.SampledGaussian(1.488, 0.0076), 177, 6e-47, 10.0),
-        # rare steps, split
-        (RARE, pa.SampledGaussian(1.03, 9.5e-5), 105_908, 1.9e-14, 5.0),
+        # few steps and tiny deltas
+        (FEW, pa.SampledGaussian(2.46, 0.0004), 6, 1.9e-19, 4.0),
+        # mixtures of Gaussians
+        (CONTOUR, pa.ReplaceOneSampledGaussian(1.0, 0.001), 40, 1e-8, 100.0),
+        (CONTOUR, pa.GroupGaussian(1.58, 1.5e-6, 2), 41_039, 3.7e-15, 1e3),
+        # tiny deltas of rare steps, split
+        (RARE, pa.SampledGaussian(1.51, 0.00048), 20_317, 1.1e-38, 5.0),
         # what nothing else serves
-        (LAST, pa.ReplaceOneSampledGaussian(1.0, 0.001), 40, 1e-8, 5.0),
+        (LAST, pa.GroupGaussian(0.75, 2.7e-4, 4), 177, 7.1e-9, 5.0),
     ],
 )
 def test_without_a_method_one_composition_is_wider(method, mechanism, steps, delta, wider):
@@ -45,16 +46,6 @@ def test_without_a_method_one_composition_is_wider(method, mechanism, steps, del
         width.append((found.upper[0] - found.lower[0]) / found.upper[0])
     assert width[0] <= 1e-6
     assert width[1] > max(1e-6, wider * width[0])
-
-
-def test_a_wide_band_prepares_the_truncated_transform():
-    """Of steps without contours: the estimate of the first chooses the second one's tilt."""
-    mechanism, width = pa.GroupGaussian(1.0, 0.001, 3), []
-    for methods in ((FIRST, NARROW, WIDE, TRUNCATED), (FIRST, NARROW, TRUNCATED)):
-        makers = TableMakers(mechanism.steps([mechanism], "remove"))
-        found = solve(WholeCounts(np.array([[50]])), makers, EpsilonAt(1e-7), methods=methods)
-        width.append((found.upper[0] - found.lower[0]) / found.upper[0])
-    assert width[0] <= 1e-6 < width[1]
 
 
 @pytest.mark.parametrize(
