@@ -42,8 +42,8 @@ class Transform(Method):
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
-        if self.truncated and job.makers.steps.truncated(1.0) is job.makers.steps:
-            return
+        if self.truncated and job.few and job.makers.steps.truncated(1.0) is job.makers.steps:
+            return  # nothing is cut, and contours serve a handful of people sooner than more tilts do
         limits = self.limits_for(job)
         for reach, at in levels(self.reach(job, working, who)):
             variance = self.variance and job.interpolated

@@ -8,6 +8,7 @@ from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import schedule, solver
 from pld_accountant.engine.closed_forms import least_epsilon
 from pld_accountant.engine.convolution import Convolution, ConvolvedLoss
+from pld_accountant.engine.method import Effort
 from pld_accountant.engine.plancherel import _clusters, solve
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.tilting import Limits
@@ -170,7 +171,7 @@ def test_every_person_is_told_which_method_proved_the_upper_bound(question):
     [
         (0.3, 1e-6, 1, 1e-10, Method.CLOSED_FORM),
         (0.3, 1e-6, 2, 1e-10, Method.CONTOUR),
-        (0.56, 0.0017, 2, 8.8e-15, Method.CONVOLUTION),
+        (2.46, 0.0004, 6, 1.9e-19, Method.CONVOLUTION),
         (2.0, 0.005, 10_000, 1e-5, Method.TRANSFORM),
         (0.438, 2.6e-5, 1_214, 4e-36, Method.RARE_LOSSES),
     ],
@@ -343,3 +344,26 @@ def test_which_questions_share_a_tilt():
 
     assert clusters(EpsilonAt, (1e-5, 1e-4, 1e-300, 1e-6)) == [[1e-6, 1e-5, 1e-4]]
     assert clusters(DeltaAt, [1.0, 0.0, 1.1, 40.0, 41.0]) == [[1.0, 1.1], [40.0, 41.0]]
+
+
+@pytest.mark.parametrize("question", [EpsilonAt(1e-8), DeltaAt(1e-3)])
+def test_answers_below_what_is_known_are_not_tightened(question, monkeypatch):
+    """Of somebody whose other direction is larger: the Renyi bound, or one method, says enough."""
+    counts, makers = (
+        WholeCounts(np.array([[50]])),
+        TableMakers(SampledGaussianSteps(np.array([0.8]), np.array([1e-3]), "add")),
+    )
+    full = solver.bounds(counts, makers, [question])[0]
+    known = float(full.upper[0]) if question.wants_epsilon else float(np.log(full.upper[0]))
+    tried = []
+    for method in schedule.SINGLE:
+        improve = type(method).improve
+        monkeypatch.setattr(
+            type(method), "improve", lambda self, *given, own=improve: (tried.append(self), own(self, *given))
+        )
+    less = solver.bounds(counts, makers, [question], effort=Effort(known=known + 50.0))[0]
+    assert not tried
+    assert less.upper[0] >= full.upper[0]
+    more = solver.bounds(counts, makers, [question], effort=Effort(known=known - 50.0))[0]
+    assert tried
+    assert more.upper[0] <= full.upper[0] * (1.0 + 1e-12)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import schedule, solver
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.tilting import Limits
@@ -13,6 +14,7 @@ from pld_accountant.mechanisms.base import CharacteristicSteps
 from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture
 from pld_accountant.notions import gdp
 from pld_accountant.results import Method
+from pld_accountant.tables.makers import TableMakers
 
 STEP = {
     "group": pa.GroupGaussian(2.0, 0.01, 6),
@@ -159,3 +161,15 @@ def test_a_spectrum_that_costs_too_much_is_not_made():
     assert law.spectrum(1e6, 1_000, 1, 1e7) is None
     assert law.log_moment(10) is None
     assert TiltedMixture(law.own, law.other, 1e12).log_moment(1 << 14) is None
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "records", "steps", "delta"),
+    [(3.35, 0.00035, 2, 2_053, 8e-9), (3.65, 5.4e-6, 3, 57_697, 5.7e-11)],
+)
+def test_tiny_losses_have_large_tilts(sigma, rate, records, steps, delta):
+    """At such tilts powers of the cosine leave the range of doubles; the bound there says nothing, and no more."""
+    mechanism = pa.GroupGaussian(sigma, rate, records)
+    makers = TableMakers(mechanism.steps([mechanism], "add"))
+    found = solver.solve(WholeCounts(np.array([[steps]])), makers, EpsilonAt(delta), methods=schedule.SINGLE[:2])
+    assert 0.0 <= found.lower[0] <= found.upper[0] < 0.1

@@ -1,0 +1,91 @@
+"""A mixture over one Gaussian at complex places: its logarithm, its round-off and its bounds on boxes."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from pld_accountant.mechanisms.positive_mixture import PositiveMixture, complex_expm1_less
+
+MIXTURES = {
+    "rare": PositiveMixture(np.array([0.0, 2.0]), np.array([1.0 - 1e-5, 1e-5])),
+    "frequent": PositiveMixture(np.array([0.0, 0.7]), np.array([0.6, 0.4])),
+    "three": PositiveMixture(np.array([0.0, 1.0, 2.5]), np.array([0.9, 0.09, 0.01])),
+    "without zero": PositiveMixture(np.array([0.4, 3.0]), np.array([0.25, 0.75])),
+    "nearly full": PositiveMixture(np.array([0.0, 1.5]), np.array([1.0 - 0.9999, 0.9999])),
+}
+mixtures = pytest.mark.parametrize("h", MIXTURES.values(), ids=MIXTURES)
+
+
+def exact(h, x):
+    """log h at a complex place, to 40 digits; the first weight is what the others leave of 1."""
+    z = mpmath.mpc(x)
+    terms = [mpmath.exp(mpmath.mpf(c) * z - mpmath.mpf(c) ** 2 / 2) for c in h.centres.tolist()]
+    rest = zip(h.weights.tolist()[1:], terms[1:], strict=True)
+    return mpmath.log(terms[0] + mpmath.fsum(mpmath.mpf(w) * (t - terms[0]) for w, t in rest))
+
+
+@mixtures
+def test_logarithms_are_within_their_round_off(h):
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-9.0, 25.0, 200) + 1j * rng.uniform(-2.9, 2.9, 200) / h.top
+    found = h.log(x)
+    units = h.units(x, np.zeros(200), found)
+    with mpmath.workdps(40):
+        for place, value, unit in zip(x.tolist(), found.tolist(), units.tolist(), strict=True):
+            off = float(abs(mpmath.mpc(value) - exact(h, place)))
+            assert off <= 2.0**-53 * unit
+    small = np.abs(x) < 3.0
+    assert np.all(units[small] < 1e4)
+
+
+@mixtures
+def test_boxes_bound_modulus_and_argument(h):
+    """At random places of random boxes, also beyond the angle pi / 2 and across the real line."""
+    rng = np.random.default_rng(2)
+    left = rng.uniform(-6.0, 9.0, 300)
+    right = left + rng.uniform(0.01, 1.5, 300)
+    bottom = rng.uniform(-1.4, 2.2, 300) / h.top
+    top = bottom + rng.uniform(0.01, 0.75, 300) / h.top
+    boxes = h.boxes(left, right, bottom, top)
+    u, v = rng.uniform(0.0, 1.0, (2, 300))
+    u[:4], v[:4] = [0, 0, 1, 1], [0, 1, 0, 1]
+    x = (left[:, None] + (right - left)[:, None] * u) + 1j * (bottom[:, None] + (top - bottom)[:, None] * v)
+    value = h.log(x)
+    room = (
+        boxes.high - value.real.max(axis=1),
+        value.real.min(axis=1) - boxes.low,
+        value.imag.min(axis=1) - boxes.argument,
+    )
+    for apart in room:
+        assert apart.min() >= -1e-10
+        assert np.median(apart) < 0.5
+
+
+def test_a_lower_bound_stays_near_one_where_the_large_term_is_rare():
+    """Beyond the angle pi / 2: sines and cosines of the angle alone would be 0.14 and 0.07 here."""
+    h = MIXTURES["rare"]
+    box = h.boxes(np.array([-0.5]), np.array([0.5]), np.array([2.0 / h.top]), np.array([2.9 / h.top]))
+    assert box.low[0] > -1e-4
+
+
+def test_a_single_gaussian_is_one():
+    one = PositiveMixture(np.zeros(1), np.ones(1))
+    assert one.trivial
+    assert not one.log(np.array([3.0 + 1j])).any()
+    assert not np.any(one.boxes(*np.ones((4, 2))).high)
+
+
+@mixtures
+def test_masses_on_both_sides_add_up(h):
+    for x in (-3.0, 0.0, 2.0):
+        assert h.mass_beyond(x) + h.mass_below(x) == pytest.approx(1.0, rel=1e-14)
+    assert h.mass_beyond(30.0) < 1e-100
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-3, 0.05, 0.07, 2.0])
+def test_the_exponential_less_its_first_terms_keeps_its_digits(size):
+    u = size * np.exp(1j * np.linspace(0.0, 6.0, 20))
+    with mpmath.workdps(40):
+        for z, found in zip(u.tolist(), complex_expm1_less(u).tolist(), strict=True):
+            truth = mpmath.expm1(mpmath.mpc(z)) - mpmath.mpc(z)
+            assert float(abs(mpmath.mpc(found) - truth)) <= 2.0**-53 * (24.0 * abs(found) + 16.0 * size * (size > 0.05))
