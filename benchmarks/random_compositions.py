@@ -1,9 +1,10 @@
-"""Random compositions of a sampled Gaussian step: time and width; prints a table, writes its results.
+"""Random compositions of Gaussian steps: time and width; prints a table, writes its results.
 
 Run from the repository's root: ``python benchmarks/random_compositions.py``; the extra ``peers`` adds dp-accounting.
 Noise multiplier, sample rate, number of steps and delta are drawn log-uniformly: one range that DP-SGD uses, and one of
-few and rare steps.  Seconds are wall time of the first answer of a composition in a warm process, both directions;
-dp-accounting runs at its default (connect the dots, grid 1e-4).
+few and rare steps.  From the latter range also come steps with a group of 2 to 8 records, and steps whose neighbours
+replace a record.  Seconds are wall time of the first answer of a composition in a warm process, both directions;
+dp-accounting runs at its default (connect the dots, grid 1e-4), and has no replaced records.
 """
 
 from __future__ import annotations
@@ -22,22 +23,34 @@ from peers import dp_accounting_pld
 import pld_accountant as pa
 
 RESULTS = Path(__file__).parent / "results" / "random_compositions.json"
+_RARE = ((0.5, 5.0), (1e-6, 0.1), (2.0, 3e5), (1e-15, 1e-4))
 RANGES = {  # noise multiplier, sample rate, steps, delta
     "DP-SGD": ((0.5, 5.0), (1e-4, 0.2), (50.0, 1e6), (1e-10, 1e-4)),
-    "rare": ((0.5, 5.0), (1e-6, 0.1), (2.0, 3e5), (1e-15, 1e-4)),
+    "rare": _RARE,
+    "rare, groups": _RARE,
+    "rare, replaced": _RARE,
 }
+REPLACED = 0  # records of a step whose neighbours replace one
+
+Case = tuple[float, float, int, int, float]
 
 
-def draw(rng: np.random.Generator, name: str) -> tuple[float, float, int, float]:
-    """One composition."""
+def draw(rng: np.random.Generator, name: str) -> Case:
+    """One composition: noise multiplier, sample rate, records, steps, delta."""
     sigma, rate, steps, delta = (math.exp(rng.uniform(*np.log(ends))) for ends in RANGES[name])
-    return round(sigma, 2), float(f"{rate:.2g}"), int(steps), float(f"{delta:.2g}")
+    records = int(rng.integers(2, 9)) if "groups" in name else REPLACED if "replaced" in name else 1
+    return round(sigma, 2), float(f"{rate:.2g}"), records, int(steps), float(f"{delta:.2g}")
 
 
-def ask(case: tuple[float, float, int, float], tolerance: float | None) -> dict[str, Any]:
+def ask(case: Case, tolerance: float | None) -> dict[str, Any]:
     """This package's bounds and seconds."""
-    sigma, rate, steps, delta = case
-    run = pa.compose([(pa.SampledGaussian(sigma, rate), steps)])
+    sigma, rate, records, steps, delta = case
+    mechanism: Any = pa.SampledGaussian(sigma, rate)
+    if records == REPLACED:
+        mechanism = pa.ReplaceOneSampledGaussian(sigma, rate)
+    elif records > 1:
+        mechanism = pa.GroupGaussian(sigma, rate, records)
+    run = pa.compose([(mechanism, steps)])
     start = time.perf_counter()
     bounds = run.epsilon(delta, tolerance=tolerance)
     seconds = time.perf_counter() - start
@@ -46,15 +59,28 @@ def ask(case: tuple[float, float, int, float], tolerance: float | None) -> dict[
     return {**ends, "seconds": seconds, "method": bounds.method.name}
 
 
-def ask_peer(case: tuple[float, float, int, float]) -> dict[str, Any]:
+def ask_peer(case: Case) -> dict[str, Any]:
     """dp-accounting's epsilon and seconds."""
-    sigma, rate, steps, delta = case
+    sigma, rate, records, steps, delta = case
     start = time.perf_counter()
     try:
-        epsilon = dp_accounting_pld([(sigma, rate, steps)], delta, 1e-4)["epsilon"]
+        if records == 1:
+            epsilon = dp_accounting_pld([(sigma, rate, steps)], delta, 1e-4)["epsilon"]
+        else:
+            epsilon = _of_group(sigma, rate, records, steps, delta)
     except (ValueError, MemoryError) as error:
         return {"error": str(error)[:80], "seconds": time.perf_counter() - start}
     return {"epsilon": epsilon, "seconds": time.perf_counter() - start}
+
+
+def _of_group(sigma: float, rate: float, records: int, steps: int, delta: float) -> float:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    weights = [math.comb(records, i) * rate**i * (1.0 - rate) ** (records - i) for i in range(records + 1)]
+    step = pld.from_mixture_gaussian_mechanism(
+        sigma, list(map(float, range(records + 1))), weights, value_discretization_interval=1e-4
+    )
+    return float(step.self_compose(steps).get_epsilon_for_delta(delta))
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:
@@ -79,17 +105,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     peer = options.peer if find_spec("dp_accounting") else 0
-    ask((2.0, 0.005, 1_000, 1e-5), None)
-    ask((0.9, 3e-5, 3_000, 1e-12), None)
+    ask((2.0, 0.005, 1, 1_000, 1e-5), None)
+    ask((0.9, 3e-5, 2, 3_000, 1e-12), None)
     if peer:
-        ask_peer((2.0, 0.005, 1_000, 1e-5))
+        ask_peer((2.0, 0.005, 1, 1_000, 1e-5))
     print(f"{'range':14}{'accountant':28}{'median':>9}{'95 %':>9}{'most':>9}{'> 50 ms':>9}   milliseconds")
     results = {}
     for name in RANGES:
         rng = np.random.default_rng(options.seed)
         cases = [draw(rng, name) for _ in range(options.number)]
         ours, rough = ([ask(case, tolerance) for case in cases] for tolerance in (None, 1e-3))
-        others = [ask_peer(case) for case in cases[:peer]]
+        others = [] if name.endswith("replaced") else [ask_peer(case) for case in cases[:peer]]
         rows = []
         for who, found in (("this package", ours), ("this package, tolerance 1e-3", rough)):
             times = quantiles([one["seconds"] for one in found])

@@ -202,8 +202,8 @@ class _Contour:
         shift = 0.0 if steps.remove else self._epsilon / steps.total
         slope = min(_STEEPEST, 0.5 * min(m.slope(shift) for m in self._moments))
         self._direction = complex(slope, 1.0) / math.hypot(slope, 1.0)
-        self._left, self._right = np.array([m.outside(c) for m in self._moments]).T
-        missing = 2.0 * self._left + 3.0 * self._right if self._split else self._left + self._right
+        left, right = np.array([m.outside(c) for m in self._moments]).T
+        missing = 2.0 * left + 3.0 * right if self._split else left + right
         relative = float(steps.counts @ (missing * np.exp(-k)))
         # (1 + x)^n is at most 1 + 1.01 n x for so small an n x
         return math.exp(min(scale, 700.0)) * relative * 1.01 if relative < 1e-2 else math.inf
@@ -306,7 +306,7 @@ class _Contour:
             return math.inf
         counts = self._steps.counts
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            low = np.array([m.beyond(a) for m in self._moments]) + self._left + self._right
+            low = np.array([m.beyond(a) for m in self._moments])
             both = float(counts @ np.log(low))
             if self._split:
                 mid = np.array([m.above(a) for m in self._moments])

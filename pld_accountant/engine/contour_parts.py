@@ -16,7 +16,7 @@ from ..mechanisms.complex_moments import ComplexLaw
 __all__ = ["TOLERANCE", "Part", "Steps", "choose_parts"]
 
 TOLERANCE = 1e-9
-"""Of each term of the error but the round-off, relative to delta."""
+"""A term of the error may be this large, relative to delta; the round-off may be larger."""
 
 _BEYOND = -30.0  # log of the mass at the end of the losses, relative to delta
 _NEGLIGIBLE = -24.0  # log of the part of small losses that is bounded instead of integrated, relative to delta

@@ -303,7 +303,7 @@ class ComplexMoments:
         """
         y = self._above.imag
         grown = math.exp(0.5 * y * y)
-        left = grown * (self._law.q.mass_beyond(-self._begin) + self._left(c, y))
+        left = grown * self._law.q.mass_beyond(-self._begin) + self._left(c, y)
         if self._finite:
             return left, 0.0
         end = np.array([self._end + 0j, self._end + self._above])
@@ -313,14 +313,21 @@ class ComplexMoments:
         return left, grown * density * (y * (1.0 + _exp(power)) + 1.0 / self._end)
 
     def _left(self, c: float, y: float) -> float:
-        """Bound of the integral of |f| exp(-y^2 / 2) along Im x = y left of the beginning, Re A = c.
+        """Bound of the integral of |f| along Im x = y left of the beginning, Re A = c.
 
         |N h_Q| is at most exp(y^2 / 2) times its value at Re x, and |g| at most its value at the beginning, and at
         least w_P if h_Q = 1.
         """
         at_begin = float(self._law.log(np.array(self._begin + 1j * y)).real)
         power = c * (at_begin if c > 0.0 else math.log(self._law.p.weights[0]))
-        return self._law.q.mass_beyond(-self._begin) * _exp(power)
+        return math.exp(0.5 * y * y) * self._law.q.mass_beyond(-self._begin) * _exp(power)
+
+    def _leg_at_begin(self, c: float) -> float:
+        """Bound of the integral of |f| from the beginning of the path down to the real axis, Re A = c >= 1."""
+        y = self._above.imag
+        (p, q), (_, least_q) = ((v.real for v in self._law.logs(np.array(self._begin + z))) for z in (0j, self._above))
+        log_size = 0.5 * (y * y - self._begin**2) - _LOG_DENSITY + float(q + c * (p - least_q))
+        return y * _exp(log_size)
 
     def slope(self, shift: float) -> float:
         """Along a ray of A with Re A / Im A below this, |g^A| exp(A shift) falls at every node of the line."""
@@ -367,7 +374,9 @@ class ComplexMoments:
         return (a * (p - q) + q - 0.5 * x * x).real - _LOG_DENSITY
 
     def _along(self, a: complex, stop: float, y: float) -> float:
-        """Bound of the integral of |f| along Im x = y up to `stop`, also for every larger Im A; c y <= pi / 2.
+        """Bound of the integral of |f| along Im x = y up to `stop`, also for every larger Im A.
+
+        It includes the leg from the beginning of the path to that of this line, and all that is left of it.
 
         With c = Re A >= 1, w the share of all but the first term of h_Q(-x), and d the largest centre of h_Q:
 
@@ -386,7 +395,8 @@ class ComplexMoments:
         fewer = (1.0 - c) * np.log1p(-share * (1.0 - math.cos(law.q.top * y)))
         with np.errstate(over="ignore", under="ignore"):
             mass = (f[1:] + f[:-1]) * np.exp(bent * step * step / 8.0 + fewer - (1.0 - _KEEP) * a.imag * argument)
-        return math.exp(0.5 * y * y) * (0.5 * step * float(mass.sum()) * (1.0 + _KEEP) + self._left(c, y))
+        cells = math.exp(0.5 * y * y) * 0.5 * step * float(mass.sum()) * (1.0 + _KEEP)
+        return cells + self._left(c, y) + self._leg_at_begin(c)
 
 
 class ComplexLaw:
