@@ -163,6 +163,7 @@ def test_a_coarse_rule_along_the_contour_is_covered(monkeypatch, truth):
     """Panels may err by a thousandth of delta each: then they do err, by less than the bound and not by much less."""
     monkeypatch.setattr(contour_integral, "TOLERANCE", 1e-2)
     monkeypatch.setattr(contour_integral, "_USELESS", 10.0)
+    monkeypatch.setattr(contour_integral._Contour, "_rest", lambda *given: 0.0)
     node, weight = np.polynomial.legendre.leggauss(18)
     monkeypatch.setattr(contour_integral, "_NODE", node)
     monkeypatch.setattr(contour_integral, "_WEIGHT", weight)
@@ -172,10 +173,42 @@ def test_a_coarse_rule_along_the_contour_is_covered(monkeypatch, truth):
     assert abs(value - truth) > 1e-7
 
 
-def whole_contour(theta=8.0):
+def whole_contour(theta=8.0, low=-np.inf):
     sigma, q, steps, epsilon, delta = CASE
     law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
-    return contour_integral._Contour(law, Part(-np.inf, np.inf, theta), epsilon)
+    return contour_integral._Contour(law, Part(low, np.inf, theta), epsilon)
+
+
+@pytest.mark.parametrize("low", [-np.inf, 0.12])
+def test_errors_of_the_moments_are_passed_on(low):
+    """What the integrand changes by if M and M_mid are wrong, at many places of a panel, and by how much less."""
+    one = whole_contour(low=low)
+    one._open()
+    a, step, (n,) = complex(one._c), 3.0, one._steps.counts
+    bound = one._bound(a, step)
+    assert bound is not None
+    error = np.array([[2e-9, 3e-9]])
+    nodes = a + one._direction * step * np.linspace(0.0, 1.0, 50)
+    less, _, mid, _ = one._moments[0].values(nodes)
+    outer = np.exp(one._offset - one._kappa * nodes) / np.abs(nodes * (nodes - 1.0))
+
+    def integrand(whole, part):
+        return (whole**n - (whole - part) ** n if one._split else whole**n) * outer
+
+    right, closest = integrand(1.0 + less, mid), 0.0
+    for turn in np.exp(1j * np.linspace(0.0, 6.0, 12)):
+        # M is wrong by what M_low and M_mid are wrong by
+        wrong = integrand(1.0 + less + turn * error[0, 0], mid - turn * error[0, 1])
+        off = np.abs(wrong - right).max()
+        assert off <= one._rule(bound, error)
+        closest = max(closest, off / one._rule(bound, error))
+    assert closest > 0.01
+
+
+def test_the_rule_of_the_paths_is_part_of_the_error(monkeypatch):
+    before = value_and_error(*CASE)[1]
+    monkeypatch.setattr(contour_integral._Contour, "_rule", lambda *given: 3e-12)
+    assert value_and_error(*CASE)[1] > before + 1e-11
 
 
 def test_the_rest_of_the_contour_is_bounded():

@@ -107,7 +107,39 @@ def test_the_error_of_the_rule_is_not_idle(monkeypatch):
             off = off_by(m.values(np.array([a]))[0][0], exact(pair, a, high=mpmath.mpf(far)) - 1)
             assert off <= bound + sum(m.outside(a.real))
             shares.append(off / bound)
+            # and of the losses between two places
+            m = ComplexMoments(step, 0.8, 2.5, 9.0, far)
+            off = off_by(m.values(np.array([a]))[2][0], exact(pair, a, mpmath.mpf(0.8), mpmath.mpf(2.5)))
+            assert 1e-17 < off <= m.rule_errors(a, a)[1]
+            # and of the mean of g - 1, which is added from its closed form
+            nodes = slice(m._first, None)
+            mean = np.sum(m._weight[nodes] * (m._loss[nodes] + m._bent[nodes]))
+            assert 0.0 < abs(mean - m._linear[0]) <= m._linear_rule + 1e-16
     assert max(shares) > 1e-6 and np.median(shares) > 1e-12
+
+
+@law
+def test_the_mean_of_g_less_one_along_a_path_is_within_its_round_off(pair):
+    ratio = ComplexLaw(*pair, True).ratio
+    for start, stop in (
+        (-9.0 + 1j * ratio.height, 2.0 + 0j),
+        (-8.0 + 0.3j, 9.0 + 1j * ratio.height),
+        (-9.0 + 0.1j, 0.5 + 0j),
+    ):
+        found, units = ratio.difference(start, stop)
+
+        def below(z, mixture, sign):
+            terms = [
+                mpmath.erfc((sign * mpmath.mpf(c) - mpmath.mpc(z)) / mpmath.sqrt(2)) / 2
+                for c in mixture.centres.tolist()
+            ]
+            return mpmath.fsum(w * (t - terms[0]) for w, t in zip(mixture.weights.tolist()[1:], terms[1:], strict=True))
+
+        truth = mpmath.mpc(0)
+        for z, sign in ((stop, 1), (start, -1)):
+            truth += sign * (below(z, ratio.p, 1) - below(z, ratio.q, -1))
+        assert off_by(found, truth) <= 2.0**-53 * units
+        assert 2.0**-53 * units <= 1e-10 * (abs(found) + 1e-4)
 
 
 @law
