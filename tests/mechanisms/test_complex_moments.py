@@ -115,6 +115,7 @@ def test_the_error_of_the_rule_is_not_idle(monkeypatch):
             nodes = slice(m._first, None)
             mean = np.sum(m._weight[nodes] * (m._loss[nodes] + m._bent[nodes]))
             assert 0.0 < abs(mean - m._linear[0]) <= m._linear_rule + 1e-16
+            assert m.rule_errors(a, a)[0] >= abs(a) * m._linear_rule
     assert max(shares) > 1e-6 and np.median(shares) > 1e-12
 
 
