@@ -30,7 +30,7 @@ _STEPS = 60  # of Newton's method
 
 @dataclass(frozen=True)
 class Contour(Method):
-    """An integral along a bent contour, person by person, for whole counts of few kinds of sampled steps."""
+    """An integral along a bent contour, person by person, for whole counts of few kinds of steps with Gaussian noise."""
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
@@ -40,20 +40,19 @@ class Contour(Method):
         for person in who:
             counts = job.counts.of_rows(int(person))
             rows = np.flatnonzero(counts)
+            if rows.size > _MOST_LAWS or counts.sum() > _MOST_STEPS:
+                continue
             laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]
-            if len(laws) < rows.size or len(laws) > _MOST_LAWS or counts.sum() > _MOST_STEPS:
+            if len(laws) < rows.size:
                 continue
             at = np.array([person])
             question = job.question.of(at)
-            target, known = float(np.ravel(question.target)[0]), float(working.renyi[person])
-            start = None
+            target, start = float(np.ravel(question.target)[0]), None
             for peaks in _PEAKS:
                 if job.late:
                     return
                 search = _Search(laws, counts[rows], family.direction == "remove", peaks)
-                ends = (
-                    search.epsilon(target, start, known) if question.wants_epsilon else search.log_delta(target, start)
-                )
+                ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
                 if ends is None:
                     if search.integrals > 1:
                         break  # so much is not tried again
@@ -83,7 +82,7 @@ class _Search:
         return integrate(steps, epsilon, self._peaks)
 
     def log_delta(self, epsilon: float, start: float | None) -> tuple[float, float] | None:
-        """Bounds of log delta."""
+        """Bounds of log delta; the search begins at `start`, or at a rough one."""
         guess = self._rough.log_delta(epsilon) if start is None else start
         for _ in range(_TRIES):
             guess = min(guess, 0.0)
@@ -99,8 +98,8 @@ class _Search:
             guess += math.log(value)
         return None
 
-    def epsilon(self, log_delta: float, start: float | None, renyi: float) -> tuple[float, float] | None:
-        """Bounds of epsilon."""
+    def epsilon(self, log_delta: float, start: float | None) -> tuple[float, float] | None:
+        """Bounds of epsilon; the search begins at `start`, or at a rough epsilon."""
         steps = self._steps(log_delta)
         start = 0.98 * self._rough.epsilon(log_delta) if start is None else start
         if start == 0.0 and self._zero(steps):

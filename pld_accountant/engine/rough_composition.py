@@ -38,7 +38,7 @@ class RoughComposition:
 
     def epsilon(self, log_delta: float) -> float:
         """About epsilon at a delta; 0 if delta(0) is about as small."""
-        scale, least = self._rare(log_delta), 0.0
+        scale, least, found = self._rare(log_delta), 0.0, 0.0
         for _ in range(_SCALES):
             scale = self._wide(scale)
             epsilon, curve = self._curve(scale, None, log_delta)
