@@ -30,7 +30,7 @@ _STEPS = 60  # of Newton's method
 
 @dataclass(frozen=True)
 class Contour(Method):
-    """An integral along a bent contour, person by person, for whole counts of few kinds of steps with Gaussian noise."""
+    """An integral along a bent contour, one person at a time: few kinds of steps with Gaussian noise, whole counts."""
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
@@ -42,7 +42,8 @@ class Contour(Method):
             rows = np.flatnonzero(counts)
             if rows.size > _MOST_LAWS or counts.sum() > _MOST_STEPS:
                 continue
-            laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]
+            with np.errstate(all="ignore"):
+                laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]
             if len(laws) < rows.size:
                 continue
             at = np.array([person])
@@ -51,8 +52,10 @@ class Contour(Method):
             for peaks in _PEAKS:
                 if job.late:
                     return
-                search = _Search(laws, counts[rows], family.direction == "remove", peaks)
-                ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
+                # far out, numbers leave the range of doubles; bounds that are not finite end an attempt
+                with np.errstate(all="ignore"):
+                    search = _Search(laws, counts[rows], family.direction == "remove", peaks)
+                    ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
                 if ends is None:
                     if search.integrals > 1:
                         break  # so much is not tried again
@@ -85,6 +88,8 @@ class _Search:
         """Bounds of log delta; the search begins at `start`, or at a rough one."""
         guess = self._rough.log_delta(epsilon) if start is None else start
         for _ in range(_TRIES):
+            if not math.isfinite(guess):
+                return None
             guess = min(guess, 0.0)
             integral = self._integrate(self._steps(guess), epsilon)
             if integral is None:

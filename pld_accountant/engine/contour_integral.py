@@ -38,6 +38,8 @@ _SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 1e-8  # bound of the vertical line that is accepted if further panels do not lower it
+_HOPELESS = 60.0  # log of the integrand at the tilt, relative to delta: beyond, no digit is left
+_MOST_WORK = 2e7  # products of nodes of the paths and of the contour in one part: half a second
 _LEAST = -600.0  # log delta below which numbers relative to it leave the range of doubles
 _UNIT = 2.0**-53
 
@@ -157,7 +159,8 @@ class _Contour:
             return False
         a, step, before, checks = complex(self._c), self._part.theta, math.inf, 0
         first = None
-        for _ in range(_MOST_PANELS):
+        work = _NODE.size * sum(m.nodes for m in self._moments)
+        for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
             step, lost = self._fit(a, step)
             error += lost
             end = a + step * self._direction
@@ -194,6 +197,8 @@ class _Contour:
         theta, rest = np.array([part.theta]), -part.theta * self._epsilon - steps.log_delta - math.log(2.0 * part.theta)
         ends = steps.far_ends(theta, self._epsilon)[0][:, 0]
         scale = float(steps.rough_log_moments(np.array([part.high]), theta)[0, 0]) + rest
+        if not (scale < _HOPELESS and np.isfinite(ends).all()):
+            return math.inf
         begin = math.sqrt(2.0 * (max(scale, math.log(1e3 * TOLERANCE)) - math.log(TOLERANCE / steps.total) + 7.0))
         laws = zip(steps.laws, low.tolist(), high.tolist(), ends.tolist(), strict=True)
         self._moments = [ComplexMoments(law, x, y, begin, end) for law, x, y, end in laws]

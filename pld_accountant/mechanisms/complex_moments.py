@@ -246,6 +246,11 @@ class ComplexMoments:
         self._beyond = ratio.q.mass_below(-self._end) if self._finite else 0.0
         self._constant = complex(1.0 - self._beyond) - self._weight[self._first :].sum()
 
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of all paths."""
+        return self._loss.size
+
     def values(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """M - 1 and its round-off, M_mid and its round-off, at each A.
 

@@ -17,6 +17,7 @@ from pld_accountant.engine.contour_integral import integrate
 from pld_accountant.engine.contour_parts import Part, Steps
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.solver import solve
+from pld_accountant.mechanisms.mixed import mixed
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 from pld_accountant.results import Method
 from pld_accountant.tables.makers import TableMakers
@@ -320,6 +321,47 @@ def test_mixtures_agree_with_other_methods(mechanism, steps, delta):
     assert max(own.lower[0], other.lower[0]) <= min(own.upper[0], other.upper[0])
     back = solve(counts, makers, DeltaAt(float(own.upper[0])), methods=ALONE)
     assert back.lower[0] <= log(delta) + 1e-15
+
+
+def random_steps(rng):
+    """One to three kinds of steps, from anywhere in the range of parameters, and how often each runs."""
+    parts = []
+    for _ in range(int(rng.integers(1, 4))):
+        sigma, steps = 10.0 ** rng.uniform(-1.0, 2.3), int(10.0 ** rng.uniform(0.0, 8.0))
+        rate = float(rng.choice([10.0 ** rng.uniform(-12.0, 0.0), 1.0 - 10.0 ** rng.uniform(-9.0, -0.3), 1.0]))
+        kinds = [
+            pa.SampledGaussian(sigma, rate),
+            pa.GroupGaussian(sigma, rate, int(rng.integers(1, 6))),
+            pa.ReplaceOneSampledGaussian(sigma, rate),
+            pa.GaussianMixture(sigma, rng.uniform(0.0, 3.0, 3).tolist(), rng.dirichlet(np.full(3, 0.3)).tolist()),
+        ]
+        parts.append((kinds[int(rng.integers(0, 4))], steps))
+    return parts
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("seed", range(8))
+def test_any_parameters_end_in_bounds_or_in_none(seed):
+    """Whatever the steps, delta and epsilon: no failure, no warning, no number that is not one, and no long search."""
+    rng = np.random.default_rng(seed)
+    for _ in range(12):
+        parts = random_steps(rng)
+        counts = WholeCounts(np.array([[n for _, n in parts]]))
+        direction = ("remove", "add")[int(rng.integers(0, 2))]
+        delta, epsilon = 10.0 ** rng.uniform(-300.0, 0.0), 10.0 ** rng.uniform(-9.0, 2.8)
+        for question in (EpsilonAt(delta), DeltaAt(epsilon), DeltaAt(0.0)):
+            makers = TableMakers(mixed([m.steps([m], direction) for m, _ in parts]))
+            found = solve(counts, makers, question, methods=ALONE)
+            assert found.lower[0] <= found.upper[0]
+
+
+def test_the_work_of_one_part_is_limited(monkeypatch):
+    """Long paths at a far tilt would take minutes; a part that costs more than the limit has no integral."""
+    assert value_and_error(*CASE)
+    monkeypatch.setattr(contour_integral, "_MOST_WORK", 1e4)
+    sigma, q, steps, epsilon, delta = CASE
+    law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
+    assert integrate(law, epsilon, (12.5,)) is None
 
 
 def test_steps_of_several_families():

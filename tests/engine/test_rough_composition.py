@@ -39,3 +39,11 @@ def test_several_laws_are_added():
     laws = [m.steps([m], "remove").complex_law(0) for m in (one, two)]
     exact = pa.compose([(one, 50), (two, 200)]).epsilon(1e-8, direction="remove")
     assert RoughComposition(laws, np.array([50, 200])).epsilon(np.log(1e-8)) == pytest.approx(exact.estimate, rel=0.04)
+
+
+def test_no_range_of_losses_ends_in_no_epsilon(monkeypatch):
+    """If delta is never reached on any grid, the search of a contour has no start."""
+    law = pa.SampledGaussian(1.0, 0.1).steps([pa.SampledGaussian(1.0, 0.1)], "remove").complex_law(0)
+    rough = RoughComposition([law], np.array([100]))
+    monkeypatch.setattr(rough, "_curve", lambda *given: (np.linspace(0.0, 1.0, 9), np.zeros(9)))
+    assert rough.epsilon(np.log(1e-5)) == 0.0
