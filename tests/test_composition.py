@@ -85,6 +85,16 @@ def test_no_method_is_tried_in_a_direction_that_is_surely_below(monkeypatch):
     assert set(asked) == {"remove", "add"}
 
 
+def test_the_larger_direction_is_the_answer():
+    """Two outcomes whose ratio is farther from 1 if the record is not there."""
+    pair = pa.DiscretePair([0.2, 0.8], [0.5, 0.5])
+    run = pa.compose([(pair, 3), (pa.Gaussian(20.0), 2)])
+    remove, add, both = (run.epsilon(1e-3, direction) for direction in ("remove", "add", "both"))
+    assert add.lower > remove.upper
+    assert add.lower <= both.upper <= add.upper * (1.0 + 1e-9)
+    assert run.delta(0.3).upper >= run.delta(0.3, "add").lower > run.delta(0.3, "remove").upper
+
+
 def test_more_steps_more_noise_and_smaller_rates_go_the_right_way():
     def upper(sigma, rate, steps):
         return pa.compose([(pa.SampledGaussian(sigma, rate), steps)]).epsilon(1e-6).upper

@@ -125,12 +125,21 @@ def test_steps_of_tiny_losses_beside_large_ones(direction):
 
 
 def test_an_epsilon_of_zero():
-    """delta(0) is 7.99e-5 here: from there on epsilon is 0."""
+    """delta(0) is 1.8253e-5 here: from there on epsilon is 0."""
     parts = [(0.58, 1.3e-6, 105)]
-    assert alone(parts, EpsilonAt(8.3e-5), "remove") == (0.0, 0.0, Method.CONTOUR)
+    assert alone(parts, EpsilonAt(1.8254e-5), "remove") == (0.0, 0.0, Method.CONTOUR)
+    assert alone(parts, EpsilonAt(1.8252e-5), "remove")[1] > 0.0
+    assert alone(parts, EpsilonAt(1.8e-5), "remove")[0] > 0.0
     at_zero = alone(parts, DeltaAt(0.0), "remove")
     assert at_zero[2] is Method.CONTOUR
-    assert np.exp(at_zero[1]) < 8.3e-5
+    assert np.exp(at_zero[0]) == pytest.approx(np.exp(at_zero[1]), rel=1e-6) == pytest.approx(1.8253153e-5, rel=1e-6)
+
+
+def test_a_rough_epsilon_of_zero_proves_nothing(monkeypatch):
+    """A delta just below delta(0), where the rough composition says 0: the integral at 0 does not."""
+    monkeypatch.setattr(contour.RoughComposition, "epsilon", lambda *given: 0.0)
+    assert alone([(0.58, 1.3e-6, 105)], EpsilonAt(1.8252e-5), "remove")[2] is not Method.CONTOUR
+    assert alone([(0.58, 1.3e-6, 105)], EpsilonAt(1.8254e-5), "remove") == (0.0, 0.0, Method.CONTOUR)
 
 
 def law_of(sigma, q):

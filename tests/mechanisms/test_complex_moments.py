@@ -198,6 +198,21 @@ def test_integrals_of_moduli_bound_all_larger_frequencies(pair, stop):
 
 
 @law
+@pytest.mark.parametrize(("cells", "room"), [(24, 2.0), (1_024, 1.1)])
+def test_the_low_line_is_bounded_cell_by_cell(pair, cells, room, monkeypatch):
+    """Against the sum of |f| along the line, near the real axis and high above it; few cells need the curvature."""
+    monkeypatch.setattr(complex_moments, "_ENVELOPE_CELLS", cells)
+    m = ComplexMoments(ComplexLaw(*pair, True), -np.inf, np.inf, 9.0, 9.0)
+    for a in (1.0 + 0j, 4.0 + 0j, 4.0 + 3j):
+        for y in (1e-3, m._above.imag):
+            x = np.linspace(-9.0 - m._law.q.top, 1.0, 20_001)
+            truth = np.trapezoid(np.exp(m._log_size(a, x + 1j * y)), x)
+            assert truth * (1.0 - 1e-9) <= m._along(a, 1.0, y)
+            if a.imag == 0.0 and y < 0.1:
+                assert m._along(a, 1.0, y) <= room * truth
+
+
+@law
 @pytest.mark.parametrize("remove", [True, False])
 def test_the_mass_beyond_a_place_is_rounded_up(pair, remove):
     step = ComplexLaw(*pair, remove)
