@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..counting.counts import WholeCounts
-from ..mechanisms.complex_moments import ComplexLaw, ContourSteps
+from ..mechanisms.complex_law import ComplexLaw, ContourSteps
 from ..results import Method as Proof
 from .contour_integral import Integral, integrate
 from .contour_parts import Steps

@@ -201,7 +201,7 @@ class _Contour:
             return math.inf
         begin = math.sqrt(2.0 * (max(scale, math.log(1e3 * TOLERANCE)) - math.log(TOLERANCE / steps.total) + 7.0))
         laws = zip(steps.laws, low.tolist(), high.tolist(), ends.tolist(), strict=True)
-        self._moments = [ComplexMoments(law, x, y, begin, end) for law, x, y, end in laws]
+        self._moments = [ComplexMoments(law.ratio, x, y, begin, end) for law, x, y, end in laws]
         k = np.array([m.log_moment(c) for m in self._moments])
         scale = float(steps.counts @ k) + rest
         shift = 0.0 if steps.remove else self._epsilon / steps.total

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mechanisms.complex_moments import ComplexLaw
+from ..mechanisms.complex_law import ComplexLaw
 
 __all__ = ["TOLERANCE", "Part", "Steps", "choose_parts"]
 

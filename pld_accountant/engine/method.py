@@ -34,8 +34,8 @@ class Effort(NamedTuple):
     width : float
         Bounds this close are close enough (`Method.width`).
     known : float
-        Something else, whose maximum with the answer is wanted, is at least this large: an upper bound below it is
-        close enough.
+        Only the larger of the answer and another number is wanted, and that number is at least this: an upper bound
+        below it is close enough.
     """
 
     deadline: float = np.inf

@@ -1,8 +1,8 @@
 """About epsilon or delta of a composition, by one Fourier transform: where a certified search begins.
 
 Nothing here is a bound.  The losses of each step are spread over a grid, each over three points that keep its mean and
-its second moment, so that the many tiny losses of rare steps add up rightly.  Losses far beyond the range count as if
-one of them were all.
+its second moment, so that the many tiny losses of rare steps add up rightly.  A loss far beyond the
+range counts alone, as if no other step lost anything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mechanisms.complex_moments import ComplexLaw
+from ..mechanisms.complex_law import ComplexLaw
 
 __all__ = ["RoughComposition"]
 

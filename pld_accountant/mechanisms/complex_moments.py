@@ -23,20 +23,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import CharacteristicSteps
 from .positive_mixture import WIDEST, MixtureBoxes, PositiveMixture, complex_expm1, complex_expm1_less
 
-__all__ = ["ComplexLaw", "ComplexMoments", "ContourSteps"]
+__all__ = ["LOG_DENSITY", "ComplexMoments", "LikelihoodRatio"]
 
 _UNIT = 2.0**-53
 _POINTS = 24
 _NODE, _WEIGHT = np.polynomial.legendre.leggauss(_POINTS)
-_LOG_DENSITY = 0.5 * math.log(2.0 * math.pi)
+LOG_DENSITY = 0.5 * math.log(2.0 * math.pi)
+"""Minus log N(0)."""
+
 _PANEL = 1.4, 1.0  # width of a panel, at most, times c, if Q is one Gaussian and if not
 _ANGLE = 1.5, 1.0  # the same of y, below pi / 2; beyond pi / 2, negative powers of h_Q are large
 _WIDEST_PANEL, _HIGHEST = 0.9, 1.7  # of a panel and of y, at most
@@ -44,16 +45,14 @@ _LEG = np.array([0.0, 0.06, 0.15, 0.3, 0.55, 1.0])  # edges of the panels of a l
 _ELLIPSES = np.array([1.5, 2.0, 2.6, 3.3, 4.2, 5.5])
 _SLICES = 6  # boxes around an ellipse
 _CELLS = 8  # parts of a panel, for sums of upper bounds
-_BEGIN = 9.0  # standard deviations left of Q where paths of real moments begin
 _ROUGH = 400  # nodes of a rough moment
 _HEIGHTS = 0.5 ** np.arange(1.0, 9.0)  # candidates of heights of a path where most of the mass is, over y
 _ENVELOPE_CELLS = 1_024
 _KEEP = 1e-9  # absorbs the round-off of a cell's quantities
-_REACH = 38.0  # standard deviations; a double's smallest mass lies there
 
 
-class _Ratio(NamedTuple):
-    """g, as the two mixtures."""
+class LikelihoodRatio(NamedTuple):
+    """g, as the two mixtures: `p` is h_P and `q` is h_Q."""
 
     p: PositiveMixture
     q: PositiveMixture
@@ -119,11 +118,11 @@ class _Boxes(NamedTuple):
     q: MixtureBoxes
 
     @classmethod
-    def of(cls, law: _Ratio, left: NDArray, right: NDArray, bottom: NDArray, top: NDArray) -> _Boxes:
+    def of(cls, law: LikelihoodRatio, left: NDArray, right: NDArray, bottom: NDArray, top: NDArray) -> _Boxes:
         """Bounds on [left, right] x [bottom, top]; infinite where a box comes near the zeros of a mixture."""
         nearest = np.where((left < 0.0) & (right > 0.0), 0.0, np.minimum(np.abs(left), np.abs(right)))
         most = np.maximum(np.abs(bottom), np.abs(top))
-        height = np.where(most * law.reach < WIDEST, 0.5 * (most**2 - nearest**2) - _LOG_DENSITY, np.inf)
+        height = np.where(most * law.reach < WIDEST, 0.5 * (most**2 - nearest**2) - LOG_DENSITY, np.inf)
         # h_Q(-x) has the argument of h_Q at the mirror image -conj x, with the other sign
         return cls(height, law.p.boxes(left, right, bottom, top), law.q.boxes(-right, -left, bottom, top))
 
@@ -141,7 +140,7 @@ class _Boxes(NamedTuple):
 class _Path:
     """Panels along corners in the complex plane, each segment parallel to an axis."""
 
-    def __init__(self, law: _Ratio, corners: Sequence[complex]) -> None:
+    def __init__(self, law: LikelihoodRatio, corners: Sequence[complex]) -> None:
         self._law = law
         edges = [np.array(corners[:1])]
         for a, b in pairwise(corners):
@@ -162,7 +161,7 @@ class _Path:
         """
         x = (self.centre[:, None] + self.half[:, None] * _NODE).ravel()
         p, q = self._law.logs(x)
-        weight = (self.half[:, None] * _WEIGHT).ravel() * np.exp(q - 0.5 * x * x - _LOG_DENSITY)
+        weight = (self.half[:, None] * _WEIGHT).ravel() * np.exp(q - 0.5 * x * x - LOG_DENSITY)
         moved, loss = 4.0 * np.repeat(np.abs(self.half), _POINTS), p - q
         of_q = self._law.q.units(-x, moved, q)
         of_loss = self._law.p.units(x, moved, p) + of_q + 8.0 * np.abs(loss)
@@ -212,7 +211,7 @@ class ComplexMoments:
 
     Parameters
     ----------
-    law : ComplexLaw
+    ratio : LikelihoodRatio
     low, high : float
         Places x at which the losses are these; -inf and inf are no limits.
     begin : float
@@ -221,8 +220,8 @@ class ComplexMoments:
         Where the path, and the losses, end if `high` is inf, as a place x.
     """
 
-    def __init__(self, law: ComplexLaw, low: float, high: float, begin: float, end: float) -> None:
-        self._law = ratio = law.ratio
+    def __init__(self, ratio: LikelihoodRatio, low: float, high: float, begin: float, end: float) -> None:
+        self._law = ratio
         self._begin, self._low, self._finite = -begin - ratio.q.top, low, high < np.inf
         self._above = 1j * ratio.height
         self._end = high if self._finite else end
@@ -314,7 +313,7 @@ class ComplexMoments:
         end = np.array([self._end + 0j, self._end + self._above])
         (low_p, high_p), (low_q, high_q) = ((v.real[::-1]) for v in self._law.logs(end))
         power = c * (high_p - low_q if c > 0.0 else low_p - high_q)
-        density = math.exp(high_q - 0.5 * self._end**2 - _LOG_DENSITY)
+        density = math.exp(high_q - 0.5 * self._end**2 - LOG_DENSITY)
         return left, grown * density * (y * (1.0 + _exp(power)) + 1.0 / self._end)
 
     def _left(self, c: float, y: float) -> float:
@@ -331,7 +330,7 @@ class ComplexMoments:
         """Bound of the integral of |f| from the beginning of the path down to the real axis, Re A = c >= 1."""
         y = self._above.imag
         (p, q), (_, least_q) = ((v.real for v in self._law.logs(np.array(self._begin + z))) for z in (0j, self._above))
-        log_size = 0.5 * (y * y - self._begin**2) - _LOG_DENSITY + float(q + c * (p - least_q))
+        log_size = 0.5 * (y * y - self._begin**2) - LOG_DENSITY + float(q + c * (p - least_q))
         return y * _exp(log_size)
 
     def slope(self, shift: float) -> float:
@@ -376,12 +375,12 @@ class ComplexMoments:
     def _log_size(self, a: complex, x: NDArray) -> NDArray:
         """log |f|."""
         p, q = self._law.logs(x)
-        return (a * (p - q) + q - 0.5 * x * x).real - _LOG_DENSITY
+        return (a * (p - q) + q - 0.5 * x * x).real - LOG_DENSITY
 
     def _along(self, a: complex, stop: float, y: float) -> float:
         """Bound of the integral of |f| along Im x = y up to `stop`, also for every larger Im A.
 
-        It includes the leg from the beginning of the path to that of this line, and all that is left of it.
+        It includes what lies left of the line, and the leg that joins the line to the path.
 
         With c = Re A >= 1, w the share of all but the first term of h_Q(-x), and d the largest centre of h_Q:
 
@@ -393,7 +392,7 @@ class ComplexMoments:
         law, c = self._law, a.real
         x, step = np.linspace(self._begin, stop, _ENVELOPE_CELLS + 1, retstep=True)
         (p, q), (turned_p, turned_q) = law.logs(x + 0j), law.logs(x + 1j * y)
-        f = np.exp((c * p + (1.0 - c) * q).real - 0.5 * x * x - _LOG_DENSITY)
+        f = np.exp((c * p + (1.0 - c) * q).real - 0.5 * x * x - LOG_DENSITY)
         argument = turned_p.imag[:-1] - turned_q.imag[1:]
         share = -np.expm1(np.minimum(math.log(law.q.weights[0]) - q.real[:-1], 0.0))
         bent = 1.0 + (c - 1.0) * law.q.top**2 * np.minimum(share, 0.25)
@@ -404,104 +403,5 @@ class ComplexMoments:
         return cells + self._left(c, y) + self._leg_at_begin(c)
 
 
-class ComplexLaw:
-    """One step, as `engine.contour` needs it: its moments, and the rough numbers that choose contours.
-
-    Parameters
-    ----------
-    p, q : tuple of ndarray
-        Centres, in standard deviations of the noise, and weights of the mixtures with and without the record.  No
-        centre of q is above one of p.
-    remove : bool
-        Whether the loss is log(p / q) under p, or its negative under q.
-    """
-
-    def __init__(self, p: tuple[NDArray, NDArray], q: tuple[NDArray, NDArray], remove: bool) -> None:
-        origin = float(q[0].max())
-        self.ratio = _Ratio(_mixture(p[0] - origin, p[1]), _mixture(origin - q[0], q[1]))
-        self._remove = remove
-        at_zero = self.ratio.p.centres[0] == 0.0 and self.ratio.q.trivial
-        self.least = math.log(self.ratio.p.weights[0]) if at_zero else -np.inf  # the infimum of log g
-        self._x = np.linspace(-10.0 - self.ratio.q.top, self.ratio.p.top + _REACH, 4 * _ROUGH)
-        self._logs = self.ratio.logs(self._x + 0j)
-        self._loss = (self._logs[0] - self._logs[1]).real
-
-    @property
-    def served(self) -> bool:
-        """Whether `engine.contour` can serve this law: under addition its losses must end."""
-        return self._remove or self.least > -np.inf
-
-    def places(self, losses: NDArray) -> NDArray:
-        """About the x at which log g has these values; infinite where they are."""
-        return np.where(np.isinf(losses), losses, np.interp(losses, self._loss, self._x))
-
-    def loss_at(self, x: float) -> float:
-        """log g at x."""
-        return float(self.ratio.real_log(np.array(x)))
-
-    def mass_beyond(self, x: float) -> float:
-        """Mass of the step beyond x, rounded up."""
-        mass = self.ratio.p.mass_beyond(x) if self._remove else self.ratio.q.mass_below(-x)
-        return mass * (1.0 + 1e-10) + 1e-300
-
-    def end(self, mass: float) -> float:
-        """About the x beyond which at most `mass` lies."""
-        low, high = 0.0, self.ratio.p.top + _REACH
-        for _ in range(30):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.mass_beyond(middle) <= mass else (middle, high)
-        return high
-
-    def far_ends(self, c: NDArray, log_goal: NDArray, end: float) -> tuple[NDArray, NDArray]:
-        """Places from `end` on where N h_Q max(g^c, 1) falls below each goal, and log g there; inf if none does."""
-        x = end + np.linspace(0.0, 15.0, 61)
-        loss = self.ratio.real_log(x)
-        small = np.maximum(np.multiply.outer(c, loss), 0.0) - 0.5 * x * x + 4.0 < log_goal[:, None]
-        at = np.where(small.any(axis=1), small.argmax(axis=1), x.size - 1)
-        return x[at], np.where(small.any(axis=1), loss[at], np.inf)
-
-    def moduli(self, places: NDArray) -> NDArray:
-        """About the sum of the moduli of M_mid's terms for each `low`."""
-        from scipy.special import ndtr
-
-        return ndtr(-places) * math.exp(0.5 * self.ratio.height**2)
-
-    def rough_log_moments(self, places: NDArray, c: NDArray, end: float) -> NDArray:
-        """About log of the integral of f at real A = c up to `end` and each place, (places, exponents); no bound."""
-        x = np.linspace(-8.0 - self.ratio.q.top, end, _ROUGH)
-        p, q = (v.real for v in self.ratio.logs(x + 0j))
-        exponent = np.multiply.outer(c, p - q) + q - 0.5 * x * x
-        below = np.logaddexp.accumulate(exponent, axis=1)
-        at = np.minimum(np.searchsorted(x, places), x.size - 1)
-        return below[:, at].T + math.log(x[1] - x[0]) - _LOG_DENSITY
-
-    @property
-    def rough_losses(self) -> tuple[NDArray, NDArray]:
-        """Losses, ascending, and about their probabilities."""
-        log_p, log_q = (
-            v.real - 0.5 * self._x**2 + math.log(self._x[1] - self._x[0]) - _LOG_DENSITY for v in self._logs
-        )
-        with np.errstate(under="ignore"):
-            return (self._loss, np.exp(log_p)) if self._remove else (-self._loss[::-1], np.exp(log_q)[::-1])
-
-    def log_moment(self, c: float, stop: float) -> float:
-        """log of a bound of |M(A)| of the losses up to a place, wherever Re A = c, c < 0 or c >= 1."""
-        return ComplexMoments(self, -np.inf, stop, _BEGIN, stop).log_moment(c)
-
-
-def _mixture(centres: NDArray, weights: NDArray) -> PositiveMixture:
-    order = np.argsort(centres)
-    return PositiveMixture(centres[order], weights[order])
-
-
 def _exp(x: float) -> float:
     return math.exp(min(x, 700.0))
-
-
-@runtime_checkable
-class ContourSteps(CharacteristicSteps, Protocol):
-    """A family of steps whose moments at complex exponents are known."""
-
-    def complex_law(self, row: int) -> ComplexLaw | None:
-        """The law of one step; None if contours do not serve it."""
-        ...

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
-from .complex_moments import ComplexLaw
+from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
 from .mixture_spectrum import TiltedMixture, join, log_ratio
 

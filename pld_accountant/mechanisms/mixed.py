@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import CharacteristicSteps, Direction, Spectrum, StepFamily
-from .complex_moments import ComplexLaw, ContourSteps
+from .complex_law import ComplexLaw, ContourSteps
 
 __all__ = ["MixedCharacteristicSteps", "MixedSteps", "mixed"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..threads import for_blocks
-from . import complex_moments, hockey_stick, quadrature
+from . import complex_law, hockey_stick, quadrature
 from .base import Direction, Spectrum, StepFamily, mixture_epsilon, mixture_log_delta
 
 __all__ = ["SampledGaussian", "SampledGaussianSteps"]
@@ -259,13 +259,13 @@ class SampledGaussianSteps:
             self._moments.update(zip(new, found.reshape(len(new), -1), strict=True))
         return np.stack([self._moments[float(t)] for t in theta], axis=1)
 
-    def complex_law(self, row: int) -> complex_moments.ComplexLaw | None:
-        """See `complex_moments.ContourSteps`; none for nearly full batches, nor for little noise (long paths)."""
+    def complex_law(self, row: int) -> complex_law.ComplexLaw | None:
+        """See `complex_law.ContourSteps`; none for nearly full batches, nor for little noise (long paths)."""
         sigma, q = float(self.sigma[row]), float(self.q[row])
         if q > _MOST_RATE or sigma < _LEAST_NOISE:
             return None
         p = np.array([0.0, 1.0 / sigma]), np.array([1.0 - q, q])
-        return complex_moments.ComplexLaw(p, (np.zeros(1), np.ones(1)), self.direction == "remove")
+        return complex_law.ComplexLaw(p, (np.zeros(1), np.ones(1)), self.direction == "remove")
 
     def spectrum(
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
