@@ -40,8 +40,8 @@ SINGLE: tuple[Method, ...] = (
     Transform(0.0, limits=Limits(frequencies=1 << 15, work=2e7)),
     # rare steps, in 5 milliseconds: without it 44 of 182 take more than 50 milliseconds in place of 8
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
-    # few steps and rare steps, in 20 to 80 milliseconds: without it the slowest 5 % take ten times as long, and mixtures
-    # of Gaussians a hundred times
+    # few steps and rare steps, in 20 to 80 milliseconds: without it the slowest 5 % take ten times as long, and
+    # mixtures of Gaussians a hundred times
     Contour(1e-6, most_people=4),
     # few steps at deltas below 1e-20: without it 100 compositions of up to 16 steps take 39 s in place of 22
     _FEW,
