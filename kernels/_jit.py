@@ -80,7 +80,7 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "no_cfunc_wra
 KERNELS: list["Kernel"] = []
 """Every kernel of the modules that have been imported."""
 
-_PATIENCE = 2.0  # seconds that a process interprets kernels before it compiles them
+_PATIENCE = 2.0  # seconds of processor time that a process interprets kernels before it compiles them
 _SMALL = 6000  # numbers in the arrays of an interpreted call
 
 
@@ -135,7 +135,7 @@ class Kernel:
         if not small or Kernel.seconds_interpreted > _PATIENCE or self._on_disk:
             return False
         copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-        begin = time.perf_counter()
+        begin = time.thread_time()
         try:
             with np.errstate(all="ignore"):
                 _plain(self._compiled.py_func)(*copies)
@@ -143,7 +143,7 @@ class Kernel:
             # Python raises where machine code writes inf or NaN
             return False
         finally:
-            Kernel.seconds_interpreted += time.perf_counter() - begin
+            Kernel.seconds_interpreted += time.thread_time() - begin
         for array, copy in zip(args, copies, strict=True):
             if isinstance(array, np.ndarray):
                 array[...] = copy
