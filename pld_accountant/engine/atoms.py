@@ -51,11 +51,14 @@ class AtomSum:
         size = sum(n * float(np.abs(law.losses).max()) for law, n in zip(laws, counts, strict=True))
         same = _SAME * max(size, 1.0)
         total: tuple[NDArray, NDArray] | None = (np.zeros(1), np.ones(1))
-        additions = 0
+        additions, pairs = 0, 1
         for law, count in zip(laws, counts, strict=True):
             power: tuple[NDArray, NDArray] | None = (law.losses, law.masses)
             n = count
             while n:
+                assert total is not None
+                assert power is not None
+                pairs = max(pairs, power[0].size * max(power[0].size, total[0].size))
                 if n & 1:
                     total, additions = _product(total, power, same), additions + count
                 n >>= 1
@@ -65,7 +68,7 @@ class AtomSum:
                     return None
         assert total is not None
         shift = additions * (same + 2.0**-51 * size) + 2.0 * MASS_SLACK * steps
-        error = 2.0 * MASS_SLACK * steps + additions * _MOST_PAIRS * 2.0**-53
+        error = 2.0 * MASS_SLACK * steps + additions * (min(pairs, _MOST_PAIRS) + 4.0) * 2.0**-53
         logs = [math.log1p(-law.infinite) if law.infinite < 1.0 else -np.inf for law in laws]
         infinite = -math.expm1(sum(n * log for n, log in zip(counts, logs, strict=True)))
         return AtomSum(*total, shift, error, infinite)
@@ -74,7 +77,8 @@ class AtomSum:
         past = self._losses - (epsilon - sign * self._shift)
         first = int(np.searchsorted(past, 0.0, side="right"))
         value = float(-np.expm1(-past[first:]) @ self._masses[first:])
-        value *= (self._factor * (1.0 + 2.0**-30)) ** sign
+        # each term is positive and good to a few units, and so is each addition
+        value *= (self._factor * (1.0 + (past.size + 16.0) * 2.0**-52)) ** sign
         return value + _LOST if sign > 0.0 and first < past.size else value
 
     def delta(self, epsilon: float) -> tuple[float, float]:

@@ -106,8 +106,8 @@ class DensityPair:
     @property
     def noise_multiplier(self) -> float:
         """1 over the largest loss at a knot, by which compositions sort."""
-        cells = Cells.read(self._cells)
-        return 1.0 / max(float(np.abs(cells.high[1:-1]).max()), 1e-300)
+        high = Cells.read(self._cells).high
+        return 1.0 / max(float(np.abs(high[np.isfinite(high)]).max(initial=0.0)), 1e-300)
 
     def sampled(self, rate: float) -> DensityPair:
         """The same mechanism on a Poisson sample; rates of repeated samples multiply."""
@@ -335,8 +335,11 @@ def _quantiles(line: _Line) -> NDArray:
     return np.sort(np.concatenate(found))
 
 
-def _knots(line: _Line, places: NDArray) -> NDArray:
-    """Places of knots with finite losses: quantiles, and those where the loss takes values that lie evenly."""
+def _knots(line: _Line, places: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Places of knots: those with losses below -700, if any; those between; those above 700.
+
+    Between lie quantiles, and places where the loss takes values that lie evenly.
+    """
     ends = np.full((2, 2), [[places[0]], [places[-1]]])
     limits = np.array([-_MOST_LOSS, _MOST_LOSS])
     if np.any(np.isnan(line.loss(places))):
@@ -354,7 +357,9 @@ def _knots(line: _Line, places: NDArray) -> NDArray:
     if middle.size:
         targets = np.append(targets, np.linspace(middle[0], middle[-1], _BULK))
     even = _crossings(lambda t: line.loss(t) >= targets, np.full(targets.size, first), np.full(targets.size, last))[1]
-    return np.unique(np.concatenate([inside, even]))
+    ends = np.array([outer[0], inner[1]])
+    before, after = ends[:1][line.loss(ends[:1]) <= -_MOST_LOSS], ends[1:][line.loss(ends[1:]) > _MOST_LOSS]
+    return before, np.unique(np.concatenate([inside, even])), after
 
 
 def _cut(with_record: Any, without_record: Any) -> Cells:
@@ -364,12 +369,19 @@ def _cut(with_record: Any, without_record: Any) -> Cells:
     losses = line.loss(places)
     if np.nanmax(losses[-8:]) < np.nanmin(losses[:8]):
         line, places = _Line(line.laws, -1.0), -places[::-1]
-    t = _knots(line, places)
+    before, t, after = _knots(line, places)
     log_p, log_q = line.log_density(0, t), line.log_density(1, t)
     _check_monotone(line, t)
     size = _ERROR + _RELATIVE * (np.abs(log_p) + np.abs(log_q))
     low = np.maximum.accumulate(log_p - log_q - size)
     high = np.minimum.accumulate((log_p - log_q + size)[::-1])[::-1]
+    # a knot where a density ends: beyond it the loss is infinite
+    most = np.full(after.size, _MOST_LOSS - 1e-9)
+    low = np.concatenate([[-np.inf], np.full(before.size, -np.inf), low, most, [np.inf]])
+    high = np.concatenate(
+        [[-np.inf], np.full(before.size, 1e-9 - _MOST_LOSS), high, np.full(after.size, np.inf), [np.inf]]
+    )
+    t = np.concatenate([before, t, after])
     tails = []
     masses = []
     for k in (0, 1):
@@ -379,8 +391,8 @@ def _cut(with_record: Any, without_record: Any) -> Cells:
         masses.append(np.append(inside, np.zeros((2, 1)), axis=1))
         tails += [above, below]
     cells = Cells(
-        np.concatenate([[-np.inf], low, [np.inf]]),
-        np.concatenate([[-np.inf], high, [np.inf]]),
+        low,
+        high,
         masses[0],
         masses[1],
         tails[0],
@@ -388,7 +400,7 @@ def _cut(with_record: Any, without_record: Any) -> Cells:
         tails[1],
         tails[3],
     )
-    _check_masses(cells, np.sinh(t) * line.sign, np.stack([log_p, log_q]))
+    _check_masses(cells, np.sinh(t) * line.sign, np.stack([line.log_density(k, t) for k in (0, 1)]))
     return cells
 
 
