@@ -30,7 +30,7 @@ _STEPS = 60  # of Newton's method
 
 @dataclass(frozen=True)
 class Contour(Method):
-    """An integral along a bent contour, one person at a time: few kinds of steps with Gaussian noise, whole counts."""
+    """An integral along a bent contour for each person with whole counts of few kinds of steps with Gaussian noise."""
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
@@ -58,7 +58,7 @@ class Contour(Method):
                     ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
                 if ends is None:
                     if search.integrals > 1:
-                        break  # so much is not tried again
+                        break  # the failed search took several integrals: no second one
                     continue
                 found = WorkingBounds.unknown(1, question)
                 middle = 0.5 * (ends[0] + ends[1]) if np.isfinite(ends[0]) else ends[1]

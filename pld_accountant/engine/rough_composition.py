@@ -1,8 +1,8 @@
 """About epsilon or delta of a composition, by one Fourier transform: where a certified search begins.
 
 Nothing here is a bound.  The losses of each step are spread over a grid, each over three points that keep its mean and
-its second moment, so that the many tiny losses of rare steps add up rightly.  A loss far beyond the
-range counts alone, as if no other step lost anything.
+its second moment, so that the many tiny losses of rare steps add up rightly.  A loss far beyond the range counts alone,
+as if no other step lost anything.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _LEG = np.array([0.0, 0.06, 0.15, 0.3, 0.55, 1.0])  # edges of the panels of a l
 _ELLIPSES = np.array([1.5, 2.0, 2.6, 3.3, 4.2, 5.5])
 _SLICES = 6  # boxes around an ellipse
 _CELLS = 8  # parts of a panel, for sums of upper bounds
-_ROUGH = 400  # nodes of a rough moment
+_PLACES = 400  # candidates of where a path rises from its low line
 _HEIGHTS = 0.5 ** np.arange(1.0, 9.0)  # candidates of heights of a path where most of the mass is, over y
 _ENVELOPE_CELLS = 1_024
 _KEEP = 1e-9  # absorbs the round-off of a cell's quantities
@@ -350,7 +350,7 @@ class ComplexMoments:
         The path runs low where most of the mass is, because there |f| grows with the height and does not fall, and
         rises where arg g is large.  |M| has its leg at the best of some places, and |M_low| goes down at `low`.
         """
-        x = np.linspace(self._begin, self._end if self._low == -np.inf else self._low, _ROUGH)
+        x = np.linspace(self._begin, self._end if self._low == -np.inf else self._low, _PLACES)
         log_step = math.log(x[1] - x[0])
         slope = np.gradient(self._law.real_log(x), x)
         top = self._log_size(a, x + self._above)
