@@ -20,7 +20,10 @@ from .working import WorkingBounds
 __all__ = ["Contour"]
 
 _MOST_LAWS, _MOST_STEPS = 4, 1e8
-_PEAKS = (12.5, 16.0, 20.0), (9.5,)  # see `integrate`: the second keeps more digits, and takes more parts
+_PEAKS = (
+    ((12.5, 4), (16.0, 4), (9.0, 0), (16.0, 0)),
+    ((9.5, 4),),
+)  # see `integrate`: the second keeps more digits, and takes more parts
 _TRIES = 4  # integrals for one answer
 _NEAR = 1.3  # times the epsilon of an integral: up to there it serves
 _CLOSE = 1e-3  # the same under addition, to both sides
@@ -72,7 +75,9 @@ class Contour(Method):
 class _Search:
     """The search for the integral that answers a question about one person."""
 
-    def __init__(self, laws: list[ComplexLaw], counts: NDArray, remove: bool, peaks: tuple[float, ...]) -> None:
+    def __init__(
+        self, laws: list[ComplexLaw], counts: NDArray, remove: bool, peaks: tuple[tuple[float, int], ...]
+    ) -> None:
         self._laws, self._counts, self._remove, self._peaks = laws, counts, remove, peaks
         self._rough = RoughComposition(laws, counts)
         self.integrals = 0

@@ -37,7 +37,7 @@ _MOST_PANELS, _SHRINKS = 80, 40
 _SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it is not shortened, so often at most
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
-_ACCEPTED = 1e-8  # bound of the vertical line that is accepted if further panels do not lower it
+_ACCEPTED = 1e-7  # bound of the vertical line that is accepted if further panels do not lower it
 _HOPELESS = 60.0  # log of the integrand at the tilt, relative to delta: beyond, no digit is left
 _MOST_WORK = 2e7  # products of nodes of the paths and of the contour in one part: half a second
 _LEAST = -600.0  # log delta below which numbers relative to it leave the range of doubles
@@ -84,7 +84,7 @@ class Integral:
             return self._error * float(np.exp(max(-moved * self._left, -moved * self._right)))
 
 
-def integrate(steps: Steps, epsilon: float, peaks: tuple[float, ...]) -> Integral | None:
+def integrate(steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...]) -> Integral | None:
     """The integral at epsilon >= 0; None if no contour was found that bounds it well.
 
     peaks: log of the integrand at the tilt, relative to delta, at most; the first that any parts keep.  At 12 five of
@@ -96,7 +96,7 @@ def integrate(steps: Steps, epsilon: float, peaks: tuple[float, ...]) -> Integra
         return None
     before = None
     for peak in peaks:
-        chosen = choose_parts(steps, epsilon, peak)
+        chosen = choose_parts(steps, epsilon, *peak)
         found = None if chosen is None or chosen == before else _integrate(steps, *chosen, epsilon)
         if found is not None:
             return found

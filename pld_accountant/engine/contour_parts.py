@@ -23,7 +23,8 @@ _NEGLIGIBLE = -24.0  # log of the part of small losses that is bounded instead o
 _CROWDED = 2.5  # sum of the moduli of M_mid of all steps, at most
 _SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be integrated like the whole
 _MOST_PARTS = 4
-_TILTS = 2.0 ** np.arange(-3.0, 30.0)
+_OCTAVE = 4
+_TILTS = 2.0 ** (np.arange(-3 * _OCTAVE, 30 * _OCTAVE) / _OCTAVE)
 _LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
 _FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
 
@@ -79,7 +80,7 @@ class Part(NamedTuple):
     theta: float
 
 
-def choose_parts(steps: Steps, epsilon: float, peak: float) -> tuple[list[Part], float] | None:
+def choose_parts(steps: Steps, epsilon: float, peak: float, reach: int) -> tuple[list[Part], float] | None:
     """The parts, and the tilt of Chernoff's bound of what is left; by rough moments, which prove nothing."""
     near = np.array([law.loss_at(x) for law, x in zip(steps.laws, steps.ends, strict=True)])
     levels = np.array([np.inf])
@@ -89,8 +90,8 @@ def choose_parts(steps: Steps, epsilon: float, peak: float) -> tuple[list[Part],
     theta = _TILTS[_TILTS * epsilon < 300.0]
     if not theta.size:
         return None
-    # the bounds on panels depend on moments at twice the tilt
-    k, wide = (steps.rough_log_moments(levels, t) for t in (theta, 2.0 * theta))
+    # the bounds on panels depend on moments at larger tilts
+    k, wide = (steps.rough_log_moments(levels, t) for t in (theta, 2.0 ** (reach / _OCTAVE) * theta))
     crowd = steps.counts @ np.stack([law.moduli(law.places(levels)) for law in steps.laws])
     scale = theta * epsilon + steps.log_delta
     far = steps.far_ends(theta, epsilon)[1]

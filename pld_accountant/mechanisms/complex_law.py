@@ -37,7 +37,7 @@ class ComplexLaw:
 
     def __init__(self, p: tuple[NDArray, NDArray], q: tuple[NDArray, NDArray], remove: bool) -> None:
         origin = float(q[0].max())
-        self.ratio = LikelihoodRatio(_mixture(p[0] - origin, p[1]), _mixture(origin - q[0], q[1]))
+        self.ratio = LikelihoodRatio(PositiveMixture.of(p[0] - origin, p[1]), PositiveMixture.of(origin - q[0], q[1]))
         self._remove = remove
         self._x = np.linspace(-10.0 - self.ratio.q.top, self.ratio.p.top + _REACH, 4 * _ROUGH)
         self._logs = self.ratio.logs(self._x + 0j)
@@ -102,11 +102,6 @@ class ComplexLaw:
     def log_moment(self, c: float, stop: float) -> float:
         """log of a bound of |M(A)| of the losses up to a place, wherever Re A = c, c < 0 or c >= 1."""
         return ComplexMoments(self.ratio, -np.inf, stop, _BEGIN, stop).log_moment(c)
-
-
-def _mixture(centres: NDArray, weights: NDArray) -> PositiveMixture:
-    order = np.argsort(centres)
-    return PositiveMixture(centres[order], weights[order])
 
 
 @runtime_checkable

@@ -6,8 +6,8 @@ g(x) = h_P(x) / h_Q(-x) rises.  M(A) is the mean under Q, the integral of f = N 
 E[exp(z L)] = M(1 + z), under addition M(-z).  Im A >= 0 throughout, because M(conj A) = conj M(A).  In this module a
 "loss" is a value of log g.
 
-**Path.**  With c the largest distance of a centre from the origin, f is analytic for |Im x| < pi / c.  So the integral
-over the real line is that over a line Im x = y, 0 < y < pi / (2 c).  There arg g > 0, so |g^A| = |g|^Re(A)
+**Path.**  With t as in `positive_mixture`, f is analytic for |Im x| < pi / t.  So the integral
+over the real line is that over a line Im x = y, 0 < y < pi / (2 t).  There arg g > 0, so |g^A| = |g|^Re(A)
 exp(-Im(A) arg g) falls with Im A.  An integral that begins or ends at a real place has a vertical leg there.
 Gauss-Legendre panels on the path make M a finite sum of weight exp(A loss), an entire function of A.
 
@@ -38,9 +38,11 @@ _NODE, _WEIGHT = np.polynomial.legendre.leggauss(_POINTS)
 LOG_DENSITY = 0.5 * math.log(2.0 * math.pi)
 """Minus log N(0)."""
 
-_PANEL = 1.4, 1.0  # width of a panel, at most, times c, if Q is one Gaussian and if not
+_PANEL = 1.4, 1.0  # width of a panel, at most, times the largest centre, if Q is one Gaussian and if not
 _ANGLE = 1.5, 1.0  # the same of y, below pi / 2; beyond pi / 2, negative powers of h_Q are large
 _WIDEST_PANEL, _HIGHEST = 0.9, 1.7  # of a panel and of y, at most
+_FACTOR_PANEL, _FACTOR_ANGLE = 0.9, 0.5  # of mixtures of many factors, times t; higher paths cost digits
+_WIDEST, _HIGHEST_OF_MANY = 0.5, 0.5  # of these, at most
 _LEG = np.array([0.0, 0.06, 0.15, 0.3, 0.55, 1.0])  # edges of the panels of a leg, from the real axis
 _ELLIPSES = np.array([1.5, 2.0, 2.6, 3.3, 4.2, 5.5])
 _SLICES = 6  # boxes around an ellipse
@@ -58,19 +60,26 @@ class LikelihoodRatio(NamedTuple):
     q: PositiveMixture
 
     @property
-    def reach(self) -> float:
-        """c, the largest distance of a centre from the origin."""
+    def turn(self) -> float:
+        """t, the larger of the two of `positive_mixture`."""
+        return max(self.p.turn, self.q.turn)
+
+    @property
+    def top(self) -> float:
+        """The largest distance of a centre from the origin."""
         return max(self.p.top, self.q.top)
 
     @property
     def height(self) -> float:
         """y."""
-        return min(_ANGLE[not self.q.trivial] / self.reach, _HIGHEST)
+        factor = min(_FACTOR_ANGLE / self.turn, _HIGHEST_OF_MANY)
+        return max(min(_ANGLE[not self.q.trivial] / self.top, _HIGHEST), factor)
 
     @property
     def panel(self) -> float:
         """The width of a panel, at most."""
-        return min(_PANEL[not self.q.trivial] / self.reach, _WIDEST_PANEL)
+        factor = min(_FACTOR_PANEL / self.turn, _WIDEST)
+        return max(min(_PANEL[not self.q.trivial] / self.top, _WIDEST_PANEL), factor)
 
     def logs(self, x: NDArray) -> tuple[NDArray, NDArray]:
         """log h_P(x) and log h_Q(-x) at complex x."""
@@ -95,7 +104,7 @@ class LikelihoodRatio(NamedTuple):
             # SciPy's function of a complex argument is good to 1e-13; a rounded argument costs its square
             units = (2e3 if z.imag else 8.0) + 8.0 * abs(z) ** 2
             found, size = 0.0 + 0.0j, 0.0
-            for (centres, weights), side in ((self.p, 1.0), (self.q, -1.0)):
+            for (centres, weights, _), side in ((self.p, 1.0), (self.q, -1.0)):
                 for c, w in zip(centres.tolist(), weights.tolist(), strict=True):
                     moved, own = (0.5 * erfc(-sign * math.sqrt(0.5) * v) for v in (at - side * c, at))
                     found += side * w * (moved - own)
@@ -122,7 +131,7 @@ class _Boxes(NamedTuple):
         """Bounds on [left, right] x [bottom, top]; infinite where a box comes near the zeros of a mixture."""
         nearest = np.where((left < 0.0) & (right > 0.0), 0.0, np.minimum(np.abs(left), np.abs(right)))
         most = np.maximum(np.abs(bottom), np.abs(top))
-        height = np.where(most * law.reach < WIDEST, 0.5 * (most**2 - nearest**2) - LOG_DENSITY, np.inf)
+        height = np.where(most * law.turn < WIDEST, 0.5 * (most**2 - nearest**2) - LOG_DENSITY, np.inf)
         # h_Q(-x) has the argument of h_Q at the mirror image -conj x, with the other sign
         return cls(height, law.p.boxes(left, right, bottom, top), law.q.boxes(-right, -left, bottom, top))
 
@@ -298,7 +307,7 @@ class ComplexMoments:
     def outside(self, c: float) -> tuple[float, float]:
         """Bounds of what the path leaves out of M or M_mid on its left and, if `high` is inf, at its end.
 
-        They hold wherever Re A = c, c < 0 or c >= 1.  With y the path's height, c y <= pi / 2, so |h_P| rises along the
+        They hold wherever Re A = c, c < 0 or c >= 1.  With y the path's height, t y <= pi / 2, so |h_P| rises along the
         line and |h_Q(-x)| falls.
 
         1. On the left see `_left`.

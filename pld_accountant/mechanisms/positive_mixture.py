@@ -1,19 +1,27 @@
 """A mixture of Gaussians over one Gaussian, at complex places: its logarithm, and bounds of it on boxes.
 
 Notation: h(x) = sum_j w_j exp(c_j x - c_j^2 / 2) is the density of sum_j w_j N(c_j, 1) over that of N(0, 1), with
-c_j >= 0 and weights that add up to 1; c is the largest c_j.  All terms of h(x + i y) have an argument between 0 and
-c y, so h has no zero while c |y| < pi.  Bounds on a box [left, right] x [bottom, top]:
+c_j >= 0 and weights that add up to 1.
 
-1. |h|^2 = sum_jk (positive) cos((c_j - c_k) y) falls with |y|.  While c |y| <= pi / 2 it rises with x.  So |h| is at
-   most its value at the right end, at the smallest |y| or at pi / (2 c), whichever is less.
-2. |h| is smallest at the largest |y|.  If c |y| <= pi / 2, at the left end.  Beyond, turning h by pi / 2 - c y makes
-   all real parts positive, that of the smallest c_j's term at least sin(c y) times it.  Turning h by -c y / 2 makes
-   each at least cos(c y / 2) times its modulus.  And |h| is at least Re h: a term with a positive cosine is smallest
-   at the left end, one with a negative cosine at the right end.
-3. If y > 0, arg h rises with x: its derivative is that of -log |h| by y.  While c y <= pi / 2 it rises with y, too,
-   because log |h| rises with x.  Beyond, Im h is at least the sum of the smaller of the sines at the bottom and the
-   top, which are concave in y, and Re h at most the sum at the bottom.
-4. If y < 0, -arg h is at most that at the right end and the bottom, or c |y|.
+**Turn.**  h is a product of d factors that are mixtures as well, up to a constant.  The centres of each go from 0 or
+above to t at most.  So all terms of a factor at x + i y have an argument between 0 and t y, and h has no zero while
+t |y| < pi.  Every mixture is one factor, t the largest c_j.  A binomial mixture of centres 0, t, ..., d t has d factors
+with two centres, 0 and t.  For in terms of exp(t x) the binomial (1 - q + q z)^d has only real zeros, and keeps real
+zeros if its coefficients are multiplied by exp(-(j t)^2 / 2) (Laguerre; Polya and Schur 1914, "Ueber zwei Arten von
+Faktorenfolgen"); the zeros are negative, because the coefficients are positive.
+
+Bounds on a box [left, right] x [bottom, top]; each holds for every factor, and so for h:
+
+1. |h|^2 = sum_jk (positive) cos((c_j - c_k) y) falls with |y|.  While t |y| <= pi / 2 it rises with x.  So |h| is at
+   most its value at the right end, at the smallest |y| or at pi / (2 t), whichever is less.
+2. |h| is smallest at the largest |y|.  If t |y| <= pi / 2, at the left end.  Beyond, turning a factor by pi / 2 - t y
+   makes all real parts positive, that of the smallest c_j's term at least sin(t y) times it.  Turning it by -t y / 2
+   makes each at least cos(t y / 2) times its modulus.  And |h| is at least Re h: a term with a positive cosine is
+   smallest at the left end, one with a negative cosine at the right end.
+3. If y > 0, arg h rises with x: its derivative is that of -log |h| by y.  While t y <= pi / 2 it rises with y, too,
+   because log |h| rises with x.  From b to y, Im h falls to r = sin(t y) / sin(t b) times its value at least, because
+   sin(c_j y) / sin(c_j b) falls with c_j, and Re h falls.  So arg h falls to r times its value at least.
+4. If y < 0, -arg h is at most that at the right end and the bottom, or c |y|, c the largest c_j.
 """
 
 from __future__ import annotations
@@ -26,13 +34,16 @@ from numpy.typing import NDArray
 
 __all__ = ["WIDEST", "MixtureBoxes", "PositiveMixture", "complex_expm1", "complex_expm1_less", "complex_log1p"]
 
+_UNIT = 2.0**-53
 _FAR = 36.0  # exponents beyond are taken out of the sum
 _NEAR_ZERO = 0.25  # a sum below it is made of its terms, not of 1 plus an excess
 _SERIES, _TERMS = 0.06, 10  # exponents up to which a power series serves, and its last power
 _SLACK = 1e-12  # relative, for round-off
+_BINOMIAL = 64.0  # units by which weights may differ from binomial ones
+_TURNED = 3.0  # argument between two places that are compared, at most; below pi
 
 WIDEST = 3.0
-"""Angle c |y| of a box, at most; below pi."""
+"""Angle t |y| of a box, at most; below pi."""
 
 
 def complex_log1p(y: NDArray) -> NDArray:
@@ -57,15 +68,42 @@ def complex_expm1_less(u: NDArray) -> NDArray:
 
 
 class PositiveMixture(NamedTuple):
-    """Centres, ascending from 0 or above, and weights of a mixture of Gaussians of standard deviation 1."""
+    """A mixture of Gaussians of standard deviation 1.
+
+    Attributes
+    ----------
+    centres, weights : ndarray, shape (k,)
+        Centres, ascending from 0 or above.
+    factors : int
+        d, the number of factors.
+    """
 
     centres: NDArray
     weights: NDArray
+    factors: int
+
+    @classmethod
+    def of(cls, centres: NDArray, weights: NDArray) -> PositiveMixture:
+        """The mixture with these centres, at least 0, in any order."""
+        order = np.argsort(centres)
+        c, w, k = centres[order], weights[order], centres.size - 1
+        if k > 1:
+            j = np.arange(k)
+            even = np.abs(c - c[-1] / k * np.arange(k + 1)) <= 8.0 * _UNIT * c[-1]
+            odds = w[1:] / w[:-1] * (j + 1.0) / (k - j)
+            if even.all() and np.ptp(odds) <= _BINOMIAL * _UNIT * odds.min():
+                return cls(c, w, k)
+        return cls(c, w, 1)
 
     @property
     def top(self) -> float:
         """c, the largest centre."""
         return float(self.centres[-1])
+
+    @property
+    def turn(self) -> float:
+        """t, the largest centre of a factor."""
+        return self.top / self.factors
 
     @property
     def trivial(self) -> bool:
@@ -77,7 +115,7 @@ class PositiveMixture(NamedTuple):
         return np.multiply.outer(self.centres, x) - 0.5 * self.centres[:, None] ** 2
 
     def log(self, x: NDArray) -> NDArray:
-        """log h at complex x, c |Im x| < pi."""
+        """log h at complex x, t |Im x| <= pi / 2; arg h is 0 on the real line and continuous."""
         if self.trivial:
             return np.zeros(x.shape, dtype=complex)
         t, w = self.exponents(x.ravel()), self.weights[:, None]
@@ -90,7 +128,24 @@ class PositiveMixture(NamedTuple):
             highest = u.real.max(axis=0)
             with np.errstate(under="ignore"):
                 found[some] = highest + np.log(np.exp(u - highest).sum(axis=0))
+        if self.factors > 1:
+            turns = np.rint((self._rough_argument(x.ravel()) - found.imag) / (2.0 * math.pi))
+            found += 2j * math.pi * turns
         return found.reshape(x.shape)
+
+    def _rough_argument(self, x: NDArray) -> NDArray:
+        """About arg h, in steps up from the real line: the argument of each factor changes by at most t |y| in all."""
+        steps = max(math.ceil(self.top * float(np.abs(x.imag).max(initial=0.0)) / _TURNED), 1)
+        t = self.exponents(x.real) + np.log(self.weights)[:, None]
+        terms = np.exp(t - t.max(axis=0)) + 0j
+        by = np.exp(np.multiply.outer(self.centres, x.imag * 1j / steps))
+        found, before = np.zeros(x.size), terms.sum(axis=0)
+        for _ in range(steps):
+            terms *= by
+            after = terms.sum(axis=0)
+            found += np.angle(after * before.conj())
+            before = after
+        return found
 
     def units(self, x: NDArray, moved: NDArray, log: NDArray) -> NDArray:
         """Round-off of `log` in units of 2^-53, if x is wrong by |x| + `moved` such units.
@@ -99,6 +154,7 @@ class PositiveMixture(NamedTuple):
            4 |log w| + 4 |u|, u the exponent with log w.
         2. An excess has this times the modulus of the term, and a few units of each term and of its weight.
         3. log(1 + y) divides by |h|, and its real part is half the logarithm of 1 + 2 Re y + |y|^2.
+        4. Weights that count as binomial may be `_BINOMIAL` units off.
         """
         if self.trivial:
             return np.zeros(x.shape)
@@ -107,7 +163,7 @@ class PositiveMixture(NamedTuple):
         logs = np.log(w)
         share = np.exp(np.minimum(t.real + logs - log.real, 700.0))
         size = np.exp(np.clip(log.real, -300.0, 300.0))
-        own = 4.0 * c * (np.abs(x) + moved + c) + 8.0 + k
+        own = 4.0 * c * (np.abs(x) + moved + c) + 8.0 + k + (_BINOMIAL if self.factors > 1 else 0.0)
         # which sum was made is not asked where it is a matter of round-off: both are paid for
         direct, near = (t[-1].real > _FAR) | (size < 1.1 * _NEAR_ZERO), (t[-1].real <= _FAR) & (size > 0.9 * _NEAR_ZERO)
         own = np.where(direct, own + 4.0 * np.abs(logs) + 4.0 * np.abs(t.real + logs), np.where(c > 0.0, own, 0.0))
@@ -117,35 +173,43 @@ class PositiveMixture(NamedTuple):
 
     def mass_beyond(self, x: float) -> float:
         """Mass of the mixture beyond x."""
-        return sum(0.5 * w * math.erfc((x - c) * math.sqrt(0.5)) for c, w in zip(*self, strict=True))
+        return sum(
+            0.5 * w * math.erfc((x - c) * math.sqrt(0.5)) for c, w in zip(self.centres, self.weights, strict=True)
+        )
 
     def mass_below(self, x: float) -> float:
         """Mass of the mixture below x."""
-        return sum(0.5 * w * math.erfc((c - x) * math.sqrt(0.5)) for c, w in zip(*self, strict=True))
+        return sum(
+            0.5 * w * math.erfc((c - x) * math.sqrt(0.5)) for c, w in zip(self.centres, self.weights, strict=True)
+        )
 
     def boxes(self, left: NDArray, right: NDArray, bottom: NDArray, top: NDArray) -> MixtureBoxes:
-        """Bounds on [left, right] x [bottom, top]; no bounds where c |Im| exceeds `WIDEST`."""
+        """Bounds on [left, right] x [bottom, top]; no bounds where t |Im| exceeds `WIDEST`."""
         if self.trivial:
             zero = np.zeros(left.shape)
             return MixtureBoxes(zero, zero, zero)
-        c, quarter = self.top, 0.5 * math.pi / self.top
+        turn, quarter, d = self.turn, 0.5 * math.pi / self.turn, self.factors
         most = np.maximum(np.abs(bottom), np.abs(top))
-        inside = most * c < WIDEST
+        inside = most * turn < WIDEST
         most, bottom, top = (np.where(inside, y, 0.0) for y in (most, bottom, top))
         least = np.where((bottom < 0.0) & (top > 0.0), 0.0, np.minimum(np.abs(bottom), np.abs(top)))
         high = self.log(right + 1j * np.minimum(least, quarter)).real
         low = self.log(left + 1j * np.minimum(most, quarter)).real
         wide = most > quarter
         if wide.any():
-            angle = c * most[wide]
+            angle = turn * most[wide]
             first = self.centres[0] * left[wide] - 0.5 * self.centres[0] ** 2 + math.log(self.weights[0])
-            rotated = first + np.log(np.sin(angle)), self.log(left[wide] + 0j).real + np.log(np.cos(0.5 * angle))
+            rotated = (
+                first + d * np.log(np.sin(angle)),
+                self.log(left[wide] + 0j).real + d * np.log(np.cos(0.5 * angle)),
+            )
             low[wide] = np.maximum(np.maximum(*rotated), self._log_real_part(left[wide], right[wide], most[wide]))
         turned = self._least_argument(left, np.maximum(bottom, 0.0), np.maximum(top, 0.0))
         below = bottom < 0.0
         if below.any():
             down = -bottom[below]
-            turned[below] = -np.where(down <= quarter, self.log(right[below] + 1j * down).imag, c * down)
+            near = self.log(right[below] + 1j * np.minimum(down, quarter)).imag
+            turned[below] = -np.where(down <= quarter, near, self.top * down)
         return MixtureBoxes(
             high + _SLACK * (1.0 + np.abs(high)),
             low - _SLACK * (1.0 + np.abs(low)),
@@ -162,16 +226,10 @@ class PositiveMixture(NamedTuple):
             return np.log(np.maximum(terms.sum(axis=0), 0.0))
 
     def _least_argument(self, left: NDArray, bottom: NDArray, top: NDArray) -> NDArray:
-        found = self.log(left + 1j * bottom).imag
-        wide = self.top * top > 0.5 * math.pi
-        if wide.any():
-            c = self.centres[:, None]
-            t = self.exponents(left[wide]) + np.log(self.weights)[:, None]
-            size = np.exp(t - t.max(axis=0))
-            rise = (size * np.minimum(np.sin(c * bottom[wide]), np.sin(c * top[wide]))).sum(axis=0)
-            run = (size * np.cos(c * bottom[wide])).sum(axis=0)
-            found[wide] = np.arctan2(rise, np.maximum(run, 0.0))
-        return found
+        turn = self.turn
+        start = np.minimum(bottom, 0.5 * math.pi / turn)
+        end = np.sin(turn * np.maximum(top, 0.5 * math.pi / turn))
+        return self.log(left + 1j * start).imag * np.minimum(end / np.maximum(np.sin(turn * start), end), 1.0)
 
 
 class MixtureBoxes(NamedTuple):

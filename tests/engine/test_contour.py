@@ -149,7 +149,7 @@ def law_of(sigma, q):
 
 
 def value_and_error(sigma, q, steps, epsilon, delta):
-    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, (12.5,))
+    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, ((12.5, 4),))
     assert found is not None
     return found.value(epsilon)[0], found.error(epsilon), found.above
 
@@ -291,7 +291,7 @@ def test_parts_add_up(monkeypatch, truth, levels):
 def test_an_integral_serves_epsilons_nearby():
     sigma, q, steps, epsilon, delta = CASE
     law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
-    found = integrate(law, epsilon, (12.5,))
+    found = integrate(law, epsilon, ((12.5, 4),))
     for factor in (1.0, 1.2):
         exact = oracle_few.direct([(sigma, q, steps)], factor * epsilon, "remove", 1e-22 * delta) / delta
         value, slope = found.value(factor * epsilon)
@@ -370,7 +370,7 @@ def test_the_work_of_one_part_is_limited(monkeypatch):
     monkeypatch.setattr(contour_integral, "_MOST_WORK", 1e4)
     sigma, q, steps, epsilon, delta = CASE
     law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
-    assert integrate(law, epsilon, (12.5,)) is None
+    assert integrate(law, epsilon, ((12.5, 4),)) is None
 
 
 def test_steps_of_several_families():
@@ -388,7 +388,7 @@ def test_a_delta_below_the_doubles_relative_to_it():
 
 def test_the_root_is_found_from_both_sides():
     sigma, q, steps, epsilon, delta = CASE
-    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, (12.5,))
+    found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, ((12.5, 4),))
     for start in (0.7 * epsilon, epsilon, 1.5 * epsilon):
         assert contour._root(found, start) == pytest.approx(0.4108569, rel=1e-5)
     assert contour._root(found, 5.0 * epsilon) == pytest.approx(2.0 * epsilon, rel=1.0)

@@ -7,6 +7,7 @@ import pytest
 from pld_accountant.mechanisms import complex_moments
 from pld_accountant.mechanisms.complex_law import ComplexLaw
 from pld_accountant.mechanisms.complex_moments import ComplexMoments, _Boxes
+from pld_accountant.mechanisms.gaussian_mixture import GroupGaussian
 
 NONE = (np.zeros(1), np.ones(1))
 
@@ -27,6 +28,7 @@ LAWS = {
     "much noise": sampled(2.5, 0.01),
     "very little noise": sampled(0.3, 0.05),
     "group": ((np.arange(4.0) / 1.5, np.array([0.969, 0.03, 9.9e-4, 1e-5])), NONE),
+    "binomial": (GroupGaussian(1.3, 0.02, 4).pair[:2], NONE),
     "replaced": replaced(0.8, 1e-3),
     "often replaced": replaced(1.5, 0.4),
 }
@@ -67,7 +69,7 @@ def off_by(found, truth):
 @pytest.mark.parametrize("a", [1.5 + 0j, -0.7 + 2j, 3.0 + 30j])
 def test_moments_are_within_the_bounds_of_rule_ends_and_round_off(pair, a):
     step = ComplexLaw(*pair, True)
-    far = 12.0 + 3.0 * step.ratio.reach
+    far = 12.0 + 3.0 * step.ratio.top
     for low, high in ((-np.inf, np.inf), (0.8, np.inf), (0.8, 2.5)):
         if a.real < 0.0 and (low > -np.inf or not step.ratio.q.trivial):
             continue
@@ -102,7 +104,7 @@ def test_the_error_of_the_rule_is_not_idle(monkeypatch):
     for pair in LAWS.values():
         for a in (1.5 + 0j, 3.0 + 30j):
             step = ComplexLaw(*pair, True)
-            far = 12.0 + step.ratio.reach
+            far = 12.0 + step.ratio.top
             m = ComplexMoments(step.ratio, -np.inf, np.inf, 9.0, far)
             bound = m.rule_errors(a, a)[0]
             off = off_by(m.values(np.array([a]))[0][0], exact(pair, a, high=mpmath.mpf(far)) - 1)
@@ -163,8 +165,8 @@ def test_boxes_bound_the_integrand(pair):
     rng = np.random.default_rng(3)
     left = rng.uniform(-3.0, 8.0, 200)
     right = left + rng.uniform(0.01, 1.0, 200)
-    bottom = rng.uniform(-0.9, 2.0, 200) / ratio.reach
-    top = bottom + rng.uniform(0.01, 0.9, 200) / ratio.reach
+    bottom = rng.uniform(-0.9, 2.0, 200) / ratio.turn
+    top = bottom + rng.uniform(0.01, 0.9, 200) / ratio.turn
     boxes = _Boxes.of(ratio, left, right, bottom, top)
     closest = -np.inf
     for a in (1.5 + 0j, -2.0 + 1j, 4.0 + 60j):

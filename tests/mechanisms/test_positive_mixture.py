@@ -1,17 +1,28 @@
 """A mixture over one Gaussian at complex places: its logarithm, its round-off and its bounds on boxes."""
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
 
+from pld_accountant.mechanisms.gaussian_mixture import GroupGaussian
 from pld_accountant.mechanisms.positive_mixture import PositiveMixture, complex_expm1_less
 
+
+def group(noise, rate, records):
+    c, p, _, _ = GroupGaussian(noise, rate, records).pair
+    return PositiveMixture.of(c, p)
+
+
 MIXTURES = {
-    "rare": PositiveMixture(np.array([0.0, 2.0]), np.array([1.0 - 1e-5, 1e-5])),
-    "frequent": PositiveMixture(np.array([0.0, 0.7]), np.array([0.6, 0.4])),
-    "three": PositiveMixture(np.array([0.0, 1.0, 2.5]), np.array([0.9, 0.09, 0.01])),
-    "without zero": PositiveMixture(np.array([0.4, 3.0]), np.array([0.25, 0.75])),
-    "nearly full": PositiveMixture(np.array([0.0, 1.5]), np.array([1.0 - 0.9999, 0.9999])),
+    "rare": PositiveMixture.of(np.array([0.0, 2.0]), np.array([1.0 - 1e-5, 1e-5])),
+    "frequent": PositiveMixture.of(np.array([0.0, 0.7]), np.array([0.6, 0.4])),
+    "three": PositiveMixture.of(np.array([0.0, 1.0, 2.5]), np.array([0.9, 0.09, 0.01])),
+    "without zero": PositiveMixture.of(np.array([0.4, 3.0]), np.array([0.25, 0.75])),
+    "nearly full": PositiveMixture.of(np.array([0.0, 1.5]), np.array([1.0 - 0.9999, 0.9999])),
+    "group, far apart": group(0.6, 1e-3, 5),
+    "group, close": group(5.0, 0.3, 9),
 }
 mixtures = pytest.mark.parametrize("h", MIXTURES.values(), ids=MIXTURES)
 
@@ -21,13 +32,47 @@ def exact(h, x):
     z = mpmath.mpc(x)
     terms = [mpmath.exp(mpmath.mpf(c) * z - mpmath.mpf(c) ** 2 / 2) for c in h.centres.tolist()]
     rest = zip(h.weights.tolist()[1:], terms[1:], strict=True)
-    return mpmath.log(terms[0] + mpmath.fsum(mpmath.mpf(w) * (t - terms[0]) for w, t in rest))
+    value = terms[0] + mpmath.fsum(mpmath.mpf(w) * (t - terms[0]) for w, t in rest)
+    turns = round((float(followed(h, np.array(x)).imag) - float(mpmath.arg(value))) / (2.0 * math.pi))
+    return mpmath.log(value) + 2j * mpmath.pi * turns
+
+
+def followed(h, x):
+    """log h from its terms; the argument is followed from the real line up in a hundred steps."""
+    y = np.linspace(0.0, x.imag, 101)
+    t = np.multiply.outer(h.centres, x.real + 1j * y)
+    t += (np.log(h.weights) - 0.5 * h.centres**2).reshape(-1, *[1] * y.ndim)
+    top = t.real.max(axis=0)
+    value = np.exp(t - top).sum(axis=0)
+    return top[-1] + np.log(np.abs(value[-1])) + 1j * np.angle(value[1:] / value[:-1]).sum(axis=0)
+
+
+def test_binomial_mixtures_are_products():
+    assert [h.factors for h in MIXTURES.values()] == [1, 1, 1, 1, 1, 5, 9]
+    c, p, _, _ = GroupGaussian(2.0, 0.1, 3).pair
+    assert PositiveMixture.of(c, p).turn == pytest.approx(0.5)
+    for some in (p * [1.0, 1.0, 1.0, 1.0 + 1e-12], p[[0, 2, 1, 3]]):
+        assert PositiveMixture.of(c, some / some.sum()).factors == 1
+    assert PositiveMixture.of(c * [1.0, 1.0, 1.0, 1.01], p).factors == 1
+
+
+def test_zeros_of_binomial_mixtures_lie_on_one_line():
+    """Roots of the polynomial in exp(t x), found by mpmath: all negative, so that Im x = pi / t."""
+    for records, step, odds in ((4, 0.9, 0.4), (7, 0.25, 3.0), (9, 2.0, 1e-4)):
+        a = [
+            math.comb(records, j) * mpmath.mpf(odds) ** j * mpmath.exp(-((j * step) ** 2) / 2)
+            for j in range(records + 1)
+        ]
+        with mpmath.workdps(60):
+            for root in mpmath.polyroots(a, maxsteps=500, extraprec=2000, asc=True):
+                assert root.real < 0.0
+                assert abs(root.imag) < 1e-30 * abs(root.real)
 
 
 @mixtures
 def test_logarithms_are_within_their_round_off(h):
     rng = np.random.default_rng(1)
-    x = rng.uniform(-9.0, 25.0, 200) + 1j * rng.uniform(-2.9, 2.9, 200) / h.top
+    x = rng.uniform(-9.0, 25.0, 200) + 1j * rng.uniform(-1.57, 1.57, 200) / h.turn
     found = h.log(x)
     units = h.units(x, np.zeros(200), found)
     with mpmath.workdps(40):
@@ -44,13 +89,13 @@ def test_boxes_bound_modulus_and_argument(h):
     rng = np.random.default_rng(2)
     left = rng.uniform(-6.0, 9.0, 300)
     right = left + rng.uniform(0.01, 1.5, 300)
-    bottom = rng.uniform(-1.4, 2.2, 300) / h.top
-    top = bottom + rng.uniform(0.01, 0.75, 300) / h.top
+    bottom = rng.uniform(-1.4, 2.2, 300) / h.turn
+    top = bottom + rng.uniform(0.01, 0.75, 300) / h.turn
     boxes = h.boxes(left, right, bottom, top)
     u, v = rng.uniform(0.0, 1.0, (2, 300))
     u[:4], v[:4] = [0, 0, 1, 1], [0, 1, 0, 1]
     x = (left[:, None] + (right - left)[:, None] * u) + 1j * (bottom[:, None] + (top - bottom)[:, None] * v)
-    value = h.log(x)
+    value = followed(h, x)
     room = (
         boxes.high - value.real.max(axis=1),
         value.real.min(axis=1) - boxes.low,
@@ -69,7 +114,7 @@ def test_a_lower_bound_stays_near_one_where_the_large_term_is_rare():
 
 
 def test_a_single_gaussian_is_one():
-    one = PositiveMixture(np.zeros(1), np.ones(1))
+    one = PositiveMixture.of(np.zeros(1), np.ones(1))
     assert one.trivial
     assert not one.log(np.array([3.0 + 1j])).any()
     assert not np.any(one.boxes(*np.ones((4, 2))).high)
