@@ -41,9 +41,9 @@ _WIDEST = 6.0  # of the strip
 _NEGLIGIBLE = 1e-24  # share of a node that is left out
 _BLOCK = 64  # frequencies whose phases are products of two
 _CHUNK = 256  # nodes that a matrix product adds up
-_CELLS = 1_500  # of the envelope
+_CELLS = 700  # of the envelope
 _OUTSIDE = 1e-17  # twice the tilted mass outside of the cells, at least
-_SHIFTS = np.concatenate([np.geomspace(0.003, 0.3, 9), np.linspace(0.5, 3.0, 9)])  # y, over 1 / s or 1
+_SHIFTS = np.concatenate([np.geomspace(0.003, 0.3, 6), np.linspace(0.5, 3.0, 5)])  # y, over 1 / s or 1
 _LIGHT = -50.0  # log mass of a cell that is moved to the mass outside
 _ROUND = 1e-9  # absorbs the round-off of a cell's quantities
 

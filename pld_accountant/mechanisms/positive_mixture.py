@@ -128,7 +128,8 @@ class PositiveMixture(NamedTuple):
             highest = u.real.max(axis=0)
             with np.errstate(under="ignore"):
                 found[some] = highest + np.log(np.exp(u - highest).sum(axis=0))
-        if self.factors > 1:
+        # the argument lies between 0 and c y
+        if self.top * float(np.abs(x.imag).max(initial=0.0)) > math.pi:
             turns = np.rint((self._rough_argument(x.ravel()) - found.imag) / (2.0 * math.pi))
             found += 2j * math.pi * turns
         return found.reshape(x.shape)
