@@ -173,7 +173,7 @@ class _Contour:
                 return False
             reach = 0.5 * step * math.hypot(_WIDE, _TALL)
             found.extend(z, terms, float(z.real.min()) - reach, float(z.real.max()) + reach)
-            a, step = end, 1.6 * step
+            a, step = end, 2.0 * step
             if float(sizes[-1]) * abs(a) < 0.1 * TOLERANCE:
                 rest = self._rest(a)
                 checks += 1
@@ -225,7 +225,7 @@ class _Contour:
                 tries += 1
                 if lost < _SMALL_LOSS or tries == _TRIES:
                     return step, math.exp(log_error) + lost
-            step *= 0.7 if tries == 0 else 0.4
+            step *= 0.8 if tries == 0 else 0.4
         return step, math.inf
 
     def _bound(self, a: complex, step: float) -> _Bound | None:
