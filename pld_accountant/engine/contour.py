@@ -20,10 +20,9 @@ from .working import WorkingBounds
 __all__ = ["Contour"]
 
 _MOST_LAWS, _MOST_STEPS = 4, 1e8
-_PEAKS = (
-    ((12.5, 4), (16.0, 4), (9.0, 0), (16.0, 0)),
-    ((9.5, 4),),
-)  # see `integrate`: the second keeps more digits, and takes more parts
+# see `choose_parts`; sharp saddles, of many steps or large groups, need the third and the fourth; the second search
+# keeps more digits, and takes more parts
+_PEAKS = ((12.5, 4), (16.0, 4), (9.0, 0), (16.0, 0)), ((9.5, 4),)
 _TRIES = 4  # integrals for one answer
 _NEAR = 1.3  # times the epsilon of an integral: up to there it serves
 _CLOSE = 1e-3  # the same under addition, to both sides
@@ -57,7 +56,7 @@ class Contour(Method):
                     return
                 # far out, numbers leave the range of doubles; bounds that are not finite end an attempt
                 with np.errstate(all="ignore"):
-                    search = _Search(laws, counts[rows], family.direction == "remove", peaks)
+                    search = _Search(laws, counts[rows], family.direction == "remove", peaks, job.effort.deadline)
                     ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
                 if ends is None:
                     if search.integrals > 1:
@@ -76,9 +75,14 @@ class _Search:
     """The search for the integral that answers a question about one person."""
 
     def __init__(
-        self, laws: list[ComplexLaw], counts: NDArray, remove: bool, peaks: tuple[tuple[float, int], ...]
+        self,
+        laws: list[ComplexLaw],
+        counts: NDArray,
+        remove: bool,
+        peaks: tuple[tuple[float, int], ...],
+        deadline: float,
     ) -> None:
-        self._laws, self._counts, self._remove, self._peaks = laws, counts, remove, peaks
+        self._laws, self._counts, self._remove, self._peaks, self._deadline = laws, counts, remove, peaks, deadline
         self._rough = RoughComposition(laws, counts)
         self.integrals = 0
 
@@ -87,7 +91,7 @@ class _Search:
 
     def _integrate(self, steps: Steps, epsilon: float) -> Integral | None:
         self.integrals += 1
-        return integrate(steps, epsilon, self._peaks)
+        return integrate(steps, epsilon, self._peaks, self._deadline)
 
     def log_delta(self, epsilon: float, start: float | None) -> tuple[float, float] | None:
         """Bounds of log delta; the search begins at `start`, or at a rough one."""

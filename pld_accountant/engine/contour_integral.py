@@ -17,6 +17,7 @@ All numbers are relative to a given delta.
 from __future__ import annotations
 
 import math
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -84,11 +85,13 @@ class Integral:
             return self._error * float(np.exp(max(-moved * self._left, -moved * self._right)))
 
 
-def integrate(steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...]) -> Integral | None:
+def integrate(
+    steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...], deadline: float = math.inf
+) -> Integral | None:
     """The integral at epsilon >= 0; None if no contour was found that bounds it well.
 
-    peaks: log of the integrand at the tilt, relative to delta, at most; the first that any parts keep.  At 12 five of
-    sixteen digits are lost.
+    peaks: what `choose_parts` takes, one after the other until an integral is found.  deadline: on the clock
+    `time.monotonic`; later, no attempt begins.
 
     **Cost**: about 20 panels of 32 nodes for each part, each a sum over some 500 nodes for each law: 10 to 30 ms.
     """
@@ -96,6 +99,8 @@ def integrate(steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...]
         return None
     before = None
     for peak in peaks:
+        if time.monotonic() > deadline:
+            return None
         chosen = choose_parts(steps, epsilon, *peak)
         found = None if chosen is None or chosen == before else _integrate(steps, *chosen, epsilon)
         if found is not None:

@@ -23,7 +23,7 @@ _NEGLIGIBLE = -24.0  # log of the part of small losses that is bounded instead o
 _CROWDED = 2.5  # sum of the moduli of M_mid of all steps, at most
 _SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be integrated like the whole
 _MOST_PARTS = 4
-_OCTAVE = 4
+_OCTAVE = 4  # tilts in an octave
 _TILTS = 2.0 ** (np.arange(-3 * _OCTAVE, 30 * _OCTAVE) / _OCTAVE)
 _LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
 _FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
@@ -81,7 +81,11 @@ class Part(NamedTuple):
 
 
 def choose_parts(steps: Steps, epsilon: float, peak: float, reach: int) -> tuple[list[Part], float] | None:
-    """The parts, and the tilt of Chernoff's bound of what is left; by rough moments, which prove nothing."""
+    """The parts, and the tilt of Chernoff's bound of what is left; by rough moments, which prove nothing.
+
+    peak: log of the integrand at the tilt, relative to delta, at most; at 12 five of sixteen digits are lost.
+    reach: by how many quarter octaves of the tilt to its right the integrand is judged.
+    """
     near = np.array([law.loss_at(x) for law, x in zip(steps.laws, steps.ends, strict=True)])
     levels = np.array([np.inf])
     if steps.remove and epsilon > 0.0:

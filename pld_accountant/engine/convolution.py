@@ -138,12 +138,12 @@ class ConvolvedLoss:
         pairs : float
             Approximate limit of the pairs of atoms in one pass.
         deadline : float
-            On the clock `time.monotonic`: later, no pass begins.
+            On the clock `time.monotonic`: no pass begins that would end later, judged by the pass before it.
         """
         target, wants_epsilon = float(np.ravel(question.target)[0]), question.wants_epsilon
         most = int(math.sqrt(pairs / (2 * self.tree.sums))) if self.tree.sums else _LEAF
         self._rough(target, wants_epsilon)
-        points, final, tries = _ROUGH, False, 0
+        points, final, tries, spent = _ROUGH, False, 0, 0.0
         lower, upper = -np.inf, np.inf
         while True:
             low, high = self._answer(target, wants_epsilon)
@@ -156,8 +156,15 @@ class ConvolvedLoss:
             final = final or (points >= _FIRST and (apart < _ENOUGH * width or points >= _MOST_MODEL))
             tries += final
             wanted = 1.2 * points * math.sqrt(min(apart / width, 1e4)) if final else 2.0 * points
-            points = min(max(int(wanted), _FIRST), most if final else min(most, _MOST_MODEL))
+            more, begin = min(max(int(wanted), _FIRST), most if final else min(most, _MOST_MODEL)), time.monotonic()
+            if spent > 0.0 and deadline < np.inf:
+                # the time of a pass grows like the square of its points
+                more = min(more, int(points * math.sqrt(max(deadline - begin, 0.0) / spent)))
+                if more <= points:
+                    return lower, upper
+            points = more
             self._pass(points, aim, final)
+            spent = time.monotonic() - begin
 
     def _aim(self, lower: float, upper: float, target: float, wants_epsilon: bool) -> Aim:
         least = math.exp(self._log_least)

@@ -373,6 +373,13 @@ def test_the_work_of_one_part_is_limited(monkeypatch):
     assert integrate(law, epsilon, ((12.5, 4),)) is None
 
 
+def test_no_integral_begins_after_the_deadline():
+    sigma, q, steps, epsilon, delta = CASE
+    law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
+    assert integrate(law, epsilon, ((12.5, 4),), deadline=-np.inf) is None
+    assert integrate(law, epsilon, ((12.5, 4),)) is not None
+
+
 def test_steps_of_several_families():
     mechanisms = [(pa.GroupGaussian(1.5, 1e-4, 2), 10), (pa.SampledGaussian(1.0, 1e-4), 20)]
     found = pa.compose(mechanisms).epsilon(1e-8)

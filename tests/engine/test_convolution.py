@@ -270,3 +270,27 @@ def test_the_curve_of_a_sum():
         )
         found = kernel.hockey_stick(*one, two[0], curve, beyond, epsilon)
         assert found == pytest.approx(float(exact), rel=1e-12, abs=0.0)
+
+
+def test_no_pass_begins_that_would_end_too_late(monkeypatch):
+    """By a clock on which a pass takes the square of its points: the bounds hold, as close as the time allows."""
+    now, points = [0.0], []
+    own = ConvolvedLoss._pass
+
+    def run(self, number, aim, final):
+        points.append(number)
+        now[0] += number**2
+        own(self, number, aim, final)
+
+    monkeypatch.setattr(ConvolvedLoss, "_pass", run)
+    monkeypatch.setattr(convolution.time, "monotonic", lambda: now[0])
+    exact = oracle_few.direct_epsilon(CASES[0][0], 1e-5, "remove").value
+    before = np.inf
+    for deadline in (2e5, 1e6, 1e7):
+        now[0], points[:] = 0.0, []
+        lower, upper = composed(CASES[0][0], "remove").bounds(EpsilonAt(1e-5), 1e-9, 1e9, deadline)
+        assert lower <= exact <= upper
+        assert upper - lower < before
+        assert now[0] <= deadline + points[0] ** 2
+        before = upper - lower
+    assert len(points) > 2
