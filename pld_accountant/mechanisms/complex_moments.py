@@ -47,8 +47,8 @@ _LEG = np.array([0.0, 0.06, 0.15, 0.3, 0.55, 1.0])  # edges of the panels of a l
 _ELLIPSES = np.array([1.5, 2.0, 2.6, 3.3, 4.2, 5.5])
 _SLICES = 6  # boxes around an ellipse
 _CELLS = 8  # parts of a panel, for sums of upper bounds
-_PLACES = 400  # candidates of where a path rises from its low line
-_HEIGHTS = 0.5 ** np.arange(1.0, 9.0)  # candidates of heights of a path where most of the mass is, over y
+_PLACES = 150  # candidates of where a path rises from its low line
+_HEIGHTS = 0.5 ** np.arange(1.0, 6.0)  # candidates of heights of a path where most of the mass is, over y
 _ENVELOPE_CELLS = 1_024
 _KEEP = 1e-9  # absorbs the round-off of a cell's quantities
 
