@@ -37,7 +37,7 @@ def _second(u):
 def _doubled(u):
     """exp(u) - 1 - u from that of u / 32: with s that of v, that of 2 v is 2 s + (v + s)^2, whose terms do not cancel.
 
-    A doubling halves the relative error of s and adds about 4 units of 2^-53.
+    A doubling lowers the relative error of s and adds about 4 units of 2^-53.
     """
     v = u * 2.0**-_DOUBLINGS
     s = _second(v)

@@ -37,7 +37,9 @@ class ComplexLaw:
 
     def __init__(self, p: tuple[NDArray, NDArray], q: tuple[NDArray, NDArray], remove: bool) -> None:
         origin = float(q[0].max())
-        self.ratio = LikelihoodRatio(PositiveMixture.of(p[0] - origin, p[1]), PositiveMixture.of(origin - q[0], q[1]))
+        self.ratio = LikelihoodRatio(
+            PositiveMixture.of(p[0] - origin, p[1]).factored(), PositiveMixture.of(origin - q[0], q[1])
+        )
         self._remove = remove
         self._x = np.linspace(-10.0 - self.ratio.q.top, self.ratio.p.top + _REACH, 4 * _ROUGH)
         self._logs = self.ratio.logs(self._x + 0j)

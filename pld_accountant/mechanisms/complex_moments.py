@@ -54,7 +54,7 @@ _KEEP = 1e-9  # absorbs the round-off of a cell's quantities
 
 
 class LikelihoodRatio(NamedTuple):
-    """g, as the two mixtures: `p` is h_P and `q` is h_Q."""
+    """g, as the two mixtures: `p` is h_P and `q` is h_Q, which has one factor."""
 
     p: PositiveMixture
     q: PositiveMixture
@@ -329,7 +329,7 @@ class ComplexMoments:
         """Bound of the integral of |f| along Im x = y left of the beginning, Re A = c.
 
         |N h_Q| is at most exp(y^2 / 2) times its value at Re x, and |g| at most its value at the beginning, and at
-        least w_P if h_Q = 1.
+        least w_P if h_Q = 1 and h_P's smallest centre is 0, as it is where c < 0.
         """
         at_begin = float(self._law.log(np.array(self._begin + 1j * y)).real)
         power = c * (at_begin if c > 0.0 else math.log(self._law.p.weights[0]))
@@ -343,7 +343,7 @@ class ComplexMoments:
         return y * _exp(log_size)
 
     def slope(self, shift: float) -> float:
-        """Along a ray of A with Re A / Im A below this, |g^A| exp(A shift) falls at every node of the line."""
+        """Along a ray of A with Re A / Im A below this, |g^A| exp(A shift) falls along the line; judged by samples."""
         path = self._paths[-1 if len(self._paths) == 1 else 1]
         line = self._law.log(np.linspace(self._begin, self._end, 2 * path.centre.size + 50) + self._above)
         line = line[line.real + shift > 0.0]
@@ -413,4 +413,5 @@ class ComplexMoments:
 
 
 def _exp(x: float) -> float:
-    return math.exp(min(x, 700.0))
+    """exp(x), infinite where it is large."""
+    return math.exp(x) if x < 700.0 else math.inf

@@ -15,9 +15,10 @@ Bounds on a box [left, right] x [bottom, top]; each holds for every factor, and 
 1. |h|^2 = sum_jk (positive) cos((c_j - c_k) y) falls with |y|.  While t |y| <= pi / 2 it rises with x.  So |h| is at
    most its value at the right end, at the smallest |y| or at pi / (2 t), whichever is less.
 2. |h| is smallest at the largest |y|.  If t |y| <= pi / 2, at the left end.  Beyond, turning a factor by pi / 2 - t y
-   makes all real parts positive, that of the smallest c_j's term at least sin(t y) times it.  Turning it by -t y / 2
-   makes each at least cos(t y / 2) times its modulus.  And |h| is at least Re h: a term with a positive cosine is
-   smallest at the left end, one with a negative cosine at the right end.
+   makes all real parts positive, that of the smallest c_j's term at least sin(t y) times it, if that c_j is 0; another
+   one is taken out of the factor first.  Turning it by -t y / 2 makes each at least cos(t y / 2) times its modulus.
+   And |h| is at least Re h: a term with a positive cosine is smallest at the left end, one with a negative cosine at
+   the right end.
 3. If y > 0, arg h rises with x: its derivative is that of -log |h| by y.  While t y <= pi / 2 it rises with y, too,
    because log |h| rises with x.  From b to y, Im h falls to r = sin(t y) / sin(t b) times its value at least, because
    sin(c_j y) / sin(c_j b) falls with c_j, and Re h falls.  So arg h falls to r times its value at least.
@@ -39,7 +40,7 @@ _FAR = 36.0  # exponents beyond are taken out of the sum
 _NEAR_ZERO = 0.25  # a sum below it is made of its terms, not of 1 plus an excess
 _SERIES, _TERMS = 0.06, 10  # exponents up to which a power series serves, and its last power
 _SLACK = 1e-12  # relative, for round-off
-_BINOMIAL = 64.0  # units by which weights may differ from binomial ones
+_BINOMIAL = 16.0  # units by which ratios of neighbouring weights may differ from those of binomial weights
 _TURNED = 3.0  # argument between two places that are compared, at most; below pi
 
 WIDEST = 3.0
@@ -84,16 +85,25 @@ class PositiveMixture(NamedTuple):
 
     @classmethod
     def of(cls, centres: NDArray, weights: NDArray) -> PositiveMixture:
-        """The mixture with these centres, at least 0, in any order."""
+        """The mixture with these centres, at least 0, in any order, as one factor."""
         order = np.argsort(centres)
-        c, w, k = centres[order], weights[order], centres.size - 1
-        if k > 1:
-            j = np.arange(k)
-            even = np.abs(c - c[-1] / k * np.arange(k + 1)) <= 8.0 * _UNIT * c[-1]
-            odds = w[1:] / w[:-1] * (j + 1.0) / (k - j)
-            if even.all() and np.ptp(odds) <= _BINOMIAL * _UNIT * odds.min():
-                return cls(c, w, k)
-        return cls(c, w, 1)
+        return cls(centres[order], weights[order], 1)
+
+    def factored(self) -> PositiveMixture:
+        """This mixture, or, if it is a binomial one but for round-off, that one as a product."""
+        c, w, k = *self[:2], self.centres.size - 1
+        if k < 2 or c[0] != 0.0:
+            return self
+        j = np.arange(k)
+        even = np.abs(c[1:] - c[-1] / k * (j + 1.0)) <= 4.0 * _UNIT * c[1:]
+        odds = w[1:] / w[:-1] * (j + 1.0) / (k - j)
+        binomial = even.all() and np.ptp(odds) <= _BINOMIAL * _UNIT * odds.min()
+        return self._replace(factors=k) if binomial else self
+
+    @property
+    def _off(self) -> float:
+        """Units by which weights may differ from binomial ones."""
+        return _BINOMIAL * self.factors if self.factors > 1 else 0.0
 
     @property
     def top(self) -> float:
@@ -155,7 +165,7 @@ class PositiveMixture(NamedTuple):
            4 |log w| + 4 |u|, u the exponent with log w.
         2. An excess has this times the modulus of the term, and a few units of each term and of its weight.
         3. log(1 + y) divides by |h|, and its real part is half the logarithm of 1 + 2 Re y + |y|^2.
-        4. Weights that count as binomial may be `_BINOMIAL` units off.
+        4. Weights that count as binomial may be `_off` units away from them.
         """
         if self.trivial:
             return np.zeros(x.shape)
@@ -164,12 +174,12 @@ class PositiveMixture(NamedTuple):
         logs = np.log(w)
         share = np.exp(np.minimum(t.real + logs - log.real, 700.0))
         size = np.exp(np.clip(log.real, -300.0, 300.0))
-        own = 4.0 * c * (np.abs(x) + moved + c) + 8.0 + k + (_BINOMIAL if self.factors > 1 else 0.0)
+        own = 4.0 * c * (np.abs(x) + moved + c) + 8.0 + k + self._off
         # which sum was made is not asked where it is a matter of round-off: both are paid for
         direct, near = (t[-1].real > _FAR) | (size < 1.1 * _NEAR_ZERO), (t[-1].real <= _FAR) & (size > 0.9 * _NEAR_ZERO)
         own = np.where(direct, own + 4.0 * np.abs(logs) + 4.0 * np.abs(t.real + logs), np.where(c > 0.0, own, 0.0))
         y = np.where(near, np.where(c > 0.0, w + share * size, 0.0).sum(axis=0), 0.0)
-        of_excess = np.where(near, (5.0 + k) * float(w[c > 0.0].sum()) / size, 0.0)
+        of_excess = np.where(near, (5.0 + k + self._off) * float(w[c > 0.0].sum()) / size, 0.0)
         return (share * own).sum(axis=0) + of_excess + 3.0 * (2.0 * y + y * y) / (size * size) + 8.0 * np.abs(log)
 
     def mass_beyond(self, x: float) -> float:
@@ -211,20 +221,24 @@ class PositiveMixture(NamedTuple):
             down = -bottom[below]
             near = self.log(right[below] + 1j * np.minimum(down, quarter)).imag
             turned[below] = -np.where(down <= quarter, near, self.top * down)
+        # up to the angle pi / 2 the terms' moduli are at most sqrt(2)^d times |h|
+        slack = _SLACK * 2.0 ** (0.5 * d)
         return MixtureBoxes(
-            high + _SLACK * (1.0 + np.abs(high)),
-            low - _SLACK * (1.0 + np.abs(low)),
-            turned - _SLACK * np.abs(turned),
+            high + slack * (1.0 + np.abs(high)),
+            low - slack * (1.0 + np.abs(low)),
+            turned - slack * (1.0 if d > 1 else np.abs(turned)),
         )
 
     def _log_real_part(self, left: NDArray, right: NDArray, most: NDArray) -> NDArray:
-        """log of a lower bound of Re h, -inf if that is negative."""
+        """log of a lower bound of Re h, -inf if that is negative; less the round-off of its terms."""
         cosine = np.cos(self.centres[:, None] * most)
-        x = np.where(cosine > 0.0, left, right)
-        c = self.centres[:, None]
-        with np.errstate(divide="ignore", over="ignore"):
-            terms = self.weights[:, None] * np.exp(np.minimum(c * x - 0.5 * c * c, 700.0)) * cosine
-            return np.log(np.maximum(terms.sum(axis=0), 0.0))
+        x, c = np.where(cosine > 0.0, left, right), self.centres[:, None]
+        exponents = c * x - 0.5 * c * c + np.log(self.weights)[:, None]
+        top = exponents.max(axis=0)
+        size = np.exp(exponents - top)
+        off = 4.0 * _UNIT * (size * (np.abs(c * x) + c * c + c * most + self.centres.size + self._off)).sum(axis=0)
+        with np.errstate(divide="ignore"):
+            return top + np.log(np.maximum((size * cosine).sum(axis=0) - off, 0.0))
 
     def _least_argument(self, left: NDArray, bottom: NDArray, top: NDArray) -> NDArray:
         turn = self.turn

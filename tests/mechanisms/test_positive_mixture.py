@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from scipy import special
 
 from pld_accountant.mechanisms.gaussian_mixture import GroupGaussian
 from pld_accountant.mechanisms.positive_mixture import PositiveMixture, complex_expm1_less
@@ -12,7 +13,7 @@ from pld_accountant.mechanisms.positive_mixture import PositiveMixture, complex_
 
 def group(noise, rate, records):
     c, p, _, _ = GroupGaussian(noise, rate, records).pair
-    return PositiveMixture.of(c, p)
+    return PositiveMixture.of(c, p).factored()
 
 
 MIXTURES = {
@@ -50,10 +51,12 @@ def followed(h, x):
 def test_binomial_mixtures_are_products():
     assert [h.factors for h in MIXTURES.values()] == [1, 1, 1, 1, 1, 5, 9]
     c, p, _, _ = GroupGaussian(2.0, 0.1, 3).pair
-    assert PositiveMixture.of(c, p).turn == pytest.approx(0.5)
+    assert PositiveMixture.of(c, p).factors == 1
+    assert PositiveMixture.of(c, p).factored().turn == pytest.approx(0.5)
     for some in (p * [1.0, 1.0, 1.0, 1.0 + 1e-12], p[[0, 2, 1, 3]]):
-        assert PositiveMixture.of(c, some / some.sum()).factors == 1
-    assert PositiveMixture.of(c * [1.0, 1.0, 1.0, 1.01], p).factors == 1
+        assert PositiveMixture.of(c, some / some.sum()).factored().factors == 1
+    assert PositiveMixture.of(c * [1.0, 1.0, 1.0, 1.01], p).factored().factors == 1
+    assert PositiveMixture.of(c + 1.0, p).factored().factors == 1
 
 
 def test_zeros_of_binomial_mixtures_lie_on_one_line():
@@ -104,6 +107,36 @@ def test_boxes_bound_modulus_and_argument(h):
     for apart in room:
         assert apart.min() >= -1e-10
         assert np.median(apart) < 0.5
+
+
+def by_coefficients(records, step, rate, x):
+    """log |h| of a binomial mixture at complex x, to 60 digits."""
+    with mpmath.workdps(60):
+        odds = mpmath.mpf(rate) / (1 - mpmath.mpf(rate))
+        a = [
+            math.comb(records, j) * odds**j * mpmath.exp(-((j * mpmath.mpf(step)) ** 2) / 2) for j in range(records + 1)
+        ]
+        value = mpmath.polyval(a, mpmath.exp(step * mpmath.mpc(x)), asc=True) * (1 - mpmath.mpf(rate)) ** records
+        return float(mpmath.log(abs(value)))
+
+
+@pytest.mark.parametrize(
+    ("records", "step", "rate", "x", "angle"),
+    [
+        # exponents beyond 700; a real part that is all round-off; many factors close to the angle pi / 2
+        (20, 1.0, 6e-11, 45.797, 2.95),
+        (20, 1.0, 6e-11, 45.797, 2.35),
+        (20, 0.02, 0.5, -0.3544, 2.98896),
+        (30, 0.1, 0.5, 0.2, 2.5),
+        (40, 0.05, 0.5, 0.5, 1.5),
+    ],
+)
+def test_boxes_of_many_factors_are_below_the_modulus(records, step, rate, x, angle):
+    h = PositiveMixture(step * np.arange(records + 1.0), special.binom(records, np.arange(records + 1)), records)
+    h = h._replace(weights=h.weights * rate ** np.arange(records + 1) * (1.0 - rate) ** np.arange(records, -1, -1))
+    at, y = np.array([x]), np.array([angle / step])
+    box, truth = h.boxes(at, at, y, y), by_coefficients(records, step, rate, complex(x, angle / step))
+    assert box.low[0] <= truth <= box.high[0]
 
 
 def test_a_lower_bound_stays_near_one_where_the_large_term_is_rare():
