@@ -44,6 +44,22 @@ def test_sums_are_within_their_round_off(size):
                 )
 
 
+@pytest.mark.parametrize("size", [0.03, 0.07, 0.5, 1.2])
+def test_small_exponents_lose_no_digits(size):
+    """exp(u) - 1 - u to some units of itself: as a difference it would be wrong by 1e-13 at 0.07."""
+    turns = np.exp(1j * np.linspace(0.0, 6.2, 25))
+    total, error = np.empty((2, 1), dtype=complex), np.empty((2, 1))
+    for loss in size * turns:
+        node, zero = np.array([loss]), np.zeros(1, dtype=complex)
+        contour.sums(
+            np.ones(1) + 0j, node, zero, zero + 1.0, np.array([[0.0], [0.0], [1.0], [0.0]]), 0, 0, total, error
+        )
+        with mpmath.workdps(40):
+            truth = mpmath.expm1(mpmath.mpc(loss)) - mpmath.mpc(loss)
+            assert float(abs(truth - mpmath.mpc(complex(total[0, 0])))) <= 12.0 * 2.0**-53 * float(abs(truth))
+            assert 2.0**-53 * error[0, 0] <= 2e-14 * float(abs(truth))
+
+
 def test_negligible_terms_are_left_out():
     loss, weight = np.array([-1.0 + 0.1j, -0.1 + 0.1j]), np.array([0.5 + 0j, 0.5 + 0j])
     bent = np.exp(loss) - 1.0 - loss
