@@ -315,6 +315,8 @@ def test_steps_without_contours_are_left_to_others():
     [
         (pa.GroupGaussian(2.0, 1e-4, 2), 30, 1e-9),
         (pa.GroupGaussian(1.5, 1e-3, 3), 4, 1e-6),
+        (pa.GroupGaussian(1.5, 1e-4, 7), 60, 1e-9),
+        (pa.GroupGaussian(4.0, 2e-5, 8), 900, 1e-10),
         (pa.GaussianMixture(1.0, [0.0, 0.5, 2.0], [0.98, 0.015, 0.005]), 6, 1e-7),
         (pa.ReplaceOneSampledGaussian(1.0, 1e-3), 100, 1e-8),
         (pa.ReplaceOneSampledGaussian(2.0, 1e-2), 3, 1e-6),
