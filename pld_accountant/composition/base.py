@@ -87,7 +87,7 @@ class Composition(Locked):
             Whether the record is removed or added; "both" gives the larger epsilon of the two.
         seconds : float, optional
             After this time no further method is tried: the bounds are certified as they are, and may be wide.  With a
-            limit, the result depends on the speed of the machine.  Long methods end about in time.
+            limit, the result depends on the speed of the machine.  A long method stops close to the limit.
         tolerance : float, optional
             In (0, 1): certified bounds this close, relative, are close enough.  At 1e-3, few or rare steps take a tenth
             of a second instead of up to seconds.  By default, and below 1e-6: as close as the methods come.

@@ -20,8 +20,8 @@ from .working import WorkingBounds
 __all__ = ["Contour"]
 
 _MOST_LAWS, _MOST_STEPS = 4, 1e8
-# see `choose_parts`; sharp saddles, of many steps or large groups, need the third and the fourth; the second search
-# keeps more digits, and takes more parts
+# what `choose_parts` takes, for two searches: sharp saddles (many steps, large groups) need the last two of the first;
+# the second keeps more digits, and takes more parts
 _PEAKS = ((12.5, 4), (16.0, 4), (9.0, 0), (16.0, 0)), ((9.5, 4),)
 _TRIES = 4  # integrals for one answer
 _NEAR = 1.3  # times the epsilon of an integral: up to there it serves

@@ -138,7 +138,7 @@ class ConvolvedLoss:
         pairs : float
             Approximate limit of the pairs of atoms in one pass.
         deadline : float
-            On the clock `time.monotonic`: no pass begins that would end later, judged by the pass before it.
+            On the clock `time.monotonic`: no pass begins that would end later, by the time of the pass before.
         """
         target, wants_epsilon = float(np.ravel(question.target)[0]), question.wants_epsilon
         most = int(math.sqrt(pairs / (2 * self.tree.sums))) if self.tree.sums else _LEAF

@@ -6,9 +6,9 @@ g(x) = h_P(x) / h_Q(-x) rises.  M(A) is the mean under Q, the integral of f = N 
 E[exp(z L)] = M(1 + z), under addition M(-z).  Im A >= 0 throughout, because M(conj A) = conj M(A).  In this module a
 "loss" is a value of log g.
 
-**Path.**  With t as in `positive_mixture`, f is analytic for |Im x| < pi / t.  So the integral
-over the real line is that over a line Im x = y, 0 < y < pi / (2 t).  There arg g > 0, so |g^A| = |g|^Re(A)
-exp(-Im(A) arg g) falls with Im A.  An integral that begins or ends at a real place has a vertical leg there.
+**Path.**  With t as in `positive_mixture`, f is analytic for |Im x| < pi / t.  So the integral over the real line is
+that over a line Im x = y, 0 < y < pi / (2 t).  There arg g > 0, so |g^A| = |g|^Re(A) exp(-Im(A) arg g) falls with Im A.
+An integral that begins or ends at a real place has a vertical leg there.
 Gauss-Legendre panels on the path make M a finite sum of weight exp(A loss), an entire function of A.
 
 **Error of the rule.**  On a panel of half-width r the n-point rule errs by at most
@@ -41,8 +41,8 @@ LOG_DENSITY = 0.5 * math.log(2.0 * math.pi)
 _PANEL = 1.4, 1.0  # width of a panel, at most, times the largest centre, if Q is one Gaussian and if not
 _ANGLE = 1.5, 1.0  # the same of y, below pi / 2; beyond pi / 2, negative powers of h_Q are large
 _WIDEST_PANEL, _HIGHEST = 0.9, 1.7  # of a panel and of y, at most
-_FACTOR_PANEL, _FACTOR_ANGLE = 0.9, 0.5  # of mixtures of many factors, times t; higher paths cost digits
-_WIDEST, _HIGHEST_OF_MANY = 0.5, 0.5  # of these, at most
+_FACTOR_PANEL, _FACTOR_ANGLE = 0.9, 0.5  # the same of products of mixtures, times t; higher paths cost digits
+_FACTOR_WIDEST, _FACTOR_HIGHEST = 0.5, 0.5  # width of a panel of these, and y, at most
 _LEG = np.array([0.0, 0.06, 0.15, 0.3, 0.55, 1.0])  # edges of the panels of a leg, from the real axis
 _ELLIPSES = np.array([1.5, 2.0, 2.6, 3.3, 4.2, 5.5])
 _SLICES = 6  # boxes around an ellipse
@@ -72,14 +72,14 @@ class LikelihoodRatio(NamedTuple):
     @property
     def height(self) -> float:
         """y."""
-        factor = min(_FACTOR_ANGLE / self.turn, _HIGHEST_OF_MANY)
-        return max(min(_ANGLE[not self.q.trivial] / self.top, _HIGHEST), factor)
+        of_product = min(_FACTOR_ANGLE / self.turn, _FACTOR_HIGHEST)
+        return max(min(_ANGLE[not self.q.trivial] / self.top, _HIGHEST), of_product)
 
     @property
     def panel(self) -> float:
         """The width of a panel, at most."""
-        factor = min(_FACTOR_PANEL / self.turn, _WIDEST)
-        return max(min(_PANEL[not self.q.trivial] / self.top, _WIDEST_PANEL), factor)
+        of_product = min(_FACTOR_PANEL / self.turn, _FACTOR_WIDEST)
+        return max(min(_PANEL[not self.q.trivial] / self.top, _WIDEST_PANEL), of_product)
 
     def logs(self, x: NDArray) -> tuple[NDArray, NDArray]:
         """log h_P(x) and log h_Q(-x) at complex x."""

@@ -15,10 +15,10 @@ Bounds on a box [left, right] x [bottom, top]; each holds for every factor, and 
 1. |h|^2 = sum_jk (positive) cos((c_j - c_k) y) falls with |y|.  While t |y| <= pi / 2 it rises with x.  So |h| is at
    most its value at the right end, at the smallest |y| or at pi / (2 t), whichever is less.
 2. |h| is smallest at the largest |y|.  If t |y| <= pi / 2, at the left end.  Beyond, turning a factor by pi / 2 - t y
-   makes all real parts positive, that of the smallest c_j's term at least sin(t y) times it, if that c_j is 0; another
-   one is taken out of the factor first.  Turning it by -t y / 2 makes each at least cos(t y / 2) times its modulus.
-   And |h| is at least Re h: a term with a positive cosine is smallest at the left end, one with a negative cosine at
-   the right end.
+   makes all real parts positive.  Let the factor's smallest centre be 0; another one is divided out first.  Then the
+   real part of that term is at least sin(t y) times the term.  Turning the factor by -t y / 2 makes each real part at
+   least cos(t y / 2) times the term's modulus.  And |h| is at least Re h: a term with a positive cosine is smallest at
+   the left end, one with a negative cosine at the right end.
 3. If y > 0, arg h rises with x: its derivative is that of -log |h| by y.  While t y <= pi / 2 it rises with y, too,
    because log |h| rises with x.  From b to y, Im h falls to r = sin(t y) / sin(t b) times its value at least, because
    sin(c_j y) / sin(c_j b) falls with c_j, and Re h falls.  So arg h falls to r times its value at least.
@@ -101,7 +101,7 @@ class PositiveMixture(NamedTuple):
         return self._replace(factors=k) if binomial else self
 
     @property
-    def _off(self) -> float:
+    def _weight_units(self) -> float:
         """Units by which weights may differ from binomial ones."""
         return _BINOMIAL * self.factors if self.factors > 1 else 0.0
 
@@ -165,7 +165,7 @@ class PositiveMixture(NamedTuple):
            4 |log w| + 4 |u|, u the exponent with log w.
         2. An excess has this times the modulus of the term, and a few units of each term and of its weight.
         3. log(1 + y) divides by |h|, and its real part is half the logarithm of 1 + 2 Re y + |y|^2.
-        4. Weights that count as binomial may be `_off` units away from them.
+        4. Weights that count as binomial may be `_weight_units` away from them.
         """
         if self.trivial:
             return np.zeros(x.shape)
@@ -174,12 +174,12 @@ class PositiveMixture(NamedTuple):
         logs = np.log(w)
         share = np.exp(np.minimum(t.real + logs - log.real, 700.0))
         size = np.exp(np.clip(log.real, -300.0, 300.0))
-        own = 4.0 * c * (np.abs(x) + moved + c) + 8.0 + k + self._off
+        own = 4.0 * c * (np.abs(x) + moved + c) + 8.0 + k + self._weight_units
         # which sum was made is not asked where it is a matter of round-off: both are paid for
         direct, near = (t[-1].real > _FAR) | (size < 1.1 * _NEAR_ZERO), (t[-1].real <= _FAR) & (size > 0.9 * _NEAR_ZERO)
         own = np.where(direct, own + 4.0 * np.abs(logs) + 4.0 * np.abs(t.real + logs), np.where(c > 0.0, own, 0.0))
         y = np.where(near, np.where(c > 0.0, w + share * size, 0.0).sum(axis=0), 0.0)
-        of_excess = np.where(near, (5.0 + k + self._off) * float(w[c > 0.0].sum()) / size, 0.0)
+        of_excess = np.where(near, (5.0 + k + self._weight_units) * float(w[c > 0.0].sum()) / size, 0.0)
         return (share * own).sum(axis=0) + of_excess + 3.0 * (2.0 * y + y * y) / (size * size) + 8.0 * np.abs(log)
 
     def mass_beyond(self, x: float) -> float:
@@ -236,7 +236,11 @@ class PositiveMixture(NamedTuple):
         exponents = c * x - 0.5 * c * c + np.log(self.weights)[:, None]
         top = exponents.max(axis=0)
         size = np.exp(exponents - top)
-        off = 4.0 * _UNIT * (size * (np.abs(c * x) + c * c + c * most + self.centres.size + self._off)).sum(axis=0)
+        off = (
+            4.0
+            * _UNIT
+            * (size * (np.abs(c * x) + c * c + c * most + self.centres.size + self._weight_units)).sum(axis=0)
+        )
         with np.errstate(divide="ignore"):
             return top + np.log(np.maximum((size * cosine).sum(axis=0) - off, 0.0))
 
