@@ -25,7 +25,7 @@ _SMALL_LOSSES = 0.12  # a part of all losses below this share of epsilon may be 
 _MOST_PARTS = 4
 _OCTAVE = 4  # tilts in an octave
 _TILTS = 2.0 ** (np.arange(-3 * _OCTAVE, 30 * _OCTAVE) / _OCTAVE)
-_LEVELS = 0.65 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon
+_LEVELS = 0.45 * 0.75 ** np.arange(14)  # candidates of where losses are split, over epsilon: two of them stay below it
 _FARTHEST = 5.0  # log g where paths end, at most, unless the losses go on
 
 
