@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -45,44 +47,50 @@ _LEAST = -600.0  # log delta below which numbers relative to it leave the range 
 _UNIT = 2.0**-53
 
 
+@dataclass(frozen=True)
 class Integral:
-    """delta, relative to exp(log_delta), as a function of epsilon near one epsilon.
+    """delta, or a part of it, relative to exp(log_delta), as a function of epsilon near one epsilon.
 
     Attributes
     ----------
+    own : float
+        That epsilon.
+    z, terms : ndarray, shape (nodes,)
+        Nodes, and the integrand there times the weight.
+    bound : float
+        Bound of the error at its own epsilon.
+    left, right : float
+        Range of Re z of all that was bounded.
     above : float
         What upper bounds add for losses beyond the end and for small losses.
     """
 
-    def __init__(self, epsilon: float) -> None:
-        self._epsilon = epsilon
-        self._z: list[NDArray] = []
-        self._terms: list[NDArray] = []
-        self._error, self.above = 0.0, 0.0
-        self._left, self._right = math.inf, -math.inf  # range of Re z of all that was bounded
+    own: float
+    z: NDArray
+    terms: NDArray
+    bound: float
+    left: float
+    right: float
+    above: float = 0.0
 
-    def extend(self, z: NDArray, terms: NDArray, left: float, right: float) -> None:
-        """Add nodes of a panel whose bounds hold for Re z in [left, right]."""
-        self._z.append(z)
-        self._terms.append(terms)
-        self._left, self._right = min(self._left, left), max(self._right, right)
-
-    def add_error(self, error: float) -> None:
-        """Add a bound of an error, at the epsilon of this integral."""
-        self._error += error
+    @classmethod
+    def of(cls, parts: Sequence[Integral], above: float = 0.0) -> Integral:
+        """The sum of these parts at one epsilon."""
+        z, terms = (np.concatenate([getattr(part, name) for part in parts]) for name in ("z", "terms"))
+        left, right = min(part.left for part in parts), max(part.right for part in parts)
+        return cls(parts[0].own, z, terms, sum(part.bound for part in parts), left, right, above)
 
     def value(self, epsilon: float) -> tuple[float, float]:
         """delta and minus its derivative; NaN too far away."""
-        z = np.concatenate(self._z)
         with np.errstate(over="ignore", invalid="ignore"):
-            t = np.concatenate(self._terms) * np.exp(-(epsilon - self._epsilon) * z)
-            return float(t.imag.sum()) / math.pi, float((t * z).imag.sum()) / math.pi
+            t = self.terms * np.exp(-(epsilon - self.own) * self.z)
+            return float(t.imag.sum()) / math.pi, float((t * self.z).imag.sum()) / math.pi
 
     def error(self, epsilon: float) -> float:
         """Bound of the error of `value`: every bound grows by at most exp(-(epsilon - own epsilon) Re z)."""
-        moved = epsilon - self._epsilon
+        moved = epsilon - self.own
         with np.errstate(over="ignore"):
-            return self._error * float(np.exp(max(-moved * self._left, -moved * self._right)))
+            return self.bound * float(np.exp(max(-moved * self.left, -moved * self.right)))
 
 
 def integrate(
@@ -97,31 +105,33 @@ def integrate(
     """
     if steps.log_delta < _LEAST:
         return None
-    before = None
+    known: dict[Part, Integral | None] = {}
     for peak in peaks:
         if time.monotonic() > deadline:
             return None
         chosen = choose_parts(steps, epsilon, *peak)
-        found = None if chosen is None or chosen == before else _integrate(steps, *chosen, epsilon)
-        if found is not None:
-            return found
-        before = chosen
+        if chosen is None:
+            continue
+        parts, theta = chosen
+        for part in parts:
+            if part not in known:
+                known[part] = _Contour(steps, part, epsilon).integrate()
+            if known[part] is None:
+                break
+        found = [one for part in parts if (one := known.get(part)) is not None]
+        if len(found) == len(parts):
+            return Integral.of(found, _above(steps, parts[-1].low, theta, epsilon))
     return None
 
 
-def _integrate(steps: Steps, parts: list[Part], theta: float, epsilon: float) -> Integral | None:
-    """The integral in these parts; `theta` is the tilt of Chernoff's bound of what is left."""
-    found = Integral(epsilon)
-    found.above = steps.beyond / math.exp(steps.log_delta)
-    for part in parts:
-        if not _Contour(steps, part, epsilon).integrate(found):
-            return None
-    if parts[-1].low > -np.inf:
-        # Chernoff's bound of what has no loss above the last level
-        c = float(steps.exponent(np.array(theta)))
-        k = float(steps.counts @ [law.log_moment(c, float(law.places(np.array(parts[-1].low)))) for law in steps.laws])
-        found.above += math.exp(k - theta * epsilon - steps.log_delta)
-    return found
+def _above(steps: Steps, low: float, theta: float, epsilon: float) -> float:
+    """Bound of the mass beyond the ends, and Chernoff's bound, at `theta`, of steps without a loss above `low`."""
+    found = steps.beyond / math.exp(steps.log_delta)
+    if low == -np.inf:
+        return found
+    c = float(steps.exponent(np.array(theta)))
+    k = float(steps.counts @ [law.log_moment(c, float(law.places(np.array(low)))) for law in steps.laws])
+    return found + math.exp(k - theta * epsilon - steps.log_delta)
 
 
 class _Bound(NamedTuple):
@@ -157,39 +167,38 @@ class _Contour:
         self._kappa = epsilon if steps.remove else -epsilon
         self._offset = (epsilon if steps.remove else 0.0) - steps.log_delta
 
-    def integrate(self, found: Integral) -> bool:
-        """Add this part's panels and errors; False if the bounds fail."""
+    def integrate(self) -> Integral | None:
+        """The integral of this part; None if the bounds fail."""
         error = self._open()
         if not error < math.inf:
-            return False
+            return None
         a, step, before, checks = complex(self._c), self._part.theta, math.inf, 0
+        panels: list[Integral] = []
         first = None
         work = _NODE.size * sum(m.nodes for m in self._moments)
         for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
             step, lost = self._fit(a, step)
-            error += lost
-            end = a + step * self._direction
             z, terms, off = self._panel(a, step)
+            reach = 0.5 * step * math.hypot(_WIDE, _TALL)
+            left, right = float(z.real.min()) - reach, float(z.real.max()) + reach
+            panels.append(Integral(self._epsilon, z, terms, lost + off, left, right))
+            error += lost + off
             with np.errstate(invalid="ignore"):
                 sizes = np.abs(terms) / step
             first = first or float(sizes.max())
-            error += off
             if not (float(sizes.max()) <= 1e3 * first and error < _USELESS):
-                return False
-            reach = 0.5 * step * math.hypot(_WIDE, _TALL)
-            found.extend(z, terms, float(z.real.min()) - reach, float(z.real.max()) + reach)
-            a, step = end, 2.0 * step
+                return None
+            a, step = a + step * self._direction, 2.0 * step
             if float(sizes[-1]) * abs(a) < 0.1 * TOLERANCE:
                 rest = self._rest(a)
                 checks += 1
                 slow = checks > 3 and rest > 0.5 * before
                 if rest < 0.1 * TOLERANCE or (slow and rest < _ACCEPTED):
-                    found.add_error(error + rest)
-                    return math.isfinite(error)
+                    return replace(Integral.of(panels), bound=error + rest)
                 if slow:
-                    return False
+                    return None
                 before = rest
-        return False
+        return None
 
     def _open(self) -> float:
         """Make the moments and the contour's direction; bound what the paths leave out, on the line Re A = c.

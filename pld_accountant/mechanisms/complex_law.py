@@ -42,8 +42,8 @@ class ComplexLaw:
         )
         self._remove = remove
         self._x = np.linspace(-10.0 - self.ratio.q.top, self.ratio.p.top + _REACH, 4 * _ROUGH)
-        self._logs = self.ratio.logs(self._x + 0j)
-        self._loss = (self._logs[0] - self._logs[1]).real
+        self._logs = self.ratio.logs(self._x)
+        self._loss = self._logs[0] - self._logs[1]
 
     @property
     def served(self) -> bool:
@@ -56,7 +56,7 @@ class ComplexLaw:
 
     def loss_at(self, x: float) -> float:
         """log g at x."""
-        return float(self.ratio.real_log(np.array(x)))
+        return float(self.ratio.log(np.array(x)))
 
     def mass_beyond(self, x: float) -> float:
         """Mass of the step beyond x, rounded up."""
@@ -74,7 +74,7 @@ class ComplexLaw:
     def far_ends(self, c: NDArray, log_goal: NDArray, end: float) -> tuple[NDArray, NDArray]:
         """Places from `end` on where N h_Q max(g^c, 1) falls below each goal, and log g there; inf if none does."""
         x = end + np.linspace(0.0, 15.0, 61)
-        loss = self.ratio.real_log(x)
+        loss = self.ratio.log(x)
         small = np.maximum(np.multiply.outer(c, loss), 0.0) - 0.5 * x * x + 4.0 < log_goal[:, None]
         at = np.where(small.any(axis=1), small.argmax(axis=1), x.size - 1)
         return x[at], np.where(small.any(axis=1), loss[at], np.inf)
@@ -88,7 +88,7 @@ class ComplexLaw:
     def rough_log_moments(self, places: NDArray, c: NDArray, end: float) -> NDArray:
         """About log of the integral of f at real A = c up to `end` and each place, (places, exponents); no bound."""
         x = np.linspace(-8.0 - self.ratio.q.top, end, _ROUGH)
-        p, q = (v.real for v in self.ratio.logs(x + 0j))
+        p, q = self.ratio.logs(x)
         exponent = np.multiply.outer(c, p - q) + q - 0.5 * x * x
         below = np.logaddexp.accumulate(exponent, axis=1)
         at = np.minimum(np.searchsorted(x, places), x.size - 1)
@@ -97,7 +97,7 @@ class ComplexLaw:
     @property
     def rough_losses(self) -> tuple[NDArray, NDArray]:
         """Losses, ascending, and about their probabilities."""
-        log_p, log_q = (v.real - 0.5 * self._x**2 + math.log(self._x[1] - self._x[0]) - LOG_DENSITY for v in self._logs)
+        log_p, log_q = (v - 0.5 * self._x**2 + math.log(self._x[1] - self._x[0]) - LOG_DENSITY for v in self._logs)
         with np.errstate(under="ignore"):
             return (self._loss, np.exp(log_p)) if self._remove else (-self._loss[::-1], np.exp(log_q)[::-1])
 

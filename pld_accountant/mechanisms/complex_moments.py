@@ -82,11 +82,11 @@ class LikelihoodRatio(NamedTuple):
         return max(min(_PANEL[not self.q.trivial] / self.top, _WIDEST_PANEL), of_product)
 
     def logs(self, x: NDArray) -> tuple[NDArray, NDArray]:
-        """log h_P(x) and log h_Q(-x) at complex x."""
+        """log h_P(x) and log h_Q(-x) at complex or real x."""
         return self.p.log(x), self.q.log(-x)
 
     def log(self, x: NDArray) -> NDArray:
-        """log g at complex x."""
+        """log g at complex or real x."""
         p, q = self.logs(x)
         return p - q
 
@@ -113,10 +113,6 @@ class LikelihoodRatio(NamedTuple):
 
         (left, of_left), (right, of_right) = below(start, 1.0), below(stop, -1.0)
         return -right - left, of_left + of_right
-
-    def real_log(self, x: NDArray) -> NDArray:
-        """log g at real x."""
-        return self.log(np.asarray(x) + 0j).real
 
 
 class _Boxes(NamedTuple):
@@ -361,7 +357,7 @@ class ComplexMoments:
         """
         x = np.linspace(self._begin, self._end if self._low == -np.inf else self._low, _PLACES)
         log_step = math.log(x[1] - x[0])
-        slope = np.gradient(self._law.real_log(x), x)
+        slope = np.gradient(self._law.log(x), x)
         top = self._log_size(a, x + self._above)
         after = np.logaddexp.accumulate(top[::-1])[::-1] + log_step
         best = np.inf, 0.0, 0
@@ -400,10 +396,10 @@ class ComplexMoments:
         """
         law, c = self._law, a.real
         x, step = np.linspace(self._begin, stop, _ENVELOPE_CELLS + 1, retstep=True)
-        (p, q), (turned_p, turned_q) = law.logs(x + 0j), law.logs(x + 1j * y)
-        f = np.exp((c * p + (1.0 - c) * q).real - 0.5 * x * x - LOG_DENSITY)
+        (p, q), (turned_p, turned_q) = law.logs(x), law.logs(x + 1j * y)
+        f = np.exp(c * p + (1.0 - c) * q - 0.5 * x * x - LOG_DENSITY)
         argument = turned_p.imag[:-1] - turned_q.imag[1:]
-        share = -np.expm1(np.minimum(math.log(law.q.weights[0]) - q.real[:-1], 0.0))
+        share = -np.expm1(np.minimum(math.log(law.q.weights[0]) - q[:-1], 0.0))
         bent = 1.0 + (c - 1.0) * law.q.top**2 * np.minimum(share, 0.25)
         fewer = (1.0 - c) * np.log1p(-share * (1.0 - math.cos(law.q.top * y)))
         with np.errstate(over="ignore", under="ignore"):

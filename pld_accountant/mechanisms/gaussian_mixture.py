@@ -14,7 +14,7 @@ from .. import validate
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
-from .mixture_spectrum import TiltedMixture, join, log_ratio
+from .mixture_spectrum import TiltedMixture, join, log_moments, log_ratio
 
 __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
 
@@ -236,7 +236,7 @@ class GaussianMixtureSteps(DeltaSteps):
         self._pairs = list(pairs)
         self.direction: Direction = direction
         self._sign = 1.0 if direction == "remove" else -1.0
-        self._moments: dict[tuple[int, float, bool], float] = {}
+        self._moments: dict[tuple[int, bool], dict[float, float]] = {}
         self._tables: dict[int, tuple[NDArray, NDArray]] = {}
 
     @property
@@ -249,22 +249,21 @@ class GaussianMixtureSteps(DeltaSteps):
         first, second = log_ratio(x, *pair[:2]), log_ratio(x, *pair[2:])
         return self._sign * (first - second)
 
-    def _log_moment(self, row: int, theta: float, exact: bool) -> float:
-        """K rounded up, at most that of the Gaussian of the largest shift."""
-        bound = 0.5 * theta * (1.0 + theta) * self._pairs[row].shift ** 2 * (1.0 + 1e-14)
-        bound = min(bound, theta * float(self.largest_loss()[row]))
-        found = self._tilted(row, theta).log_moment(_NODES_EXACT if exact else _NODES)
-        return bound if found is None else min(sum(found), bound)
-
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
-        """K at each tilt, rounded up, shape (size, tilts); where it costs too many nodes, the Gaussian's K."""
+        """K at each tilt, rounded up, shape (size, tilts), at most that of the Gaussian of the largest shift.
+
+        The latter alone where K costs too many nodes.
+        """
         found = np.empty((self.size, theta.size))
-        for row in range(self.size):
-            for i, t in enumerate(theta.tolist()):
-                key = (row, t, exact)
-                if key not in self._moments:
-                    self._moments[key] = self._log_moment(row, t, exact)
-                found[row, i] = self._moments[key]
+        for row, (pair, largest) in enumerate(zip(self._pairs, self.largest_loss(), strict=True)):
+            known = self._moments.setdefault((row, exact), {})
+            new = np.array([t for t in theta.tolist() if t not in known])
+            if new.size:
+                bound = np.minimum(0.5 * new * (1.0 + new) * pair.shift**2 * (1.0 + 1e-14), new * largest)
+                own, other, _ = self._tilted(row, 0.0)
+                k = log_moments(own, other, new, _NODES_EXACT if exact else _NODES)
+                known.update(zip(new.tolist(), np.minimum(k, bound).tolist(), strict=True))
+            found[row] = [known[t] for t in theta.tolist()]
         return found
 
     def _tilted(self, row: int, theta: float) -> TiltedMixture:

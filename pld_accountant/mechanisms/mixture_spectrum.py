@@ -12,8 +12,8 @@ f = A^(1 + theta) B^-theta times that of x, and phi(omega) = E[exp(i omega L)] u
    the largest distance of two centres of one mixture.  The argument of A / B lies between 0 and y D, D the largest
    distance of two centres.  So f exp(i omega L) grows by at most exp(y^2 / 2 + omega |y| D) cos(y s / 2)^-theta.
 3. The rule of step h errs by at most 2 M / (exp(2 pi d / h) - 1) if this growth times the mass is at most M for
-   |y| < d (Trefethen and Weideman 2014, Theorem 5.1).  With d s / 2 <= 1 / sqrt(1 + theta) the cosine adds at most
-   exp(0.62).
+   |y| < d (Trefethen and Weideman 2014, Theorem 5.1).  For B's own s, d s / 2 <= 1 / sqrt(1 + theta): the cosine adds
+   at most exp(0.62).  For A's, d s <= 2 < pi: A has no zero there.
 4. Beyond the band: on that line |f exp(i omega L)| is |f| exp(-omega arg), arg that of A / B or of B / A, whichever
    is positive for this sign of y.  The integral of this falls with omega, so its value at one frequency bounds |phi|
    at all higher ones.  The arguments of A and of B grow with Re x while |y| s <= pi:
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from .base import Spectrum
 from .exponential_sums import are_many, excess_at, log_of_excess, products
 
-__all__ = ["TiltedMixture", "join", "log_ratio"]
+__all__ = ["TiltedMixture", "join", "log_moments", "log_ratio"]
 
 _UNIT = 2.0**-53
 _REACH = 9.0  # r of step 1
@@ -41,6 +41,7 @@ _WIDEST = 6.0  # of the strip
 _NEGLIGIBLE = 1e-24  # share of a node that is left out
 _BLOCK = 64  # frequencies whose phases are products of two
 _CHUNK = 256  # nodes that a matrix product adds up
+_ELEMENTS = 1 << 18  # nodes times tilts of log-moments at a time
 _CELLS = 700  # of the envelope
 _OUTSIDE = 1e-17  # twice the tilted mass outside of the cells, at least
 _SHIFTS = np.concatenate([np.geomspace(0.003, 0.3, 6), np.linspace(0.5, 3.0, 5)])  # y, over 1 / s or 1
@@ -81,26 +82,19 @@ class TiltedMixture(NamedTuple):
 
     @property
     def _ends(self) -> tuple[float, float]:
+        """The ends for all tilts from 0 to theta."""
         (a, _), (b, _), theta = self
-        low = (1.0 + theta) * a.min() - theta * b.max() - _REACH
-        high = (1.0 + theta) * a.max() - theta * b.min() + _REACH
+        low = a.min() + theta * min(a.min() - b.max(), 0.0) - _REACH
+        high = a.max() + theta * max(a.max() - b.min(), 0.0) + _REACH
         return float(low), float(high)
 
     def nodes(self, width: float) -> tuple[float, float, int]:
         """The first node, the step and the number of nodes for frequencies up to `width`."""
         low, high = self._ends
-        reach = max(self._spread, self._distance)
-        d = min(_WIDEST, 2.0 / (reach * math.sqrt(1.0 + self.theta)))
+        spread = max(float(np.ptp(self.own[0])), float(np.ptp(self.other[0])) * math.sqrt(1.0 + self.theta))
+        d = _WIDEST if spread * _WIDEST <= 2.0 else 2.0 / spread
         step = 2.0 * math.pi * d / (_LOG_ERROR + 0.5 * d * d + width * d * self._distance)
         return low, step, math.ceil(min((high - low) / step, 2.0**60)) + 2
-
-    def log_moment(self, most: int) -> tuple[float, float] | None:
-        """K and a bound of its error; None if it needs more nodes than `most`."""
-        low, step, number = self.nodes(0.0)
-        if number > most:
-            return None
-        found = self._weigh(low, step, number)
-        return found.log_moment, _TRUNCATED + _UNIT * (found.units_of_moment + abs(found.log_moment))
 
     def spectrum(self, spacing: float, m: int, columns: int, work: float) -> Spectrum | None:
         """See `base.CharacteristicSteps.spectrum`; of one row, whose arrays have no first axis.
@@ -140,22 +134,15 @@ class TiltedMixture(NamedTuple):
         )
 
     def _weigh(self, low: float, step: float, number: int) -> _Nodes:
-        """The rule's nodes with their shares of the tilted mass.
-
-        Round-off, in units of 2^-53: log A and log B are wrong by at most 4 T + 8, T the largest exponent in them.  So
-        the relative error of a share has 1 + 2 theta times this, and the square of x.
-        """
-        x = low + step * np.arange(number)
-        log_a, log_b = log_ratio(x, *self.own), log_ratio(x, *self.other)
+        """The rule's nodes with their shares of the tilted mass."""
+        x, log_a, log_b, of_log = _logs(self.own, self.other, low, step, number)
         exponent = (1.0 + self.theta) * log_a - self.theta * log_b - 0.5 * x * x
         top = float(exponent.max())
         weight = np.exp(exponent - top)
         total = float(weight.sum())
         kept = weight > _NEGLIGIBLE * total
-        share, x = weight[kept] / total, x[kept]
-        centres = np.concatenate([self.own[0], self.other[0]])
-        of_log = 4.0 * np.abs(np.multiply.outer(x, centres) - 0.5 * centres**2).max(axis=1) + 8.0
-        units = (1.0 + 2.0 * self.theta) * of_log + 2.0 * x * x + np.abs(exponent[kept] - top) + 16.0
+        share, of_log = weight[kept] / total, of_log[kept]
+        units = _units(self.theta, x[kept], of_log, top - exponent[kept])
         return _Nodes(
             share,
             (log_a - log_b)[kept],
@@ -213,6 +200,51 @@ class _Nodes(NamedTuple):
     units: NDArray
     units_of_moment: float
     left_out: float
+
+
+def _logs(
+    own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], low: float, step: float, number: int
+) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    """Nodes, log A and log B there, and their round-off in units of 2^-53.
+
+    It is at most 4 T + 8, T the largest exponent in them.
+    """
+    x = low + step * np.arange(number)
+    centres = np.concatenate([own[0], other[0]])[:, None]
+    exponents = np.abs(centres * x - 0.5 * centres**2).max(axis=0)
+    return x, log_ratio(x, *own), log_ratio(x, *other), 4.0 * exponents + 8.0
+
+
+def _units(theta: float | NDArray, x: NDArray, of_log: NDArray, below: NDArray) -> NDArray:
+    """Round-off of a node's share in units of 2^-53; `below` is how far the log of its mass lies below the largest."""
+    return (1.0 + 2.0 * theta) * of_log + 2.0 * x * x + below + 16.0
+
+
+def log_moments(own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], theta: NDArray, most: int) -> NDArray:
+    """K of A and B at each tilt, rounded up; inf where it takes more nodes than `most`.
+
+    The tilts of an octave, and all tilts up to 1, share the nodes of the largest of them.  For the others these lie
+    closer together, and further out, than the rule needs.
+    """
+    found = np.full(theta.shape, np.inf)
+    octaves = np.ceil(np.log2(np.maximum(theta, 1.0)))
+    for octave in np.unique(octaves):
+        low, step, number = TiltedMixture(own, other, float(2.0**octave)).nodes(0.0)
+        if number > most:
+            continue
+        x, log_a, log_b, of_log = _logs(own, other, low, step, number)
+        at = np.flatnonzero(octaves == octave)
+        for some in np.array_split(at, math.ceil(at.size * number / _ELEMENTS)):
+            t = theta[some, None]
+            exponent = (1.0 + t) * log_a - t * log_b - 0.5 * x * x
+            top = exponent.max(axis=1)
+            below = top[:, None] - exponent
+            weight = np.exp(-below)
+            total = weight.sum(axis=1)
+            units = (weight * _units(t, x, of_log, below)).sum(axis=1) / total + math.log2(number) + 16.0 + np.abs(top)
+            k = top + np.log(total * step / math.sqrt(2.0 * math.pi))
+            found[some] = k + _TRUNCATED + _UNIT * (units + np.abs(k))
+    return found
 
 
 def _phi_less_one(p: NDArray, d: NDArray, spacing: float, m: int) -> NDArray:

@@ -48,7 +48,9 @@ WIDEST = 3.0
 
 
 def complex_log1p(y: NDArray) -> NDArray:
-    """log(1 + y) of complex y; numpy's loses the digits of a small y."""
+    """log(1 + y) of complex y, of which numpy's loses the digits of a small one, or of real y above -1."""
+    if np.isrealobj(y):
+        return np.log1p(y)
     size = 2.0 * y.real + y.real**2 + y.imag**2
     real = np.where(size > -0.5, 0.5 * np.log1p(np.maximum(size, -0.5)), np.log(np.maximum(np.abs(1.0 + y), 1e-300)))
     return real + 1j * np.arctan2(y.imag, 1.0 + y.real)
@@ -125,16 +127,22 @@ class PositiveMixture(NamedTuple):
         return np.multiply.outer(self.centres, x) - 0.5 * self.centres[:, None] ** 2
 
     def log(self, x: NDArray) -> NDArray:
-        """log h at complex x, t |Im x| <= pi / 2; arg h is 0 on the real line and continuous."""
+        """log h at complex x, t |Im x| <= pi / 2, or at real x; arg h is 0 on the real line and continuous."""
         if self.trivial:
-            return np.zeros(x.shape, dtype=complex)
-        t, w = self.exponents(x.ravel()), self.weights[:, None]
-        far = t[-1].real > _FAR
-        excess = (w * complex_expm1(np.where(far, 0.0, t))).sum(axis=0)
-        found = complex_log1p(excess)
+            return np.zeros(x.shape, dtype=x.dtype)
+        flat, w = x.ravel(), self.weights[:, None]
+        # along a line Im x is one number, whose sines are the same everywhere
+        y = flat.imag[:1] if flat.size and np.ptp(flat.imag) == 0.0 else flat.imag
+        t, angle = self.exponents(flat.real), np.multiply.outer(self.centres, y)
+        far = t[-1] > _FAR
+        grown, half = np.expm1(np.where(far, 0.0, t)), np.sin(0.5 * angle)
+        excess = (w * (grown - 2.0 * half * half * (1.0 + grown))).sum(axis=0)
+        if np.iscomplexobj(x):
+            excess = excess + 1j * (w * np.sin(angle) * (1.0 + grown)).sum(axis=0)
         some = far | (np.abs(1.0 + excess) < _NEAR_ZERO)
+        found = complex_log1p(np.where(some, 0.0, excess))
         if some.any():
-            u = (t + np.log(w))[:, some]
+            u = self.exponents(flat[some]) + np.log(w)
             highest = u.real.max(axis=0)
             with np.errstate(under="ignore"):
                 found[some] = highest + np.log(np.exp(u - highest).sum(axis=0))
@@ -212,7 +220,7 @@ class PositiveMixture(NamedTuple):
             first = self.centres[0] * left[wide] - 0.5 * self.centres[0] ** 2 + math.log(self.weights[0])
             rotated = (
                 first + d * np.log(np.sin(angle)),
-                self.log(left[wide] + 0j).real + d * np.log(np.cos(0.5 * angle)),
+                self.log(left[wide]) + d * np.log(np.cos(0.5 * angle)),
             )
             low[wide] = np.maximum(np.maximum(*rotated), self._log_real_part(left[wide], right[wide], most[wide]))
         turned = self._least_argument(left, np.maximum(bottom, 0.0), np.maximum(top, 0.0))

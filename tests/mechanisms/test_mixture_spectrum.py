@@ -11,7 +11,7 @@ from pld_accountant.engine.tilting import Limits
 from pld_accountant.engine.transform import GridTransform, Transform
 from pld_accountant.mechanisms import mixture_spectrum
 from pld_accountant.mechanisms.base import CharacteristicSteps
-from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture
+from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture, log_moments
 from pld_accountant.notions import gdp
 from pld_accountant.results import Method
 from pld_accountant.tables.makers import TableMakers
@@ -68,11 +68,30 @@ def test_characteristic_functions_are_within_their_errors(name, direction, theta
 @pytest.mark.parametrize("name, value", [("_LOG_ERROR", 1.5), ("_REACH", 2.0), ("_UNIT", 2.0**-60)])
 def test_a_rule_that_is_too_rough_is_found(name, value, monkeypatch):
     """At frequencies close to 0, where the growth that the rule allows for is nearly the true one."""
-    law = law_of("group", "remove", 6.0)
+    law = law_of("little noise", "remove", 6.0)
     assert excess_of_errors(law, [0, 40], 1e-4) <= 0.0
     monkeypatch.setattr(mixture_spectrum, name, value)
     monkeypatch.setattr(mixture_spectrum, "_TRUNCATED", mixture_spectrum._TRUNCATED if name != "_UNIT" else 0.0)
     assert excess_of_errors(law, [0, 40], 1e-4) > 0.0
+
+
+TILTS = np.array([0.01, 0.3, 1.0, 1.1, 1.9, 2.0, 4.1, 7.9])
+
+
+@pytest.mark.parametrize("name", STEP)
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_log_moments_of_tilts_that_share_nodes(name, direction, monkeypatch):
+    """They are rounded up, by little; a tilt's number does not depend on which others are asked for."""
+    own, other, _ = law_of(name, direction, 0.0)
+    found = log_moments(own, other, TILTS, 1 << 20)
+    exact = [moments(TiltedMixture(own, other, theta), [])[0] for theta in TILTS.tolist()]
+    room = [float(k - true) for k, true in zip(found, exact, strict=True)]
+    assert min(room) >= 0.0 and max(room) <= 1e-12
+    monkeypatch.setattr(mixture_spectrum, "_ELEMENTS", 1)
+    assert log_moments(own, other, TILTS[::-1], 1 << 20).tolist() == found[::-1].tolist()
+    monkeypatch.setattr(mixture_spectrum, "_LOG_ERROR", 1.0)
+    rough = log_moments(own, other, TILTS, 1 << 20)
+    assert max(abs(float(k - true)) for k, true in zip(rough, exact, strict=True)) > 1e-6
 
 
 def test_what_is_left_out_is_in_the_error(monkeypatch):
@@ -159,8 +178,8 @@ def test_two_kinds_of_steps_in_one_composition():
 def test_a_spectrum_that_costs_too_much_is_not_made():
     law = law_of("group", "remove", 6.0)
     assert law.spectrum(1e6, 1_000, 1, 1e7) is None
-    assert law.log_moment(10) is None
-    assert TiltedMixture(law.own, law.other, 1e12).log_moment(1 << 14) is None
+    assert np.isinf(log_moments(law.own, law.other, np.array([6.0]), 10)[0])
+    assert np.isinf(log_moments(law.own, law.other, np.array([1e12]), 1 << 14)[0])
 
 
 @pytest.mark.parametrize(
