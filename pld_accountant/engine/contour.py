@@ -22,7 +22,7 @@ __all__ = ["Contour"]
 _MOST_LAWS, _MOST_STEPS = 4, 1e8
 # what `choose_parts` takes, for two searches: sharp saddles (many steps, large groups) need the last two of the first;
 # the second keeps more digits, and takes more parts
-_PEAKS = ((12.5, 4), (16.0, 4), (9.0, 0), (16.0, 0)), ((9.5, 4),)
+_PEAKS = ((12.5, 4), (14.0, 2), (16.0, 4), (9.0, 0), (16.0, 0)), ((9.5, 4), (8.0, 2))
 _TRIES = 4  # integrals for one answer
 _NEAR = 1.3  # times the epsilon of an integral: up to there it serves
 _CLOSE = 1e-3  # the same under addition, to both sides
