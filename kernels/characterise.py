@@ -23,16 +23,7 @@ import math
 
 import numpy as np
 
-from ._columns import (
-    M_HIGH,
-    M_LEFT_OUT,
-    M_LOG_MOMENT,
-    M_LOW,
-    M_MEAN,
-    M_SPREAD,
-    M_UNITS,
-    M_WEIGHTED,
-)
+from . import _columns as c
 from ._jit import inline, jit
 from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, log_normal, sampled_share
 
@@ -345,14 +336,14 @@ def _harmonics(weight, d, spacing, re, im):
                 sin_y[i] = math.sin(omega * d[i])
         else:
             for i in range(n):
-                c, s, cd, sd = cos_y[i], sin_y[i], cos_d[i], sin_d[i]
-                cos_y[i] = c * cd - s * sd + c + cd
-                sin_y[i] = s * cd + c * sd + s + sd
-        c = _dot(weight, cos_y)
-        s = _dot(weight, sin_y)
-        excess = 2.0 * c + c * c + s * s
-        re[j] = 0.5 * (math.log1p(excess) if excess > -0.5 else math.log(max((1.0 + c) * (1.0 + c) + s * s, _TINY)))
-        im[j] = math.atan2(s, 1.0 + c)
+                x, y, dx, dy = cos_y[i], sin_y[i], cos_d[i], sin_d[i]
+                cos_y[i] = x * dx - y * dy + x + dx
+                sin_y[i] = y * dx + x * dy + y + dy
+        x = _dot(weight, cos_y)
+        y = _dot(weight, sin_y)
+        excess = 2.0 * x + x * x + y * y
+        re[j] = 0.5 * (math.log1p(excess) if excess > -0.5 else math.log(max((1.0 + x) * (1.0 + x) + y * y, _TINY)))
+        im[j] = math.atan2(y, 1.0 + x)
 
 
 @inline
@@ -388,14 +379,14 @@ def _centred(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
         spread += share
         weighted += share * carried[first + j]
     p /= total
-    moments[M_LOG_MOMENT] = value
-    moments[M_MEAN] = mean + residual
-    moments[M_UNITS] = units
-    moments[M_SPREAD] = spread
-    moments[M_WEIGHTED] = weighted
-    moments[M_LEFT_OUT] = max(left_out, _TINY)
-    moments[M_LOW] = x[max(inner - 1, 0)]
-    moments[M_HIGH] = x[outer + 1] if outer + 1 < n else ends[1]
+    moments[c.M_LOG_MOMENT] = value
+    moments[c.M_MEAN] = mean + residual
+    moments[c.M_UNITS] = units
+    moments[c.M_SPREAD] = spread
+    moments[c.M_WEIGHTED] = weighted
+    moments[c.M_LEFT_OUT] = max(left_out, _TINY)
+    moments[c.M_LOW] = x[max(inner - 1, 0)]
+    moments[c.M_HIGH] = x[outer + 1] if outer + 1 < n else ends[1]
     return kept
 
 
@@ -419,12 +410,12 @@ def spectrum(sigma, q, sign, theta, part, ends, gauss, spacing, nodes, moments, 
     for k in range(sigma.size):
         if q[k] == 1.0:
             variance = 1.0 / (sigma[k] * sigma[k])
-            moments[k, M_LOG_MOMENT] = theta[k] * (theta[k] + 1.0) * variance / 2.0
-            moments[k, M_MEAN] = (theta[k] + 0.5) * variance
-            moments[k, M_UNITS] = 8.0 * moments[k, M_LOG_MOMENT]
-            moments[k, M_SPREAD] = math.sqrt(variance)
-            moments[k, M_WEIGHTED] = 8.0 * moments[k, M_SPREAD]
-            moments[k, M_LEFT_OUT:] = 0.0
+            moments[k, c.M_LOG_MOMENT] = theta[k] * (theta[k] + 1.0) * variance / 2.0
+            moments[k, c.M_MEAN] = (theta[k] + 0.5) * variance
+            moments[k, c.M_UNITS] = 8.0 * moments[k, c.M_LOG_MOMENT]
+            moments[k, c.M_SPREAD] = math.sqrt(variance)
+            moments[k, c.M_WEIGHTED] = 8.0 * moments[k, c.M_SPREAD]
+            moments[k, c.M_LEFT_OUT :] = 0.0
             for j in range(re.shape[1]):
                 re[k, j] = -0.5 * variance * ((j + 1) * spacing) * ((j + 1) * spacing)
                 im[k, j] = 0.0

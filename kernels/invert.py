@@ -21,38 +21,11 @@ import math
 
 import numpy as np
 
-from ._columns import (
-    ALIAS,
-    BAND,
-    BAND_COEFFICIENT,
-    CHERNOFF_ABOVE,
-    CHERNOFF_BELOW,
-    ENVELOPE,
-    ERROR,
-    ERROR_SLOPE,
-    ESTIMATE,
-    GRID_STEP,
-    INFINITE,
-    LOG_MOMENT,
-    LOG_MOMENT_ERROR,
-    LOWER,
-    MEAN,
-    OFFSET,
-    PERIOD,
-    PRODUCT_ROUNDING,
-    RELATIVE_ERROR,
-    RELATIVE_SLOPE,
-    SPACING,
-    THETA,
-    TILT_ABOVE,
-    TILT_BELOW,
-    UPPER,
-)
-from ._columns import blocks as _blocks
+from . import _columns as c
 from ._jit import inline, jit
 
 _U = 2.0**-53  # unit round-off
-blocks = inline(_blocks)
+blocks = inline(c.blocks)
 
 
 @inline
@@ -99,56 +72,39 @@ def _exp_error(exponent, growth):
 
 
 @inline
-def _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
-    """Fill a_f = weight_f exp(log phi_f) and `sizes`."""
-    re, im, extra, _ = blocks(m)
-    interpolated = row.size > extra
-    a_re[0] = weight_re[0]
-    a_im[0] = 0.0
-    total = abs(weight_re[0])
-    turning = 0.0
-    added = total * _exp_error(row[extra], row[extra + 1]) if interpolated else 0.0
-    for f in range(1, m + 1):
-        size = math.exp(row[re - 1 + f])
-        phase = row[im - 1 + f]
-        c, s = size * math.cos(phase), size * math.sin(phase)
-        a_re[f] = weight_re[f] * c - weight_im[f] * s
-        a_im[f] = weight_re[f] * s + weight_im[f] * c
-        size = abs(a_re[f]) + abs(a_im[f])
-        total += size
-        turning += f * size
-        if interpolated and size > 0.0:
-            added += size * _exp_error(row[extra + 1 + f], row[extra + 1])
-    sizes[0], sizes[1], sizes[2] = total, turning, added
-
-
-@inline
-def _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes):
-    """As `_amplitudes`, for large losses: a_f = weight_f exp(log phi_f) (exp(R_f) - 1).
+def _amplitudes(row, weight_re, weight_im, m, large, a_re, a_im, sizes):
+    """Fill a_f = weight_f exp(log phi_f), for large losses times exp(R_f) - 1, and `sizes`.
 
     With p the error of log phi and e that of R, exp(p) (exp(R + e) - 1) differs from exp(R) - 1 by at most
     |exp(p) - 1| |exp(R) - 1| + |exp(p)| |exp(R)| |exp(e) - 1|.
     """
-    re, im, extra, large = blocks(m)
+    re, im, extra, r = blocks(m)
+    interpolated = row.size > extra
     sizes[:] = 0.0
     for f in range(m + 1):
         modulus = math.exp(row[re - 1 + f]) if f > 0 else 1.0
         phase = row[im - 1 + f] if f > 0 else 0.0
-        c, s = modulus * math.cos(phase), modulus * math.sin(phase)
-        p_re = weight_re[f] * c - weight_im[f] * s
-        p_im = weight_re[f] * s + weight_im[f] * c
-        x, y, error = min(row[large + f], 700.0), row[large + m + 1 + f], row[large + 2 * (m + 1) + f]
-        half = math.sin(0.5 * y)
-        r_re = math.expm1(x) * math.cos(y) - 2.0 * half * half
-        r_im = math.exp(x) * math.sin(y)
-        a_re[f] = p_re * r_re - p_im * r_im
-        a_im[f] = p_re * r_im + p_im * r_re
+        cosine, sine = modulus * math.cos(phase), modulus * math.sin(phase)
+        p_re = weight_re[f] * cosine - weight_im[f] * sine
+        p_im = weight_re[f] * sine + weight_im[f] * cosine
+        a_re[f], a_im[f] = p_re, p_im
+        if large:
+            x, y = min(row[r + f], 700.0), row[r + m + 1 + f]
+            half = math.sin(0.5 * y)
+            r_re = math.expm1(x) * math.cos(y) - 2.0 * half * half
+            r_im = math.exp(x) * math.sin(y)
+            a_re[f] = p_re * r_re - p_im * r_im
+            a_im[f] = p_re * r_im + p_im * r_re
         size = abs(a_re[f]) + abs(a_im[f])
         sizes[0] += size
         sizes[1] += f * size
-        more = _exp_error(row[extra + (1 + f if f > 0 else 0)], row[extra + 1])
-        whole = (abs(p_re) + abs(p_im)) * math.exp(x)
-        sizes[2] += size * more + (1.0 + more) * whole * math.expm1(min(error, 709.0))
+        if interpolated:
+            more = _exp_error(row[extra + (1 + f if f > 0 else 0)], row[extra + 1])
+            added = size * more if size > 0.0 else 0.0
+            if large:
+                whole = (abs(p_re) + abs(p_im)) * math.exp(x)
+                added += (1.0 + more) * whole * math.expm1(min(row[r + 2 * (m + 1) + f], 709.0))
+            sizes[2] += added
 
 
 @inline
@@ -165,8 +121,8 @@ def _alias(helper, theta, period, k, epsilon):
     """Bound of the aliasing over exp(K - theta epsilon): Chernoff at two other tilts, geometric in the period."""
     total = 0.0
     for side in range(2):
-        tilt = helper[TILT_ABOVE] if side == 0 else helper[TILT_BELOW]
-        chernoff = helper[CHERNOFF_ABOVE] if side == 0 else helper[CHERNOFF_BELOW]
+        tilt = helper[c.TILT_ABOVE] if side == 0 else helper[c.TILT_BELOW]
+        chernoff = helper[c.CHERNOFF_ABOVE] if side == 0 else helper[c.CHERNOFF_BELOW]
         distance = abs(tilt - theta) * period
         log_ratio = chernoff - tilt * epsilon - (k - theta * epsilon) - distance
         if log_ratio > 300.0 or not distance > 0.0:
@@ -178,10 +134,10 @@ def _alias(helper, theta, period, k, epsilon):
 @inline
 def _q_at(a_re, a_im, m, setting, row, epsilon):
     """Q at epsilon.  On a grid delta is linear in e^epsilon between grid points: the chord, scaled to epsilon."""
-    theta, spacing, step, mean = setting[THETA], setting[SPACING], setting[GRID_STEP], row[MEAN]
+    theta, spacing, step, mean = setting[c.THETA], setting[c.SPACING], setting[c.GRID_STEP], row[c.MEAN]
     if step == 0.0:
         return _inner_product(a_re, a_im, m, spacing * (mean - epsilon))[0]
-    left = row[OFFSET] + math.floor((epsilon - row[OFFSET]) / step) * step
+    left = row[c.OFFSET] + math.floor((epsilon - row[c.OFFSET]) / step) * step
     right = left + step
     q_left = _inner_product(a_re, a_im, m, spacing * (mean - left))[0]
     q_right = _inner_product(a_re, a_im, m, spacing * (mean - right))[0]
@@ -192,10 +148,10 @@ def _q_at(a_re, a_im, m, setting, row, epsilon):
 @inline
 def _root(a_re, a_im, m, setting, k, mean, log_delta, start):
     """epsilon with K - theta epsilon + log Q = log delta, by Newton's method kept inside a bracket; NaN if lost."""
-    theta, spacing = setting[THETA], setting[SPACING]
+    theta, spacing = setting[c.THETA], setting[c.SPACING]
     low, high = -np.inf, np.inf
     x = start
-    reach = 0.25 * setting[PERIOD]
+    reach = 0.25 * setting[c.PERIOD]
     for _ in range(100):
         q, dq = _inner_product(a_re, a_im, m, spacing * (mean - x))
         if q > 0.0:
@@ -230,17 +186,17 @@ def _error_budget(row, sizes, m, setting, weights, epsilon):
     Interpolated steps multiply the product once more.
     sums: the term f has been turned by f times an angle that is known to `PRODUCT_ROUNDING`, and multiplied f times.
     """
-    theta, spacing, rounding = setting[THETA], setting[SPACING], setting[PRODUCT_ROUNDING]
-    band = setting[BAND_COEFFICIENT] * math.exp(row[ENVELOPE])
+    theta, spacing, rounding = setting[c.THETA], setting[c.SPACING], setting[c.PRODUCT_ROUNDING]
+    band = setting[c.BAND_COEFFICIENT] * math.exp(row[c.ENVELOPE])
     width = m * spacing
-    phi = row[ERROR] * weights[0] + row[ERROR_SLOPE] * weights[1]
-    phi *= math.exp(min(row[ERROR] + row[ERROR_SLOPE] * width, 700.0))
-    growth = math.exp(min(row[RELATIVE_ERROR] + row[RELATIVE_SLOPE] * width, 700.0))
-    relative = (row[RELATIVE_ERROR] * sizes[0] + row[RELATIVE_SLOPE] * spacing * sizes[1]) * growth
+    phi = row[c.ERROR] * weights[0] + row[c.ERROR_SLOPE] * weights[1]
+    phi *= math.exp(min(row[c.ERROR] + row[c.ERROR_SLOPE] * width, 700.0))
+    growth = math.exp(min(row[c.RELATIVE_ERROR] + row[c.RELATIVE_SLOPE] * width, 700.0))
+    relative = (row[c.RELATIVE_ERROR] * sizes[0] + row[c.RELATIVE_SLOPE] * spacing * sizes[1]) * growth
     phi = min(phi, relative) + sizes[2] * growth
-    turn = rounding * spacing * (abs(row[MEAN]) + abs(epsilon) + abs(row[OFFSET])) + 32.0 * _U
+    turn = rounding * spacing * (abs(row[c.MEAN]) + abs(epsilon) + abs(row[c.OFFSET])) + 32.0 * _U
     sums = (turn * sizes[1] + 160.0 * _U * sizes[0]) * math.exp(min(turn * m, 700.0))
-    kappa = row[LOG_MOMENT_ERROR] + rounding * (abs(row[LOG_MOMENT]) + theta * abs(epsilon)) + 64.0 * _U
+    kappa = row[c.LOG_MOMENT_ERROR] + rounding * (abs(row[c.LOG_MOMENT]) + theta * abs(epsilon)) + 64.0 * _U
     return 1.001 * (band + phi + sums) + 1e-300, kappa
 
 
@@ -251,44 +207,44 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
     The ends are first guessed from the slope and then verified with the budget at that very epsilon.  A guess that
     does not verify is doubled.
     """
-    theta, spacing = setting[THETA], setting[SPACING]
-    k, mean = row[LOG_MOMENT], row[MEAN]
+    theta, spacing = setting[c.THETA], setting[c.SPACING]
+    k, mean = row[c.LOG_MOMENT], row[c.MEAN]
     x = _root(a_re, a_im, m, setting, k, mean, log_delta, start)
     q, dq = _inner_product(a_re, a_im, m, spacing * (mean - x))
     slope = theta - spacing * dq / q
     if not (q > 0.0 and slope > 0.0):
         return False
     error, kappa = _error_budget(row, sizes, m, setting, weights, x)
-    alias = _alias(helper, theta, setting[PERIOD], k, x)
-    out[BAND] = setting[BAND_COEFFICIENT] * math.exp(row[ENVELOPE]) / q
-    out[ALIAS] = alias / q
-    if setting[GRID_STEP] > 0.0:
+    alias = _alias(helper, theta, setting[c.PERIOD], k, x)
+    out[c.BAND] = setting[c.BAND_COEFFICIENT] * math.exp(row[c.ENVELOPE]) / q
+    out[c.ALIAS] = alias / q
+    if setting[c.GRID_STEP] > 0.0:
         q = _q_at(a_re, a_im, m, setting, row, x)
         x += (k - theta * x + math.log(q) - log_delta) / slope if q > 0.0 else 0.0
-    out[ESTIMATE] = x
-    infinite = -math.expm1(-row[INFINITE])
+    out[c.ESTIMATE] = x
+    infinite = -math.expm1(-row[c.INFINITE])
     share = infinite * math.exp(-log_delta)
     if not share < 1.0:
         return False
     move = (math.log1p(error / q) + kappa - math.log1p(-share)) / slope * 1.0001 + 16.0 * _U * abs(x) + 1e-300
-    out[UPPER] = np.inf
+    out[c.UPPER] = np.inf
     for _ in range(40):
         e = x + move
         error, kappa = _error_budget(row, sizes, m, setting, weights, e)
         value = _q_at(a_re, a_im, m, setting, row, e) + error
         if value > 0.0 and k + kappa - theta * e + math.log(value) <= log_delta + math.log1p(-share):
-            out[UPPER] = e
+            out[c.UPPER] = e
             break
         move *= 2.0
-    out[LOWER] = -np.inf
+    out[c.LOWER] = -np.inf
     if error + alias < 0.9 * q:
         move = (kappa - math.log1p(-(error + alias) / q)) / slope * 1.0001 + 16.0 * _U * abs(x) + 1e-300
         for _ in range(40):
             e = x - move
             error, kappa = _error_budget(row, sizes, m, setting, weights, e)
-            value = _q_at(a_re, a_im, m, setting, row, e) - error - _alias(helper, theta, setting[PERIOD], k, e)
+            value = _q_at(a_re, a_im, m, setting, row, e) - error - _alias(helper, theta, setting[c.PERIOD], k, e)
             if value > 0.0 and k - kappa - theta * e + math.log(value) >= log_delta:
-                out[LOWER] = e
+                out[c.LOWER] = e
                 break
             move *= 2.0
     return True
@@ -297,27 +253,27 @@ def _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, log_del
 @inline
 def _with_infinite(log_delta, row):
     """log of delta plus the mass at +infinity."""
-    if not row[INFINITE] > 0.0:
+    if not row[c.INFINITE] > 0.0:
         return log_delta
-    infinite = math.log(-math.expm1(-row[INFINITE]))
+    infinite = math.log(-math.expm1(-row[c.INFINITE]))
     return max(log_delta, infinite) + math.log1p(math.exp(-abs(log_delta - infinite)))
 
 
 @inline
 def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, out):
     """Fill out for log delta; False if Q is not positive."""
-    theta = setting[THETA]
+    theta = setting[c.THETA]
     q = _q_at(a_re, a_im, m, setting, row, epsilon)
     error, kappa = _error_budget(row, sizes, m, setting, weights, epsilon)
-    alias = _alias(helper, theta, setting[PERIOD], row[LOG_MOMENT], epsilon)
-    scale = row[LOG_MOMENT] - theta * epsilon
+    alias = _alias(helper, theta, setting[c.PERIOD], row[c.LOG_MOMENT], epsilon)
+    scale = row[c.LOG_MOMENT] - theta * epsilon
     if not q > 0.0:
         return False
-    out[BAND] = setting[BAND_COEFFICIENT] * math.exp(row[ENVELOPE]) / q
-    out[ALIAS] = alias / q
-    out[ESTIMATE] = scale + math.log(q)
-    out[UPPER] = _with_infinite(scale + kappa + math.log(q + error), row)
-    out[LOWER] = scale - kappa + math.log(q - error - alias) if q > error + alias else -np.inf
+    out[c.BAND] = setting[c.BAND_COEFFICIENT] * math.exp(row[c.ENVELOPE]) / q
+    out[c.ALIAS] = alias / q
+    out[c.ESTIMATE] = scale + math.log(q)
+    out[c.UPPER] = _with_infinite(scale + kappa + math.log(q + error), row)
+    out[c.LOWER] = scale - kappa + math.log(q - error - alias) if q > error + alias else -np.inf
     return True
 
 
@@ -331,19 +287,17 @@ def bound_people(exponents, weight, setting, helper, target, wants_epsilon, larg
     m = weight.size - 1
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
-    weights = _weights(weight, setting[SPACING])
+    weights = _weights(weight, setting[c.SPACING])
     a_re = np.empty(m + 1)
     a_im = np.empty(m + 1)
     sizes = np.empty(3)
     for i in range(exponents.shape[0]):
         row = exponents[i]
+        _amplitudes(row, weight_re, weight_im, m, large, a_re, a_im, sizes)
         if large:
-            _large_amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
             # beyond the band |exp(R) - 1| <= exp(|R|) - 1
             beyond = row[row.size - 1]
-            row[ENVELOPE] += beyond if beyond > 600.0 else math.log(math.expm1(beyond) + 1e-300)
-        else:
-            _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
+            row[c.ENVELOPE] += beyond if beyond > 600.0 else math.log(math.expm1(beyond) + 1e-300)
         if wants_epsilon:
             found = _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i])
         else:
@@ -361,7 +315,7 @@ def bound_curves(exponents, weight, setting, helper, target, lower, out):
     """
     n, points = target.shape
     m = weight.size - 1
-    theta, spacing = setting[THETA], setting[SPACING]
+    theta, spacing = setting[c.THETA], setting[c.SPACING]
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
     weights = _weights(weight, spacing)
@@ -372,22 +326,22 @@ def bound_curves(exponents, weight, setting, helper, target, lower, out):
     q = np.empty(points)
     for i in range(n):
         row = exponents[i]
-        _amplitudes(row, weight_re, weight_im, m, a_re, a_im, sizes)
-        if setting[GRID_STEP] == 0.0:
-            _inner_products(a_re, a_im, m, spacing * (row[MEAN] - target[i]), work, q)
+        _amplitudes(row, weight_re, weight_im, m, False, a_re, a_im, sizes)
+        if setting[c.GRID_STEP] == 0.0:
+            _inner_products(a_re, a_im, m, spacing * (row[c.MEAN] - target[i]), work, q)
         else:
             for j in range(points):
                 q[j] = _q_at(a_re, a_im, m, setting, row, target[i, j])
         error, kappa = _error_budget(row, sizes, m, setting, weights, target[i, points - 1])
         for j in range(points):
             epsilon = target[i, j]
-            scale = row[LOG_MOMENT] - theta * epsilon
+            scale = row[c.LOG_MOMENT] - theta * epsilon
             out[i, j, 0] = -np.inf
             out[i, j, 1] = 0.0
             if not q[j] > 0.0:
                 continue
             out[i, j, 1] = min(_with_infinite(scale + kappa + math.log(q[j] + error), row), 0.0)
             if lower:
-                below = q[j] - error - _alias(helper[i], theta, setting[PERIOD], row[LOG_MOMENT], epsilon)
+                below = q[j] - error - _alias(helper[i], theta, setting[c.PERIOD], row[c.LOG_MOMENT], epsilon)
                 if below > 0.0:
                     out[i, j, 0] = scale - kappa + math.log(below)

@@ -202,7 +202,7 @@ def test_a_persons_second_part_errs_by_no_more_than_is_said(n, theta):
     r = n * (0.5 * np.log1p(2.0 * rho.real + np.abs(rho) ** 2) + 1j * np.arctan2(rho.imag, 1.0 + rho.real))
     true = np.exp(n * np.log(small) - row[c.LOG_MOMENT] - 1j * row[c.MEAN] * z.imag) * np.expm1(r)
     a_re, a_im, sizes = np.empty(m + 1), np.empty(m + 1), np.empty(3)
-    kernels._large_amplitudes(row, np.ones(m + 1), np.zeros(m + 1), m, a_re, a_im, sizes)
+    kernels._amplitudes(row, np.ones(m + 1), np.zeros(m + 1), m, True, a_re, a_im, sizes)
     _, _, extra, last = c.blocks(m)
     a, phi = a_re + 1j * a_im, np.exp(np.append(0.0, row[c.HEAD : c.HEAD + m] + 1j * row[c.HEAD + m : extra]))
     more = np.expm1(np.append(row[extra], row[extra + 2 : last]))
@@ -255,7 +255,7 @@ def test_amplitudes_and_what_may_be_off():
     off = 0.05 * rng.random(m + 1)
     row[large:-1] = np.concatenate([r.real, r.imag, off])
     a_re, a_im, sizes = np.empty(m + 1), np.empty(m + 1), np.empty(3)
-    kernels._large_amplitudes(row, weight.real.copy(), weight.imag.copy(), m, a_re, a_im, sizes)
+    kernels._amplitudes(row, weight.real.copy(), weight.imag.copy(), m, True, a_re, a_im, sizes)
     product = weight * np.exp(np.append(0.0, row[re:im] + 1j * row[im:extra]))
     a = product * np.expm1(r)
     assert np.allclose(a_re + 1j * a_im, a, rtol=1e-13, atol=1e-15)
@@ -271,7 +271,7 @@ def test_amplitudes_and_what_may_be_off():
     assert worst >= 0.3 * sizes[2]
     quiet = row.copy()
     quiet[extra:large] = quiet[large + 2 * (m + 1) : -1] = 0.0
-    kernels._large_amplitudes(quiet, weight.real.copy(), weight.imag.copy(), m, a_re, a_im, sizes)
+    kernels._amplitudes(quiet, weight.real.copy(), weight.imag.copy(), m, True, a_re, a_im, sizes)
     assert sizes[2] == 0.0
 
 
@@ -280,7 +280,7 @@ def test_tiny_shares_keep_their_digits():
     row, weight = np.zeros(large + 4), np.ones(1)
     row[large], row[large + 1] = 1e-40, 2e-40
     a_re, a_im, sizes = np.empty(1), np.empty(1), np.empty(3)
-    kernels._large_amplitudes(row, weight, np.zeros(1), 0, a_re, a_im, sizes)
+    kernels._amplitudes(row, weight, np.zeros(1), 0, True, a_re, a_im, sizes)
     assert (a_re[0], a_im[0]) == pytest.approx((1e-40, 2e-40), rel=1e-14)
 
 
