@@ -182,7 +182,7 @@ class KnownComposition(Composition):
             return UNKNOWN
         above = np.zeros(1)
         for d in wanted:
-            above = dominating_mu.mu_upper(self._row, self._of(d), min_delta, floor=above)
+            above = dominating_mu.touching(self._row, self._of(d), min_delta, floor=above)[0]
         upper = float(above[0])
         if not np.isfinite(upper):
             return UNKNOWN

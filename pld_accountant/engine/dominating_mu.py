@@ -23,7 +23,7 @@ from . import plancherel, schedule
 from .question import DeltaAt, EpsilonAt
 from .solver import bounds, solve
 
-__all__ = ["LOSS", "mu_lower", "mu_upper", "touching", "undiminished_mu"]
+__all__ = ["LOSS", "mu_lower", "touching", "undiminished_mu"]
 
 LOSS = 5e-5
 """The largest relative excess of the upper bound of mu that the chords may cause, in one direction."""
@@ -44,41 +44,6 @@ _Grid = tuple[NDArray, NDArray, NDArray]
 Progress = Callable[[int], None]
 
 
-def mu_upper(
-    counts: Counts,
-    makers: TableMakers,
-    min_delta: float,
-    *,
-    floor: NDArray | None = None,
-    ceiling: float = np.inf,
-    patient: bool = True,
-) -> NDArray:
-    """Upper bound of mu for every person, in one direction.
-
-    Parameters
-    ----------
-    counts : Counts
-    makers : TableMakers
-    min_delta : float
-        Down to where the curves are compared, in (0, 1).
-    floor : ndarray, shape (people,), optional
-        The result is at least this: another direction's mu saves work.
-    ceiling : float
-        A person who needs more, or nearly more, gets some number above the ceiling, found with less work.
-    patient : bool
-        False: if the end of the range, epsilon(min_delta), is costly to find, as for few steps of little noise, the
-        Renyi bound of it is taken, and more of the curve is compared.
-
-    Returns
-    -------
-    ndarray, shape (people,)
-        0, or floor, if delta(0) is at most min_delta; `undiminished_mu` if the curve could not be bounded.
-
-    **Cost**: about 60 microseconds a person, less with a good floor, and more if the curve is nearly a Gaussian's.
-    """
-    return touching(counts, makers, min_delta, floor=floor, ceiling=ceiling, patient=patient)[0]
-
-
 def touching(
     counts: Counts,
     makers: TableMakers,
@@ -90,22 +55,37 @@ def touching(
     patient: bool = True,
     progress: Progress | None = None,
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """`mu_upper`, and where the curves touch.
+    """Upper bound of mu for every person, in one direction, and where the curves touch.
 
     Parameters
     ----------
-    counts, makers, min_delta, floor, ceiling, patient
-        As for `mu_upper`.
+    counts : Counts
+    makers : TableMakers
+    min_delta : float
+        Down to where the curves are compared, in (0, 1).
+    floor : ndarray, shape (people,), optional
+        mu is at least this: another direction's mu saves work.
     end : ndarray, shape (people,), optional
         Probably an upper bound of epsilon(min_delta).  A person whose delta there is not proven to be at most
         min_delta gets another end.
+    ceiling : float
+        A person who needs more, or nearly more, gets some number above the ceiling, found with less work.
+    patient : bool
+        False: if the end of the range, epsilon(min_delta), is costly to find, as for few steps of little noise, the
+        Renyi bound of it is taken, and more of the curve is compared.
     progress : callable, optional
         Called with the number of people done since the last call.
 
     Returns
     -------
-    upper, touch, end : ndarray, shape (people,)
-        mu; the epsilon of the point that needs the largest mu, 0 if floor serves all; the end of the range.
+    upper : ndarray, shape (people,)
+        mu; 0, or floor, if delta(0) is at most min_delta; `undiminished_mu` if the curve could not be bounded.
+    touch : ndarray, shape (people,)
+        The epsilon of the point that needs the largest mu; 0 if floor serves all.
+    end : ndarray, shape (people,)
+        The end of the range.
+
+    **Cost**: about 60 microseconds a person, less with a good floor, and more if the curve is nearly a Gaussian's.
     """
     goal, people, steps = float(np.log(min_delta)), len(counts), counts.steps()
     upper = np.zeros(people) if floor is None else floor.astype(np.float64)
@@ -223,7 +203,7 @@ def mu_lower(
     Parameters
     ----------
     counts, makers, min_delta
-        As for `mu_upper`.
+        As for `touching`.
     share : ndarray, shape (people,), optional
         Where in the range, 0 to 1, the curve probably needs the largest mu: only points near there are evaluated.
     progress : callable, optional

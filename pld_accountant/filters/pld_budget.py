@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..counting.buckets import Buckets
 from ..counting.counts import WholeCounts
-from ..engine.dominating_mu import mu_upper, undiminished_mu
+from ..engine.dominating_mu import touching, undiminished_mu
 from ..mechanisms.base import directions
 from ..mechanisms.sampled_gaussian import SampledGaussianSteps
 from ..tables.makers import TableMakers
@@ -51,7 +51,7 @@ class PLDBudget:
         repeated = WholeCounts(np.where(few[:, None], self.repeated(counts[some]), counts[some]))
         upper = np.zeros(some.size)
         for makers in self._makers:
-            upper = mu_upper(repeated, makers, self.min_delta, floor=upper, patient=False)
+            upper = touching(repeated, makers, self.min_delta, floor=upper, patient=False)[0]
         whole[some] = np.minimum(upper, whole[some])
         return whole
 
@@ -72,14 +72,8 @@ class PLDBudget:
             open_ = np.flatnonzero(fits)
             if not open_.size:
                 break
-            upper = mu_upper(
-                WholeCounts(counts[left[open_]]),
-                makers,
-                self.min_delta,
-                floor=np.full(open_.size, self.mu),
-                ceiling=self.mu,
-                patient=False,
-            )
+            some, floor = WholeCounts(counts[left[open_]]), np.full(open_.size, self.mu)
+            upper = touching(some, makers, self.min_delta, floor=floor, ceiling=self.mu, patient=False)[0]
             fits[open_] = upper <= self.mu
         within[left] = fits
         return within

@@ -19,7 +19,7 @@ def makers_of(sigma, q, direction):
 
 
 def mu_upper(counts, makers, min_delta, **more):
-    return dominating_mu.mu_upper(WholeCounts(counts), makers, min_delta, **more)
+    return dominating_mu.touching(WholeCounts(counts), makers, min_delta, **more)[0]
 
 
 def mu_lower(counts, makers, min_delta, **more):
