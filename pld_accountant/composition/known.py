@@ -28,8 +28,7 @@ from ..tables.makers import TableMakers
 from .base import ROUNDING, UNKNOWN, Composition
 
 if TYPE_CHECKING:
-    from ..engine.atoms import AtomSum
-    from ..engine.lattice import LatticeSum
+    from ..engine.discrete_sum import DiscreteSum
 
 __all__ = ["KnownComposition"]
 
@@ -51,7 +50,7 @@ class KnownComposition(Composition):
         self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))
         self._methods = methods
         self._makers: dict[Direction, TableMakers] = {}
-        self._lattices: dict[Direction, LatticeSum | AtomSum | None] = {}
+        self._lattices: dict[Direction, DiscreteSum | None] = {}
         self._logs_finite: dict[Direction, float] = {}
 
     @property
@@ -156,7 +155,7 @@ class KnownComposition(Composition):
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
 
-    def _lattice(self, direction: Direction) -> LatticeSum | AtomSum | None:
+    def _lattice(self, direction: Direction) -> DiscreteSum | None:
         """The sum of discrete laws if their losses lie on one lattice, or are few."""
         if direction not in self._lattices:
             pairs = [m for m in self._counts if isinstance(m, Discrete)]

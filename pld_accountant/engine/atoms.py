@@ -14,33 +14,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
+from .discrete_sum import DiscreteSum, FiniteDelta
 
 __all__ = ["AtomSum"]
 
 _SAME = 2.0**-46  # relative to the largest sum of |loss|, and at least 2^-46
 _MOST_PAIRS = 1 << 20
-_HALVINGS = 100
 _LOST = 1e-280  # of masses that underflow
 
 
-class AtomSum:
+class AtomSum(DiscreteSum):
     """The losses of a composition as atoms; `of` returns None where they are too many.
 
     Parameters
     ----------
+    laws : sequence of DiscreteLaw
+    counts : sequence of int
     losses, masses : ndarray, shape (atoms,)
         Sums of finite losses, ascending, and their P masses.
     shift : float
         By how much a sum may be wrong.
     error : float
         Relative error of a mass.
-    infinite : float
-        Mass at infinity.
     """
 
-    def __init__(self, losses: NDArray, masses: NDArray, shift: float, error: float, infinite: float) -> None:
+    def __init__(
+        self,
+        laws: Sequence[DiscreteLaw],
+        counts: Sequence[int],
+        losses: NDArray,
+        masses: NDArray,
+        shift: float,
+        error: float,
+    ) -> None:
+        super().__init__(laws, counts)
         self._losses, self._masses = losses, masses
-        self._shift, self._factor, self.infinite = shift, math.exp(error), infinite
+        self._shift, self._factor = shift, math.exp(error)
 
     @staticmethod
     def of(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> AtomSum | None:
@@ -69,9 +78,18 @@ class AtomSum:
         assert total is not None
         shift = additions * (same + 2.0**-51 * size) + 2.0 * MASS_SLACK * steps
         error = 2.0 * MASS_SLACK * steps + additions * (min(pairs, _MOST_PAIRS) + 4.0) * 2.0**-53
-        logs = [math.log1p(-law.infinite) if law.infinite < 1.0 else -np.inf for law in laws]
-        infinite = -math.expm1(sum(n * log for n, log in zip(counts, logs, strict=True)))
-        return AtomSum(*total, shift, error, infinite)
+        return AtomSum(laws, counts, *total, shift, error)
+
+    @property
+    def largest(self) -> float:
+        """See `DiscreteSum`."""
+        return float(self._losses[-1]) + 2.0 * self._shift
+
+    def _near_epsilon(self, epsilon: float) -> FiniteDelta:
+        return self._finite
+
+    def _near_delta(self, delta: float) -> FiniteDelta:
+        return self._finite
 
     def _finite(self, epsilon: float, sign: float) -> float:
         past = self._losses - (epsilon - sign * self._shift)
@@ -80,30 +98,6 @@ class AtomSum:
         # each term is positive and good to a few units, and so is each addition
         value *= (self._factor * (1.0 + (past.size + 16.0) * 2.0**-52)) ** sign
         return value + _LOST if sign > 0.0 and first < past.size else value
-
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """Lower and upper delta at an epsilon, whose infinite mass is included."""
-        low, high = self._finite(epsilon, -1.0), self._finite(epsilon, 1.0)
-        return min(low + self.infinite * (1.0 - 1e-13), 1.0), min(high + self.infinite * (1.0 + 1e-13), 1.0)
-
-    def epsilon(self, delta: float) -> tuple[float, float]:
-        """Lower and upper epsilon at a delta in (0, 1); inf if the infinite mass alone exceeds it."""
-        below, above = delta - self.infinite * (1.0 + 1e-13), delta - self.infinite * (1.0 - 1e-13)
-        if above < 0.0 or (above == 0.0 and self.infinite > 0.0):
-            return np.inf, np.inf
-        upper = np.inf if below <= 0.0 else self._root(below, 1.0)
-        return self._root(above, -1.0), upper
-
-    def _root(self, goal: float, sign: float) -> float:
-        low, high = 0.0, max(float(self._losses[-1]) + 2.0 * self._shift, 0.0)
-        if self._finite(0.0, sign) <= goal:
-            return 0.0
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            if not low < middle < high:
-                break
-            low, high = (middle, high) if self._finite(middle, sign) > goal else (low, middle)
-        return low if sign < 0.0 else high
 
 
 def _product(

@@ -22,6 +22,7 @@ from scipy import fft as transforms
 
 from ..fft import roundoff
 from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
+from .discrete_sum import DiscreteSum, FiniteDelta
 
 __all__ = ["LatticeSum"]
 
@@ -32,10 +33,9 @@ _TILTS = 2.0 ** np.arange(-24.0, 42.0, 0.5)
 _TAUS = 2.0 ** np.arange(-24.0, 42.0, 1.0)
 _LOG_WRAPPED, _WRAPPED = 40.0, 1e-16  # 2 exp(-40) is 8.5e-18; the rest is for the round-off of log-moments
 _UNIT = 2.0**-53
-_HALVINGS = 80
 
 
-class LatticeSum:
+class LatticeSum(DiscreteSum):
     """The sum of steps on a lattice; `of` returns None where there is none.
 
     Parameters
@@ -44,13 +44,10 @@ class LatticeSum:
     counts : sequence of int
     step : float
         g, the step of the lattice.
-    slack : float
-        Relative error of the masses.
     """
 
-    def __init__(
-        self, laws: Sequence[DiscreteLaw], counts: Sequence[int], step: float, slack: float = MASS_SLACK
-    ) -> None:
+    def __init__(self, laws: Sequence[DiscreteLaw], counts: Sequence[int], step: float) -> None:
+        super().__init__(laws, counts)
         self._step, self._counts = step, list(counts)
         self._laws, moved = [], 0.0
         self._start, self._points = 0.0, 1
@@ -65,12 +62,7 @@ class LatticeSum:
         steps = sum(counts)
         # beside the distance from the lattice: the errors of the losses, and the round-off of start + step k
         self._shift = moved * 1.001 + 2.0 * MASS_SLACK * steps + 2.0**-50 * size
-        self._factor = math.exp(min(steps * 2.0 * slack, 1.0))
-        log_finite = sum(
-            n * math.log1p(-law.infinite) if law.infinite < 1.0 else -np.inf
-            for law, n in zip(laws, counts, strict=True)
-        )
-        self.infinite = -math.expm1(log_finite)
+        self._factor = math.exp(min(steps * 2.0 * MASS_SLACK, 1.0))
 
     @staticmethod
     def of(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> LatticeSum | None:
@@ -96,15 +88,10 @@ class LatticeSum:
             if np.any(np.abs(places - np.rint(places)) > _NEAR * np.maximum(places, 1.0)):
                 return None
             points += n * round(places[-1])
-        return LatticeSum.fits(laws, counts, step) if points < _FARTHEST else None
-
-    @staticmethod
-    def fits(
-        laws: Sequence[DiscreteLaw], counts: Sequence[int], step: float, slack: float = MASS_SLACK
-    ) -> LatticeSum | None:
-        """The sum on this lattice, if its window is small enough whatever the tilt: Hoeffding's lemma."""
+        # Hoeffding's lemma: the window is small enough whatever the tilt
         square = sum(n * (law.losses[-1] - law.losses[0]) ** 2 for law, n in zip(laws, counts, strict=True))
-        return LatticeSum(laws, counts, step, slack) if square <= (0.02 * _MOST * step) ** 2 else None
+        small = points < _FARTHEST and square <= (0.02 * _MOST * step) ** 2
+        return LatticeSum(laws, counts, step) if small else None
 
     @property
     def largest(self) -> float:
@@ -171,95 +158,42 @@ class LatticeSum:
         """Tilts that see no distance below the shift, which bounds leave open."""
         return _TILTS[0.1 / self._shift >= _TILTS]
 
-    def _curve(self, theta: float) -> Curve:
-        return Curve(self, theta, *self._tilted(theta))
+    def _near_epsilon(self, epsilon: float) -> FiniteDelta:
+        tilts = self._tilts()
+        best = np.argmin(self._log_moment(tilts) - tilts * epsilon + _penalty(tilts))
+        return self._near_tilt(float(tilts[best]))
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """Lower and upper delta at an epsilon, whose infinite mass is included."""
-        if epsilon >= self.largest:
-            low = high = 0.0
-        else:
-            tilts = self._tilts()
-            theta = float(tilts[np.argmin(self._log_moment(tilts) - tilts * epsilon + _penalty(tilts))])
-            low, high = self._curve(theta).delta(epsilon)
-        return min(low + self.infinite * (1.0 - 1e-13), 1.0), min(high + self.infinite * (1.0 + 1e-13), 1.0)
-
-    def epsilon(self, delta: float) -> tuple[float, float]:
-        """Lower and upper epsilon at a delta in (0, 1); inf if the infinite mass alone exceeds it."""
-        below, above = delta - self.infinite * (1.0 + 1e-13), delta - self.infinite * (1.0 - 1e-13)
-        if above < 0.0 or (above == 0.0 and self.infinite > 0.0):
-            return np.inf, np.inf
-        top = max(self.largest, 0.0)
-        if below <= 0.0:
-            return 0.0, (np.inf if self.infinite else top)
+    def _near_delta(self, delta: float) -> FiniteDelta:
+        tilts = self._tilts()
         with np.errstate(over="ignore"):
-            tilts = self._tilts()
-            bound = (self._log_moment(tilts) - math.log(below) + _penalty(tilts)) / tilts
-        curve = self._curve(float(tilts[np.argmin(bound)]))
-        return curve.root(above, top, 0), curve.root(below, top, 1)
+            best = np.argmin((self._log_moment(tilts) - math.log(delta) + _penalty(tilts)) / tilts)
+        return self._near_tilt(float(tilts[best]))
 
+    def _near_tilt(self, theta: float) -> FiniteDelta:
+        """Bounds that are tight near the epsilon of a tilt."""
+        first, masses, each, log_scale, relative = self._tilted(theta)
+        start, step = self._start + self._step * first, self._step
+        factor = self._factor * math.exp(min(relative, 1.0))
 
-class Curve:
-    """delta of the finite losses near one tilt."""
-
-    def __init__(
-        self,
-        of: LatticeSum,
-        theta: float,
-        first: int,
-        masses: NDArray,
-        each: float,
-        log_scale: float,
-        relative: float,
-    ) -> None:
-        self._theta, self._masses, self._each, self._log_scale = theta, masses, each, log_scale
-        self._start, self._step, self._shift = of._start + of._step * first, of._step, of._shift
-        self._factor = of._factor * math.exp(min(relative, 1.0))
-
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """Lower and upper delta at an epsilon."""
-        return self._one(epsilon + self._shift, -1.0), self._one(epsilon - self._shift, 1.0)
-
-    def _one(self, epsilon: float, sign: float) -> float:
-        first = max(math.floor((epsilon - self._start) / self._step) + 1, 0)
-        if first >= self._masses.size and sign < 0.0:
-            return 0.0
-        first = min(first, self._masses.size)
-        # what is further than 750 / theta weighs nothing beside round-off, and may be added in full
-        last = min(self._masses.size, first + int(min(750.0 / (self._theta * self._step), 1e9)) + 2)
-        past = self._start + self._step * np.arange(first, last) - epsilon
-        past = np.maximum(past, 0.0)
-        weight = np.exp(-self._theta * past) * -np.expm1(-past)
-        masses, number = self._masses[first:last], last - first
-        value = float(weight @ masses)
-        error = self._each * float(weight.sum()) + (number + 8.0) * _UNIT * float(weight @ np.abs(masses))
-        value += sign * (error + _WRAPPED)
-        value += 1e-300 if sign > 0 else 0.0
-        if value <= 0.0:
-            return 0.0
-        exponent = self._log_scale - self._theta * epsilon + math.log(value)
-        return min(math.exp(min(exponent, 0.0)) * self._factor**sign, 1.0)
-
-    def root(self, goal: float, top: float, side: int) -> float:
-        """An epsilon proven below (side 0) or above (side 1) the one at which delta is the goal."""
-        if side == 1:
-            if self.delta(0.0)[1] <= goal:
+        def finite(epsilon: float, sign: float) -> float:
+            epsilon -= sign * self._shift
+            begin = max(math.floor((epsilon - start) / step) + 1, 0)
+            if begin >= masses.size and sign < 0.0:
                 return 0.0
-            low, high = 0.0, top
-        else:
-            # the bounds hold everywhere and are tight near the tilt's own epsilon only: search down from the upper one
-            high, gap = self.root(goal, top, 1), 1e-13 * (1.0 + top)
-            while not self.delta(high - gap)[0] > goal:
-                gap *= 4.0
-                if gap > high:
-                    return 0.0
-            low = high - gap
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            if not low + 2.0**-50 * top < middle < high:
-                break
-            low, high = (middle, high) if self.delta(middle)[side] > goal else (low, middle)
-        return low if side == 0 else high
+            begin = min(begin, masses.size)
+            # what is further than 750 / theta weighs nothing beside round-off, and may be added in full
+            end = min(masses.size, begin + int(min(750.0 / (theta * step), 1e9)) + 2)
+            past = np.maximum(start + step * np.arange(begin, end) - epsilon, 0.0)
+            weight, some = np.exp(-theta * past) * -np.expm1(-past), masses[begin:end]
+            error = each * float(weight.sum()) + (end - begin + 8.0) * _UNIT * float(weight @ np.abs(some))
+            value = float(weight @ some) + sign * (error + _WRAPPED)
+            value += 1e-300 if sign > 0 else 0.0
+            if value <= 0.0:
+                return 0.0
+            exponent = log_scale - theta * epsilon + math.log(value)
+            return min(math.exp(min(exponent, 0.0)) * factor**sign, 1.0)
+
+        return finite
 
 
 def _penalty(theta: NDArray) -> NDArray:

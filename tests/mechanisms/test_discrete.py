@@ -68,7 +68,7 @@ def test_many_steps_on_a_lattice_contain_the_binomial_sum(delta):
 
 
 def test_a_lattice_without_its_errors_is_caught(monkeypatch):
-    monkeypatch.setattr(lattice.Curve, "_one", lambda self, epsilon, sign: 0.0)
+    monkeypatch.setattr(lattice.LatticeSum, "_near_tilt", lambda self, theta: lambda epsilon, sign: 0.0)
     found = pa.compose([(pa.PureDP(0.25), 20)]).delta(1.0)
     assert not found.upper >= brute_delta([LAWS[0]], 1.0) > 0.0
 
