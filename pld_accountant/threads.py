@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blocks", "few", "for_blocks", "in_order", "limited"]
+__all__ = ["blocks", "by_blocks", "few", "for_blocks", "in_order", "limited"]
 
 _BLOCK = 8_192
 _FEW = 2_048
@@ -156,6 +156,11 @@ def in_order(work: Callable[[P], R], parts: Iterable[P], *, alone: bool = False)
             while begun:
                 done, result = begun.popleft()
                 yield done, result.result()
+
+
+def by_blocks(work: Callable[[slice], R], people: int) -> list[R]:
+    """The results for the `blocks` of so many people, in order, on several threads unless the people are `few`."""
+    return [result for _, result in in_order(work, blocks(people), alone=few(people))]
 
 
 def for_blocks(work: Callable[[slice], object], number: int, least: int) -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..threads import blocks
+from ..threads import blocks, by_blocks
 from .buckets import Buckets
 from .interpolation import UNITS, upper_weight_bound, weight_rounding
 
@@ -62,6 +62,15 @@ class Counts(ABC):
     @abstractmethod
     def times(self, values: NDArray, who: slice | NDArray = np.s_[:]) -> NDArray:
         """counts @ values for some people; values (rows, columns)."""
+
+    def sums(self, values: NDArray, who: NDArray | None = None) -> NDArray:
+        """`times` for some people, or all, block by block on several threads."""
+
+        def sum_block(block: slice) -> NDArray:
+            return self.times(values, block if who is None else who[block])
+
+        found = by_blocks(sum_block, len(self) if who is None else who.size)
+        return np.concatenate([*found, np.zeros((0, values.shape[1]))])
 
     @abstractmethod
     def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..counting.counts import Counts
 from ..mechanisms.base import StepFamily
 from ..results import Method as Proof
-from ..threads import blocks, few, in_order
+from ..threads import blocks
 from .question import DeltaAt, EpsilonAt, Question
 from .working import WorkingBounds
 
@@ -45,12 +45,7 @@ def surely_zero(counts: Counts, steps: StepFamily, question: EpsilonAt, who: NDA
     every = np.arange(steps.size)
     once = np.exp(steps.log_delta_of_step(np.zeros(steps.size), every)[1])[:, None] * (1.0 + _ROUNDING)
     log_delta = question.targets(len(counts))[who]
-
-    def total(block: slice) -> NDArray:
-        return counts.times(once, who[block])[:, 0]
-
-    found = [part for _, part in in_order(total, blocks(who.size), alone=few(who.size))]
-    return np.concatenate([*found, np.zeros(0)]) * (1.0 + _ROUNDING) <= np.exp(log_delta)
+    return counts.sums(once, who)[:, 0] * (1.0 + _ROUNDING) <= np.exp(log_delta)
 
 
 def largest_loss(counts: Counts, steps: StepFamily) -> NDArray:
@@ -59,14 +54,8 @@ def largest_loss(counts: Counts, steps: StepFamily) -> NDArray:
     unbounded = np.isinf(most)
     if unbounded.all():
         return np.full(len(counts), np.inf)
-    both = np.stack([np.where(unbounded, 0.0, most), unbounded], axis=1)
-
-    def cap(block: slice) -> NDArray:
-        total, infinite = counts.times(both, block).T
-        return np.where(infinite > 0.0, np.inf, total * (1.0 + _ROUNDING))
-
-    caps = [found for _, found in in_order(cap, blocks(len(counts)), alone=few(len(counts)))]
-    return np.concatenate([*caps, np.zeros(0)])
+    total, infinite = counts.sums(np.stack([np.where(unbounded, 0.0, most), unbounded], axis=1)).T
+    return np.where(infinite > 0.0, np.inf, total * (1.0 + _ROUNDING))
 
 
 def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: NDArray) -> NDArray:

@@ -132,7 +132,7 @@ def touching(
 
 def undiminished_mu(counts: Counts, steps: StepFamily) -> NDArray:
     """sqrt(sum of counts mu^2), rounded up, with a mu of a Gaussian mechanism that dominates each step: (people,)."""
-    square = counts.times(steps.gaussian_mu()[:, None] ** 2)[:, 0]
+    square = counts.sums(steps.gaussian_mu()[:, None] ** 2)[:, 0]
     return np.sqrt(square) * (1.0 + (steps.size + 8) * 2.0**-52)
 
 

@@ -14,7 +14,7 @@ from ..counting.counts import Counts
 from ..kernels import _columns as c
 from ..notions.rdp import log_c
 from ..tables.table import WORK, TableMaker
-from ..threads import blocks, few, in_order
+from ..threads import by_blocks
 from .question import Question
 
 __all__ = ["Limits", "Plan", "make_plan"]
@@ -87,7 +87,7 @@ def _tilt_grid(counts: Counts, maker: TableMaker, question: Question, target: ND
         best = np.argmin(question.integrand(moments, theta, target[block, None]), axis=1)
         return int(octaves[best.min()]), int(octaves[best.max()])
 
-    found = [result for _, result in in_order(ends, blocks(len(counts)), alone=few(len(counts)))]
+    found = by_blocks(ends, len(counts))
     lowest, highest = min(f[0] for f in found), max(f[1] for f in found)
     low, high = max(lowest - 5, _OCTAVES[0]), min(highest + 6, _OCTAVES[1])
     # helpers, which lie further out than candidates, need not be as close
@@ -147,6 +147,5 @@ def make_plan(counts: Counts, maker: TableMaker, question: Question, hint: NDArr
         helper[:, c.TILT_BELOW] = np.where(below < 0, 0.0, theta[below])
         helper[:, c.CHERNOFF_BELOW] = np.where(below < 0, 0.0, moments[person, below] + constant[below])
 
-    for _ in in_order(choose, blocks(people), alone=few(people)):
-        pass
+    by_blocks(choose, people)
     return plan

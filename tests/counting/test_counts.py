@@ -98,6 +98,15 @@ def test_products_with_values(counts, selection):
     np.testing.assert_allclose(counts.times(values), rows_of(counts) @ values, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("people", [0, 3, 20_000])
+def test_sums_are_products_of_all_people_in_order(people):
+    rng = np.random.default_rng(people)
+    counts, values = WholeCounts(rng.integers(0, 9, (people, BUCKETS))), rng.normal(size=(BUCKETS, 2))
+    some = rng.permutation(people)[: people // 2]
+    np.testing.assert_allclose(counts.sums(values), counts.counts @ values, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(counts.sums(values, some), counts.counts[some] @ values, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_values_of_steps_that_cost_nothing_do_not_matter(value):
     """The last row of the table is not taken for the row -1."""

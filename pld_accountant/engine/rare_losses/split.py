@@ -244,7 +244,6 @@ class _Parts:
             found = solve(counts, maker, DeltaAt(epsilon), limits=limits)
             ends.append((found.lower, np.fmin(found.upper, found.renyi)))
         (lower, upper), (more, most) = ends
-        infinite = [counts.times(self.infinite[:, None], block)[:, 0] for block in blocks(len(counts))]
         with np.errstate(divide="ignore"):
-            beyond = np.log(np.concatenate(infinite))
+            beyond = np.log(counts.sums(self.infinite[:, None])[:, 0])
             return np.logaddexp(lower, more), np.logaddexp(np.logaddexp(upper, most), beyond) + 1e-12
