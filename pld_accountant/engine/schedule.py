@@ -113,7 +113,7 @@ _CUT = Transform(
     1e-4,
     3e-4,
     least_steps=_SOME,
-    limits=Limits(1e-6, frequencies=512, least_expectation=1e-12, tilts=8, least_log_delta=_SMALL),
+    limits=Limits(1e-6, frequencies=512, least_expectation=1e-12, tilts=4, least_log_delta=_SMALL),
     truncated=True,
     least_log_delta=_SMALL,
 )
@@ -158,6 +158,6 @@ LOOSE = Transform(3e-3, 3e-4, least_log_delta=_SMALL)
 
 CURVE: tuple[Method, ...] = (
     Transform(np.inf, limits=Limits(least_expectation=1e-6)),
-    *(Transform(np.inf, limits=Limits(tilts=16, least_expectation=e), tilts_for_delta=16) for e in (1e-2, 1e-4, 1e-7)),
+    *(Transform(np.inf, limits=Limits(tilts=16, least_expectation=e)) for e in (1e-2, 1e-4, 1e-7)),
 )
 """For single points of a curve, of which only a bound is needed: a method is tried only if no bound is known."""

@@ -29,37 +29,27 @@ class Transform(Method):
     truncated : bool
         Whether the losses of removal end where a ten-millionth of delta lies beyond: far tails would keep larger tilts
         from being used.
-    tilts_for_delta : int
-        Limit of the tilts an octave if delta is wanted for many people, because each has their own tilt.
     variance : bool
         Whether the variance term of interpolated steps is added up and not an error; doubles the cost.
     """
 
     limits: Limits = field(default_factory=Limits)
     truncated: bool = False
-    tilts_for_delta: int = 4
     variance: bool = False
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
         if self.truncated and job.few and job.makers.steps.truncated(1.0) is job.makers.steps:
             return  # nothing is cut, and contours serve a handful of people sooner than more tilts do
-        limits = self.limits_for(job)
         for reach, at in levels(self.reach(job, working, who)):
             variance = self.variance and job.interpolated
             maker = job.makers.characteristic(reach, interpolated=job.interpolated, variance=variance)
             counts, question = job.of(who[at])
             hint = working.estimate[who[at]]
-            found = solve(counts, maker, question, limits=limits, hint=hint, progress=job.progress)
+            found = solve(counts, maker, question, limits=self.limits, hint=hint, progress=job.progress)
             if not maker.whole:
                 found.renyi[:] = np.nan
             working.merge(who[at], found)
-
-    def limits_for(self, job: Job) -> Limits:
-        """Fewer tilts if delta is wanted of many people: each has a tilt of their own, and tilts cost tables."""
-        if job.few or job.question.wants_epsilon:
-            return self.limits
-        return replace(self.limits, tilts=min(self.limits.tilts, self.tilts_for_delta))
 
     def reach(self, job: Job, working: WorkingBounds, who: NDArray) -> NDArray:
         """Where the losses of each person end."""
