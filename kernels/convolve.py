@@ -30,6 +30,18 @@ def _fall(d):
     return -math.expm1(-d)
 
 
+@inline
+def _fill_tails(loss, mass, curve, beyond):
+    """Write the hockey-stick curve at the atoms, and e^loss times the Q mass from each atom on."""
+    for r in range(loss.size):
+        j = loss.size - 1 - r
+        curve[j], beyond[j] = 0.0, mass[j]
+        if r:
+            step = loss[j + 1] - loss[j]
+            curve[j] = curve[j + 1] + beyond[j + 1] * _fall(step)
+            beyond[j] += beyond[j + 1] * math.exp(-step)
+
+
 @jit("void(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
 def compose(la, pa, lb, pb, knots, p, u):
     """Write p and u of the cells for the sum of two losses; every sum must lie between the first and the last knot.
@@ -44,10 +56,8 @@ def compose(la, pa, lb, pb, knots, p, u):
     after, curve, beyond = np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1)
     for r in range(n):
         j = n - 1 - r
-        step = lb[j + 1] - lb[j] if r else 0.0
         after[j] = after[j + 1] + pb[j]
-        curve[j] = curve[j + 1] + beyond[j + 1] * _fall(step)
-        beyond[j] = pb[j] + beyond[j + 1] * math.exp(-step)
+    _fill_tails(lb, pb, curve, beyond)
     p[:] = 0.0
     u[:] = 0.0
     some_p, some_u = np.zeros(p.size), np.zeros(p.size)
@@ -157,14 +167,8 @@ def merge_down(knots, p, u, error, loss, mass):
 
 @jit("void(f8[::1], f8[::1], f8[::1], f8[::1])")
 def tails(loss, mass, curve, beyond):
-    """Write the hockey-stick curve at the atoms, and e^loss times the Q mass from each atom on."""
-    for r in range(loss.size):
-        j = loss.size - 1 - r
-        curve[j], beyond[j] = 0.0, mass[j]
-        if r:
-            step = loss[j + 1] - loss[j]
-            curve[j] = curve[j + 1] + beyond[j + 1] * _fall(step)
-            beyond[j] += beyond[j + 1] * math.exp(-step)
+    """See `_fill_tails`."""
+    _fill_tails(loss, mass, curve, beyond)
 
 
 @jit("f8(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8)")

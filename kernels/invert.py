@@ -309,7 +309,7 @@ def bound_people(exponents, weight, setting, helper, target, wants_epsilon, larg
 @jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], b1, f8[:, :, ::1])")
 def bound_curves(exponents, weight, setting, helper, target, lower, out):
     """out (people, points, 2): log of lower and upper delta at the ascending epsilons target (people, points), all of
-    them at least 0.  Without `lower` the lower ends are -inf.
+    them at least 0.  The losses have no grid.  Without `lower` the lower ends are -inf.
 
     The error budget grows with epsilon: the budget at the last point bounds the error at every point.
     """
@@ -327,11 +327,7 @@ def bound_curves(exponents, weight, setting, helper, target, lower, out):
     for i in range(n):
         row = exponents[i]
         _amplitudes(row, weight_re, weight_im, m, False, a_re, a_im, sizes)
-        if setting[c.GRID_STEP] == 0.0:
-            _inner_products(a_re, a_im, m, spacing * (row[c.MEAN] - target[i]), work, q)
-        else:
-            for j in range(points):
-                q[j] = _q_at(a_re, a_im, m, setting, row, target[i, j])
+        _inner_products(a_re, a_im, m, spacing * (row[c.MEAN] - target[i]), work, q)
         error, kappa = _error_budget(row, sizes, m, setting, weights, target[i, points - 1])
         for j in range(points):
             epsilon = target[i, j]

@@ -10,8 +10,6 @@ end of the range needs the largest mu, so the first points are densest there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +18,7 @@ from ..mechanisms.base import CharacteristicSteps, StepFamily
 from ..tables.makers import TableMakers
 from ..threads import for_blocks
 from . import plancherel, schedule
+from .method import Progress, report
 from .question import DeltaAt, EpsilonAt
 from .solver import bounds, solve
 
@@ -41,7 +40,6 @@ _POINTS = 500  # of curves, whose mu takes about 0.2 milliseconds
 _NEAR = np.linspace(-0.15, 0.15, 7)  # distances of points from the touching point, for the lower bound
 
 _Grid = tuple[NDArray, NDArray, NDArray]
-Progress = Callable[[int], None]
 
 
 def touching(
@@ -115,10 +113,8 @@ def touching(
             found, at, grid, again = _refine(curves, who, grid, known, ceiling, rounds == _ROUNDS - 1)
             upper[who] = np.minimum(upper[who], found[:, 2])
             touch[who] = np.where(at > 0.0, at, touch[who])
-        if progress is not None:
-            progress(min(_BLOCK, todo.size - start))
-    if progress is not None and todo.size < people:
-        progress(people - todo.size)
+        report(progress, min(_BLOCK, todo.size - start))
+    report(progress, people - todo.size)
     again = np.flatnonzero(beyond)
     if again.size:
         rest = None if floor is None else floor[again]

@@ -17,11 +17,21 @@ from ..tables.makers import TableMakers
 from .question import Question
 from .working import WorkingBounds
 
-__all__ = ["WITHOUT_LIMIT", "Effort", "Job", "Method", "levels"]
+__all__ = ["WITHOUT_LIMIT", "Effort", "Job", "Method", "Progress", "levels", "report"]
 
 _LOST = 1e-7  # share of delta that truncated losses may leave out near the end, all steps together
 _LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
+
+
+Progress = Callable[[int], None]
+"""Called with the number of people done since the last call."""
+
+
+def report(progress: Progress | None, people: int) -> None:
+    """Call `progress` with this number of people, unless it is 0."""
+    if progress is not None and people > 0:
+        progress(people)
 
 
 class Effort(NamedTuple):
@@ -75,7 +85,7 @@ class Job:
     question: Question
     steps: NDArray
     few: bool
-    progress: Callable[[int], None] | None = None
+    progress: Progress | None = None
     effort: Effort = WITHOUT_LIMIT
 
     @property

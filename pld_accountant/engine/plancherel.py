@@ -9,7 +9,7 @@ longer period.  A person who would need too many frequencies stays unsolved.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from ..results import Method as Proof
 from ..tables.interpolated import add_variance
 from ..tables.table import Table, TableMaker, log_expm1
 from ..threads import blocks, few, in_order
+from .method import Progress, report
 from .question import DeltaAt, Question
 from .tilting import Limits, Plan, make_plan
 from .working import WorkingBounds
@@ -30,8 +31,6 @@ _TOO_WIDE = 900  # level of a band that no limit allows
 _USEFUL = 0.03  # a band that leaves out more than this, relative to Q, is useless
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: about 100 MB
 _ROUNDS = 40  # of wider bands and longer periods
-
-Progress = Callable[[int], None]
 
 
 def _level(value: NDArray, per_octave: int) -> NDArray:
@@ -79,7 +78,7 @@ def solve(
     at = np.flatnonzero(known)
     most = np.zeros(at.size) if question.wants_epsilon else plan.renyi[at]
     working.settle(at, question.floor, most, most, Proof.RENYI)
-    _report(progress, at.size)
+    report(progress, at.size)
     group = _Group(counts, maker, question, plan, limits)
     waiting = np.flatnonzero(~known & (plan.tilt >= 0))
     period, width = _level(plan.period, 4), _level(plan.width, 2)
@@ -99,7 +98,7 @@ def solve(
                 width[part[wide]] = _wider_bands(group, part[wide], table, out[wide, c.BAND], now)
             period[part[long & ~wide]] += 2
             again.append(part[(wide | long) & ~good])
-            _report(progress, int((new & working.solved[part]).sum()))
+            report(progress, int((new & working.solved[part]).sum()))
         for part in refused:
             # half of the way to the band that was too costly
             width[part] = (served[part] + width[part]) // 2
@@ -189,7 +188,7 @@ def _one_tilt(
     for (_, part), results in in_order(bound, group.with_tables(chosen, period, width, []), alone=few(chosen.size)):
         for j, out in zip(cluster, results, strict=True):
             done[j, part] = _keep(found[j], part, out, limits, questions[j])[0]
-        _report(progress, int(done[cluster][:, part].sum()))
+        report(progress, int(done[cluster][:, part].sum()))
 
 
 def curves(counts: Counts, maker: TableMaker, epsilon: NDArray, *, lower: bool = True) -> NDArray:
@@ -198,7 +197,7 @@ def curves(counts: Counts, maker: TableMaker, epsilon: NDArray, *, lower: bool =
     Parameters
     ----------
     counts, maker
-        As for `solve`.
+        As for `solve`; the maker's tables are not on a grid of the loss.
     epsilon : ndarray, shape (people, points)
         Ascending, of each person.
     lower : bool
@@ -359,8 +358,3 @@ def _wider_bands(group: _Group, people: NDArray, table: Table, relative: NDArray
     useful = promised[:, -1] <= np.minimum(promised[:, 0] - math.log(10.0), math.log(_USEFUL))
     following = np.where(enough.any(axis=1), now + 1 + enough.argmax(axis=1), np.where(useful, last, _TOO_WIDE))
     return np.where(np.isnan(relative), now + 1, following)
-
-
-def _report(progress: Progress | None, people: int) -> None:
-    if progress is not None and people:
-        progress(people)

@@ -52,7 +52,6 @@ SINGLE: tuple[Method, ...] = (
         limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
         places=tuple(0.1 * np.arange(4, 13)),
         nearer=1,
-        wanted=2e-7,
     ),
     # what no tilt serves, in about five seconds at most; contours that end between 1e-6 and 1e-5 are seldom improved
     Convolution(1e-5, most_people=4, wanted=7e-7, pairs=5e8),

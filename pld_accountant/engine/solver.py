@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from . import schedule
 from .closed_forms import cap_delta, cap_epsilon, largest_loss, single_steps, surely_zero
-from .method import WITHOUT_LIMIT, Effort, Job, Method
+from .method import WITHOUT_LIMIT, Effort, Job, Method, Progress, report
 from .plancherel import solve_several
 from .question import DeltaAt, EpsilonAt, Question
 from .renyi import renyi_bounds
@@ -27,7 +27,6 @@ __all__ = ["bounds", "solve"]
 
 _HANDFUL = 256  # people times buckets that may each cost a table of their own
 
-Progress = Callable[[int], None]
 Schedule = Sequence[Method]
 
 
@@ -114,7 +113,7 @@ def _solve(
         elif isinstance(question, DeltaAt):
             cap_delta(question, working, cap)
         left = many[~working.solved[many]]
-        _tell(progress, people - left.size)
+        report(progress, people - left.size)
         found.append(working)
         open_people.append(left)
     first = 0
@@ -139,7 +138,7 @@ def _schedule(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE
 
 
-def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, report: bool) -> None:
+def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, reporting: bool) -> None:
     """Method after method for the people left open, then the Renyi bound."""
     if not people.size:
         return
@@ -148,17 +147,17 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
     def tell(number: int) -> None:
         nonlocal told
         told += number
-        _tell(job.progress, number)
+        report(job.progress, number)
 
     if job.effort.known > -np.inf:
         _cap_by_renyi(job, working, people)
     for method in methods:
         left = method.left_open(job, working, people)
         if left.size and not job.late:
-            method.improve(replace(job, progress=tell if report else None), working, left)
-        report = False
+            method.improve(replace(job, progress=tell if reporting else None), working, left)
+        reporting = False
     _cap_by_renyi(job, working, people)
-    _tell(job.progress, people.size - told)
+    report(job.progress, people.size - told)
 
 
 def _first_together(
@@ -212,8 +211,3 @@ def _cap_by_renyi(job: Job, working: WorkingBounds, people: NDArray) -> None:
     renyi = working.renyi[people]
     most = np.maximum(renyi, 0.0) if job.question.wants_epsilon else np.minimum(renyi, 0.0)
     working.cap(people, most, Proof.RENYI)
-
-
-def _tell(progress: Progress | None, people: int) -> None:
-    if progress is not None and people > 0:
-        progress(people)

@@ -76,13 +76,12 @@ class GridTransform(Method):
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`; the upper and the lower bound have tables of their own."""
-        counts, question = job.of(who)
-        limits, hint = replace(self.limits, frequencies=self.points), working.estimate[who]
+        limits = replace(self.limits, frequencies=self.points)
         for reach, at in levels(np.minimum(job.far_reach(working, who), _GRID_REACH)):
-            assert at.size == who.size or not question.wants_epsilon
-            some, asked = (counts, question) if at.size == who.size else job.of(who[at])
+            counts, question = job.of(who[at])
+            hint = working.estimate[who[at]]
             upper, lower = (
-                solve(some, job.makers.grid(side, self.points, reach), asked, limits=limits, hint=hint[at])
+                solve(counts, job.makers.grid(side, self.points, reach), question, limits=limits, hint=hint)
                 for side in ("upper", "lower")
             )
             upper.lower, upper.solved = lower.lower, upper.solved & lower.solved

@@ -309,7 +309,7 @@ def split(counts, sigma, q, delta, places=(0.8,), far=None, width=1e-5, at=None,
     root = np.sqrt(-2.0 * np.log(delta))
     far = root + 3.0 if far is None else far
     some = [_Parts.of(makers, place * root, far, False) for place in places if place * root <= far - 1.0]
-    method = RareLosses(0.0, limits=LIMITS, wanted=width, **more)
+    method = RareLosses(5.0 * width, limits=LIMITS, **more)
     return method._solve(WholeCounts(np.asarray(counts), at), EpsilonAt(delta), some)
 
 

@@ -503,7 +503,7 @@ def test_a_wrong_list_of_folders_is_found(copy, listed, instead, found):
         (
             "pld_accountant/engine/working.py",
             "from .plancherel import solve",
-            "engine.plancherel, engine.working",
+            "engine.method, engine.plancherel, engine.working",
         ),
         (
             "pld_accountant/results.py",

@@ -32,6 +32,7 @@ __all__ = ["RareLosses"]
 _NEGLIGIBLE = 40.0  # a part that the Chernoff bound proves to be e^-40 of delta is bounded by that
 _PROBES = 10
 _CLOSE = 0.01  # relative distance of Chernoff bounds within which reaches are equally good
+_CLOSE_ENOUGH = 0.2  # ends this close to the best ones are accepted, relative to the width
 _OCTAVES = -6, 16  # range of the tilts
 _FINE = 8  # tilts an octave at which reaches are compared
 _APART = 0.5  # standard deviations between deltas that are told apart
@@ -49,18 +50,11 @@ class RareLosses(Method):
         Reaches at which a step may be split, in multiples of sqrt(-2 log delta).
     nearer : int
         How many places before the best one to split.
-    wanted : float
-        Ends this close to the best ones, relative to epsilon, are accepted.
     """
 
     limits: Limits = field(default_factory=Limits)
     places: tuple[float, ...] = ()
     nearer: int = 0
-    wanted: float = 2.5e-4
-
-    def relaxed(self, width: float) -> Method:
-        """See `Method`."""
-        return replace(self, width=max(self.width, width), wanted=max(self.wanted, 0.2 * width))
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`; people of about the same delta together."""
@@ -115,8 +109,8 @@ class RareLosses(Method):
         def at(some: NDArray, x: NDArray) -> tuple[NDArray, NDArray]:
             return part.log_delta(counts.of(some), x, limits)
 
-        upper, x, slope = _seek(at, proven, slope, target, self.wanted, 1.0)
-        lower, _, _ = _seek(at, x, slope, target, self.wanted, -1.0)
+        upper, x, slope = _seek(at, proven, slope, target, _CLOSE_ENOUGH * self.width, 1.0)
+        lower, _, _ = _seek(at, x, slope, target, _CLOSE_ENOUGH * self.width, -1.0)
         return np.where(np.isnan(lower), 0.0, lower), upper
 
 
