@@ -312,10 +312,13 @@ class Ledger(PeopleCounts):
     ) -> list[list[Bounds]]:
         """Upper bounds in each direction, and lower bounds last if they are wanted; one of each for each question."""
         above = tally.interpolated()
-        sides = [
-            solve_bounds(above, self._of(d), questions, whole=tally.whole(), progress=report, effort=effort)
-            for d in wanted
-        ]
+        sides: list[list[Bounds]] = []
+        for d in wanted:
+            known = [one.upper for one in sides[0]] if sides else None
+            found = solve_bounds(
+                above, self._of(d), questions, whole=tally.whole(), progress=report, effort=effort, known=known
+            )
+            sides.append(found)
         if lower:
             whole, makers = tally.whole(lower=True), self._of(wanted[0])
             targets = [float(np.asarray(q.target)) for q in questions]

@@ -81,10 +81,7 @@ class KnownComposition(Composition):
         first, *others = self._distinct(wanted)
         found = self._one(first, question, effort)
         for direction in others:
-            known = float(found.lower[0])
-            if not question.wants_epsilon:
-                known = np.log(known) if known > 0.0 else -np.inf
-            found = larger(found, self._one(direction, question, effort._replace(known=known)))
+            found = larger(found, self._one(direction, question, effort, found.lower))
         return found[0]
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
@@ -100,8 +97,8 @@ class KnownComposition(Composition):
         slack = ROUNDING * (total + self.steps) if 0.0 < total < np.inf else 0.0
         return Bounds(max(total - slack, 0.0), total, total + slack)
 
-    def _one(self, direction: Direction, question: Question, effort: Effort) -> Bounds:
-        """The answer in one direction, arrays of one element."""
+    def _one(self, direction: Direction, question: Question, effort: Effort, known: NDArray | None = None) -> Bounds:
+        """The answer in one direction, arrays of one element; `known` as for `engine.solver.bounds`."""
         lattice = self._lattice(direction)
         if lattice is not None:
             if isinstance(question, EpsilonAt):
@@ -111,7 +108,8 @@ class KnownComposition(Composition):
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if not self._log_finite(direction):
-            return bounds(self._row, self._of(direction), [question], methods=self._methods, effort=effort)[0]
+            makers, least = self._of(direction), None if known is None else [known]
+            return bounds(self._row, makers, [question], methods=self._methods, effort=effort, known=least)[0]
         return self._with_infinite(direction, question, effort)
 
     def _log_finite(self, direction: Direction) -> float:
@@ -126,7 +124,7 @@ class KnownComposition(Composition):
 
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
         """
-        log_finite, effort = self._log_finite(direction), effort._replace(known=-np.inf)
+        log_finite = self._log_finite(direction)
         infinite = -float(np.expm1(log_finite))
         above, below = infinite * (1.0 + ROUNDING), infinite * (1.0 - ROUNDING)
         if isinstance(question, EpsilonAt):

@@ -14,6 +14,7 @@ from ..results import Method as Proof
 from .contour_integral import Integral, integrate
 from .contour_parts import Steps
 from .method import Job, Method
+from .question import Question
 from .rough_composition import RoughComposition
 from .working import WorkingBounds
 
@@ -36,39 +37,56 @@ class Contour(Method):
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
-        family = job.makers.steps
-        if not isinstance(family, ContourSteps) or not isinstance(job.counts, WholeCounts):
+        if not isinstance(job.makers.steps, ContourSteps) or not isinstance(job.counts, WholeCounts):
             return
-        for person in who:
-            counts = job.counts.of_rows(int(person))
-            rows = np.flatnonzero(counts)
-            if rows.size > _MOST_LAWS or counts.sum() > _MOST_STEPS:
-                continue
-            with np.errstate(all="ignore"):
-                laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]
-            if len(laws) < rows.size:
-                continue
-            at = np.array([person])
+        first: dict[tuple[bytes, float], int] = {}
+        for person in who.tolist():
+            if job.late:
+                return
+            at, counts = np.array([person]), job.counts.of_rows(person)
             question = job.question.of(at)
-            target, start = float(np.ravel(question.target)[0]), None
-            for peaks in _PEAKS:
-                if job.late:
-                    return
-                # far out, numbers leave the range of doubles; bounds that are not finite end an attempt
-                with np.errstate(all="ignore"):
-                    search = _Search(laws, counts[rows], family.direction == "remove", peaks, job.effort.deadline)
-                    ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
-                if ends is None:
-                    if search.integrals > 1:
-                        break  # the failed search took several integrals: no second one
-                    continue
-                found = WorkingBounds.unknown(1, question)
-                middle = 0.5 * (ends[0] + ends[1]) if np.isfinite(ends[0]) else ends[1]
-                found.settle(np.array([0]), ends[0], middle, ends[1], Proof.CONTOUR)
-                working.merge(at, found)
-                if not self.left_open(job, working, at).size:
-                    break
-                start = ends[0] if question.wants_epsilon else middle
+            target = float(np.ravel(question.target)[0])
+            twin = first.setdefault((counts.tobytes(), target), person)
+            if twin == person:
+                self._improve(job, working, job.makers.steps, counts, question, target, at)
+            elif working.solved[twin]:
+                working.settle(at, *(x[twin] for x in (working.lower, working.estimate, working.upper, working.method)))
+
+    def _improve(
+        self,
+        job: Job,
+        working: WorkingBounds,
+        family: ContourSteps,
+        counts: NDArray,
+        question: Question,
+        target: float,
+        at: NDArray,
+    ) -> None:
+        """One person, whose index is `at`."""
+        rows = np.flatnonzero(counts)
+        if rows.size > _MOST_LAWS or counts.sum() > _MOST_STEPS:
+            return
+        with np.errstate(all="ignore"):
+            laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]
+        if len(laws) < rows.size:
+            return
+        start = None
+        for peaks in _PEAKS:
+            # far out, numbers leave the range of doubles; bounds that are not finite end an attempt
+            with np.errstate(all="ignore"):
+                search = _Search(laws, counts[rows], family.direction == "remove", peaks, job.effort.deadline)
+                ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
+            if ends is None:
+                if search.integrals > 1:
+                    return  # the failed search took several integrals: no second one
+                continue
+            found = WorkingBounds.unknown(1, question)
+            middle = 0.5 * (ends[0] + ends[1]) if np.isfinite(ends[0]) else ends[1]
+            found.settle(np.array([0]), ends[0], middle, ends[1], Proof.CONTOUR)
+            working.merge(at, found)
+            if job.late or not self.left_open(job, working, at).size:
+                return
+            start = ends[0] if question.wants_epsilon else middle
 
 
 class _Search:

@@ -43,14 +43,10 @@ class Effort(NamedTuple):
         On the clock `time.monotonic`: later, no method begins, and bounds stay as wide as they are.
     width : float
         Bounds this close are close enough (`Method.width`).
-    known : float
-        Only the larger of the answer and another number is wanted, and that number is at least this: an upper bound
-        below it is close enough.
     """
 
     deadline: float = np.inf
     width: float = 0.0
-    known: float = -np.inf
 
     @classmethod
     def of(cls, seconds: float | None = None, tolerance: float | None = None) -> Effort:
@@ -78,6 +74,8 @@ class Job:
     progress : callable, optional
         Called with the number of people solved since the last call; the first method's.
     effort : Effort
+    known : ndarray, shape (people,), optional
+        If only the larger of the answer and this is wanted: an epsilon or log delta.
     """
 
     counts: Counts
@@ -87,6 +85,7 @@ class Job:
     few: bool
     progress: Progress | None = None
     effort: Effort = WITHOUT_LIMIT
+    known: NDArray | None = None
 
     @property
     def late(self) -> bool:
@@ -157,12 +156,13 @@ class Method(ABC):
 
     def left_open(self, job: Job, working: WorkingBounds, people: NDArray) -> NDArray:
         """The people whose bounds this method may still tighten, and is worth its cost for."""
+        if job.known is not None:
+            people = people[~(working.solved[people] & (working.upper[people] <= job.known[people]))]
         upper = working.upper[people]
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = upper - working.lower[people]
             relative = apart / upper
         done = working.solved[people]
-        irrelevant = done & (upper <= job.effort.known)
         if job.question.wants_epsilon:
             largest = np.max(upper, initial=0.0, where=np.isfinite(upper))
             done &= (relative <= self.width) | (apart <= self.width_of_largest * largest)
@@ -172,7 +172,7 @@ class Method(ABC):
             done &= apart <= self.width * np.clip(np.nan_to_num(-known, nan=1.0), 1.0, 700.0)
             done |= known <= self.least_log_delta
         steps = job.steps[people]
-        left = people[~done & ~irrelevant & (self.least_steps <= steps) & (steps <= self.most_steps)]
+        left = people[~done & (self.least_steps <= steps) & (steps <= self.most_steps)]
         skipped = left.size > self.most_people or not (self.delta or job.question.wants_epsilon)
         return left[:0] if skipped else left
 

@@ -39,6 +39,7 @@ def bounds(
     methods: Schedule | None = None,
     progress: Progress | None = None,
     effort: Effort = WITHOUT_LIMIT,
+    known: Sequence[NDArray] | None = None,
 ) -> list[Bounds]:
     """Bounds for every person and question, in one direction.
 
@@ -58,6 +59,9 @@ def bounds(
         Called with the number of people and questions done since the last call.
     effort : Effort
         When to stop.
+    known : sequence of ndarray, shape (people,), optional
+        One for each question, in the unit of the answer.  Only the larger of the answer and this is wanted: an upper
+        bound below it is close enough.
 
     Returns
     -------
@@ -65,10 +69,14 @@ def bounds(
         One for each question, arrays of shape (people,); of epsilon, or of delta itself.
     """
     asked = [q.loosened(counts.log_loss) if isinstance(q, EpsilonAt) else q for q in questions]
-    found = _solve(counts, makers, asked, methods, progress, whole, effort)
-    for question, working in zip(questions, found, strict=True):
+    least: list[NDArray | None] = [None] * len(questions)
+    if known is not None:
+        with np.errstate(divide="ignore"):
+            least = [k if q.wants_epsilon else np.log(k) for k, q in zip(known, questions, strict=True)]
+    found = _solve(counts, makers, asked, methods, progress, whole, effort, least)
+    for question, working, one in zip(questions, found, least, strict=True):
         if whole is not None:
-            _solve_loose(working, counts, whole, makers, question, effort)
+            _solve_loose(working, counts, whole, makers, question, effort, one)
     return [working.answer(question) for question, working in zip(questions, found, strict=True)]
 
 
@@ -85,6 +93,7 @@ def _solve(
     progress: Progress | None,
     whole: WholeCounts | None,
     effort: Effort = WITHOUT_LIMIT,
+    known: Sequence[NDArray | None] = (None,),
 ) -> list[WorkingBounds]:
     people, steps = len(counts), counts.steps()
     exact = whole if isinstance(counts, InterpolatedCounts) else counts
@@ -99,7 +108,7 @@ def _solve(
         chosen = [method.relaxed(effort.width) for method in chosen]
     found = []
     open_people = []
-    for question in questions:
+    for question, least in zip(questions, known, strict=True):
         working = WorkingBounds.unknown(people, question)
         working.settle(np.flatnonzero(steps == 0), *(question.floor,) * 3, Proof.CLOSED_FORM)
         once = np.flatnonzero(steps == 1)
@@ -110,6 +119,9 @@ def _solve(
             if exact is not None:
                 zero = many[surely_zero(exact, makers.steps, question, many)]
                 working.settle(zero, 0.0, 0.0, 0.0, Proof.CLOSED_FORM)
+            if least is not None:
+                below = many[~working.solved[many] & (cap[many] <= least[many])]
+                working.settle(below, 0.0, np.nan, cap[below], Proof.CLOSED_FORM)
         elif isinstance(question, DeltaAt):
             cap_delta(question, working, cap)
         left = many[~working.solved[many]]
@@ -121,8 +133,8 @@ def _solve(
     if len(questions) > 1 and not few and chosen and isinstance(chosen[0], Transform) and in_time:
         _first_together(counts, makers, questions, chosen[0], found, many, progress)
         first = 1
-    for question, working, left in zip(questions, found, open_people, strict=True):
-        job = Job(counts, makers, question, steps, few, progress, effort)
+    for question, working, left, least in zip(questions, found, open_people, known, strict=True):
+        job = Job(counts, makers, question, steps, few, progress, effort, least)
         _run(job, working, left, chosen[first:], first == 0)
         if isinstance(question, EpsilonAt) and exact is not None:
             cap_epsilon(exact, makers.steps, question, working, cap)
@@ -149,7 +161,7 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
         told += number
         report(job.progress, number)
 
-    if job.effort.known > -np.inf:
+    if job.known is not None and job.few:
         _cap_by_renyi(job, working, people)
     for method in methods:
         left = method.left_open(job, working, people)
@@ -185,15 +197,17 @@ def _solve_loose(
     makers: TableMakers,
     question: Question,
     effort: Effort,
+    known: NDArray | None,
 ) -> None:
     """Solve people whose interpolated bounds are loose again with whole counts, and keep the tighter side."""
     steps = whole.steps()
     many = np.flatnonzero(steps > 1)
-    job = Job(counts, makers, question, steps, False, effort=effort)
+    job = Job(counts, makers, question, steps, False, effort=effort, known=known)
     loose = schedule.LOOSE.left_open(job, working, many)
     if loose.size and not job.late:
         methods = _schedule(whole, makers, _handful(whole, many))
-        again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, effort)[0]
+        least = None if known is None else known[loose]
+        again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, effort, [least])[0]
         working.take_side(loose, again, lower=counts.log_loss > 0.0)
 
 
