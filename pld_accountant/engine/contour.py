@@ -14,7 +14,6 @@ from ..results import Method as Proof
 from .contour_integral import Integral, integrate
 from .contour_parts import Steps
 from .method import Job, Method
-from .question import Question
 from .rough_composition import RoughComposition
 from .working import WorkingBounds
 
@@ -33,37 +32,39 @@ _STEPS = 60  # of Newton's method
 
 @dataclass(frozen=True)
 class Contour(Method):
-    """An integral along a bent contour for each person with whole counts of few kinds of steps with Gaussian noise."""
+    """An integral along a bent contour for whole counts of few kinds of steps with Gaussian noise.
+
+    Attributes
+    ----------
+    most : int
+        With more different counts and targets among the people left open the method is skipped.
+    """
+
+    most: int = 4
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
         if not isinstance(job.makers.steps, ContourSteps) or not isinstance(job.counts, WholeCounts):
             return
-        first: dict[tuple[bytes, float], int] = {}
+        alike: dict[tuple[bytes, float], list[int]] = {}
         for person in who.tolist():
+            target = float(np.ravel(job.question.of(np.array([person])).target)[0])
+            alike.setdefault((job.counts.of_rows(person).tobytes(), target), []).append(person)
+        if len(alike) > self.most:
+            return
+        for (_, target), (one, *others) in alike.items():
             if job.late:
                 return
-            at, counts = np.array([person]), job.counts.of_rows(person)
-            question = job.question.of(at)
-            target = float(np.ravel(question.target)[0])
-            twin = first.setdefault((counts.tobytes(), target), person)
-            if twin == person:
-                self._improve(job, working, job.makers.steps, counts, question, target, at)
-            elif working.solved[twin]:
-                working.settle(at, *(x[twin] for x in (working.lower, working.estimate, working.upper, working.method)))
+            self._improve(job, working, job.makers.steps, job.counts.of_rows(one), target, np.array([one]))
+            if working.solved[one]:
+                found = (working.lower[one], working.estimate[one], working.upper[one], working.method[one])
+                working.settle(np.array(others, dtype=np.int64), *found)
 
     def _improve(
-        self,
-        job: Job,
-        working: WorkingBounds,
-        family: ContourSteps,
-        counts: NDArray,
-        question: Question,
-        target: float,
-        at: NDArray,
+        self, job: Job, working: WorkingBounds, family: ContourSteps, counts: NDArray, target: float, at: NDArray
     ) -> None:
         """One person, whose index is `at`."""
-        rows = np.flatnonzero(counts)
+        rows, question = np.flatnonzero(counts), job.question.of(at)
         if rows.size > _MOST_LAWS or counts.sum() > _MOST_STEPS:
             return
         with np.errstate(all="ignore"):

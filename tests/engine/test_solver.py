@@ -8,7 +8,6 @@ from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import schedule, solver
 from pld_accountant.engine.closed_forms import least_epsilon
 from pld_accountant.engine.convolution import Convolution, ConvolvedLoss
-from pld_accountant.engine.method import Effort
 from pld_accountant.engine.plancherel import _clusters, solve
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.tilting import Limits
@@ -354,16 +353,38 @@ def test_answers_below_what_is_known_are_not_tightened(question, monkeypatch):
         TableMakers(SampledGaussianSteps(np.array([0.8]), np.array([1e-3]), "add")),
     )
     full = solver.bounds(counts, makers, [question])[0]
-    known = float(full.upper[0]) if question.wants_epsilon else float(np.log(full.upper[0]))
     tried = []
     for method in schedule.SINGLE:
         improve = type(method).improve
         monkeypatch.setattr(
             type(method), "improve", lambda self, *given, own=improve: (tried.append(self), own(self, *given))
         )
-    less = solver.bounds(counts, makers, [question], effort=Effort(known=known + 50.0))[0]
+    far = full.upper + 50.0 if question.wants_epsilon else full.upper * 1e20
+    less = solver.bounds(counts, makers, [question], known=[far])[0]
     assert not tried
     assert less.upper[0] >= full.upper[0]
-    more = solver.bounds(counts, makers, [question], effort=Effort(known=known - 1e-3))[0]
+    more = solver.bounds(counts, makers, [question], known=[full.upper * 0.999])[0]
     assert tried
     assert more.upper[0] <= full.upper[0] * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("question", [EpsilonAt(1e-6), DeltaAt(0.5)])
+def test_a_direction_below_the_other_is_left_alone_for_everybody(question, monkeypatch):
+    """Of a ledger: the answers are those of both directions, and few people are asked about addition."""
+    ledger = pa.Ledger(300, noise_multiplier=0.6, sample_rate=1e-3, max_grad_norm=1.0)
+    for row in np.random.default_rng(2).uniform(0.2, 1.0, (3, 300)):
+        ledger.record(row, repeat=20)
+    ask = ledger.epsilon if question.wants_epsilon else ledger.delta
+    value = float(np.exp(question.target)) if question.wants_epsilon else float(question.target)
+    one, other = (ask(value, direction=d, bounds="upper").upper for d in ("remove", "add"))
+    improve, asked = Transform.improve, []
+
+    def counted(self, job, working, who):
+        if job.makers.steps.direction == "add":
+            asked.append(who.size)
+        improve(self, job, working, who)
+
+    monkeypatch.setattr(Transform, "improve", counted)
+    both = ask(value, bounds="upper").upper
+    np.testing.assert_allclose(both, np.maximum(one, other), rtol=1e-8)
+    assert sum(asked) < 300
