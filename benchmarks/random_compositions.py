@@ -27,8 +27,8 @@ _RARE = ((0.5, 5.0), (1e-6, 0.1), (2.0, 3e5), (1e-15, 1e-4))
 RANGES = {  # noise multiplier, sample rate, steps, delta
     "DP-SGD": ((0.5, 5.0), (1e-4, 0.2), (50.0, 1e6), (1e-10, 1e-4)),
     "rare": _RARE,
-    "rare, groups": _RARE,
-    "rare, replaced": _RARE,
+    "groups": _RARE,
+    "replaced": _RARE,
 }
 REPLACED = 0  # records of a step whose neighbours replace one
 

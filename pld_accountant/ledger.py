@@ -58,9 +58,10 @@ def _joined(found: Sequence[Bounds], worst: Bounds, lower: bool, near: float) ->
     above = found[:-1] if lower else found
     upper, status, method = above[0].upper, above[0].status, above[0].method
     for other in above[1:]:
+        # a direction below another is not tightened, and what its bound is worth does not matter
         larger = other.upper > upper
         upper, method = np.where(larger, other.upper, upper), np.where(larger, other.method, method)
-        status = np.maximum(status, other.status)
+        status = np.where(larger, np.maximum(status, other.status), status)
     capped = upper > worst.upper
     upper, method = np.minimum(upper, worst.upper), np.where(capped, np.uint8(worst.method), method)
     status = np.where(capped & (status == Status.NOT_CERTIFIED), np.uint8(Status.RENYI_ONLY), status)
@@ -208,11 +209,13 @@ class Ledger(PeopleCounts):
 
         **Error**: with 256 buckets the upper bound typically exceeds the true epsilon by at most a relative 1e-4.  For
         deltas down to 1e-15 the bounds differ by at most 0.5 % of the worst case's epsilon.  They may differ by more
-        for smaller deltas, and for fewer than 17 steps at deltas below 1e-10 (1.7 % at ten steps and delta 1e-15).
+        for smaller deltas, and for rare steps with little noise: 13 % were seen at 14 steps of sample rate 1e-5, noise
+        multiplier 0.53 and delta 4e-12.
         No upper bound exceeds the worst case's.  If nothing but the Renyi bound or the worst case's bound is found for
         a person, the smaller one is the upper bound and the status is RENYI_ONLY.  If both are infinite, the bounds are
         0 and inf and the status is NOT_CERTIFIED.
-        **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15.
+        **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15;
+        tens of milliseconds for rare steps with little noise.
         The first question needs tables of the buckets, a second or more.  They are kept on disk for later processes, in
         ``$PLD_ACCOUNTANT_CACHE``, by default the user's cache folder; an empty variable means that nothing is kept.
         **Threads**: the number of threads changes no bit of the result.  The order of people may change the bounds, but

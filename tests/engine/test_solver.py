@@ -385,6 +385,7 @@ def test_a_direction_below_the_other_is_left_alone_for_everybody(question, monke
         improve(self, job, working, who)
 
     monkeypatch.setattr(Transform, "improve", counted)
-    both = ask(value, bounds="upper").upper
-    np.testing.assert_allclose(both, np.maximum(one, other), rtol=1e-8)
+    both = ask(value, bounds="upper")
+    np.testing.assert_allclose(both.upper, np.maximum(one, other), rtol=1e-8)
+    assert np.all(both.status == Status.CERTIFIED)
     assert sum(asked) < 300

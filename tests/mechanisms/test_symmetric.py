@@ -37,9 +37,9 @@ def test_one_direction_is_asked_if_all_steps_are_symmetric(monkeypatch, other, a
     seen = []
     original = KnownComposition._one
 
-    def one(self, direction, question, effort):
+    def one(self, direction, question, effort, known=None):
         seen.append(direction)
-        return original(self, direction, question, effort)
+        return original(self, direction, question, effort, known)
 
     monkeypatch.setattr(KnownComposition, "_one", one)
     pa.compose([(pa.Laplace(20.0), 2), *([] if other is None else [(other, 1)])]).delta(0.1)
