@@ -117,6 +117,8 @@ _CUT = Transform(
     least_log_delta=_SMALL,
 )
 
+_RARE_LIMITS = Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=4, least_log_delta=TINY)
+
 INTERPOLATED: tuple[Method, ...] = (
     # serves nearly everybody
     _FIRST,
@@ -125,20 +127,30 @@ INTERPOLATED: tuple[Method, ...] = (
     _WIDE,
     # deltas below 1e-12 and little noise: truncated tails allow larger tilts
     _CUT,
-    # rare steps: without it 112 of 1,000 people have no lower bound at rate 1e-5 and delta 1e-15; 5 of rate 4e-5 at
-    # delta 1e-7 leave nobody with more than the worst case.  A second place to split is worth its time for more steps
+    # few rare steps: without it 5 of rate 4e-5 at delta 1e-7 leave nobody with more than the worst case
+    RareLosses(
+        5e-3,
+        2e-3,
+        most_steps=_SOME - 1,
+        delta=False,
+        least_log_delta=TINY,
+        limits=_RARE_LIMITS,
+        places=_PLACES,
+        nearer=1,
+    ),
+    # rare steps: without it 112 of 1,000 people have no lower bound at rate 1e-5 and delta 1e-15
     *(
         RareLosses(
             1e-3,
             3e-4,
-            least_steps=least_steps,
+            least_steps=_SOME,
             delta=False,
             least_log_delta=TINY,
-            limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=tilts, least_log_delta=TINY),
+            limits=replace(_RARE_LIMITS, tilts=tilts),
             places=_PLACES,
             nearer=nearer,
         )
-        for nearer, tilts, least_steps in ((1, 4, 2), (0, 16, _SOME))
+        for nearer, tilts in ((1, 4), (0, 16))
     ),
 )
 """For interpolated counts of many people, whose bounds the buckets keep apart by a thousandth."""
