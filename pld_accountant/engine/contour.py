@@ -50,8 +50,8 @@ class Contour(Method):
         for person in who.tolist():
             target = float(np.ravel(job.question.of(np.array([person])).target)[0])
             alike.setdefault((job.counts.of_rows(person).tobytes(), target), []).append(person)
-        if len(alike) > self.most:
-            return
+            if len(alike) > self.most:
+                return
         for (_, target), (one, *others) in alike.items():
             if job.late:
                 return
