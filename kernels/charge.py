@@ -6,7 +6,14 @@ The last charge may exceed the units left by SLACK units (2**-40 of the budget, 
 with at most DUST units left (2**-34 of the budget) has spent the whole budget.  Several equal steps in one call are
 booked as in as many calls.
 
-Legend: n = people, m = orders, g = grid cells of the squared ratio norm / clip.
+Legend
+    n, m, g     people, orders, grid cells of the squared ratio norm / clip
+    norms       (n,);  each counts as min(norm, clip) * inverse
+    steps       number of equal steps to admit and book
+    left        (n,) or (n, m) units, changed in place
+    counts      (n,), written: the steps that were admitted and booked
+
+Each kernel returns -1, or the index of the first bad norm; then nothing was changed.  Charges are rounded up.
 """
 
 import math
@@ -21,6 +28,7 @@ DUST = 1 << 28
 
 _NEVER = float(BUDGET + 2 * SLACK)  # more than every budget, with slack
 _UP = 1.0 + 2.0**-50  # covers four roundings
+_NORMS = "float64[::1]", "float32[::1]"
 
 
 @inline
@@ -55,16 +63,9 @@ def _units(value, norm):
     return np.int64(min(value * _UP, _NEVER)) + np.int64(norm > 0)
 
 
-@jit(
-    "int64(float64[::1], float64, float64, float64, int64, int64[::1], int64[::1])",
-    "int64(float32[::1], float64, float64, float64, int64, int64[::1], int64[::1])",
-)
+@jit(*(f"int64({norms}, float64, float64, float64, int64, int64[::1], int64[::1])" for norms in _NORMS))
 def admit_square(norms, clip, inverse, scale, steps, left, counts):
-    """Admit and book charges of scale * (min(norm, clip) * inverse)**2 units for each of some steps.
-
-    norms (n,), left (n,) units, changed in place; counts (n,), written: the steps that were admitted and booked.
-    Returns -1, or the index of the first bad norm; then nothing was changed.  Error: charges are rounded up.
-    """
+    """Admit and book charges of scale * (min(norm, clip) * inverse)**2 units for each of some steps."""
     bad = _first_bad(norms)
     if bad >= 0:
         return bad
@@ -80,17 +81,13 @@ def admit_square(norms, clip, inverse, scale, steps, left, counts):
     return -1
 
 
-@jit(
-    "int64(float64[::1], float64, float64, float64[:, ::1], int64, int64[:, ::1], int64[::1])",
-    "int64(float32[::1], float64, float64, float64[:, ::1], int64, int64[:, ::1], int64[::1])",
-)
+@jit(*(f"int64({norms}, float64, float64, float64[:, ::1], int64, int64[:, ::1], int64[::1])" for norms in _NORMS))
 def admit_table(norms, clip, inverse, tables, steps, left, counts):
     """Admit and book charges from tables on a uniform grid of the squared ratio norm / clip, for each of some steps.
 
-    norms (n,), tables (g + 1, m) units, left (n, m) units, changed in place; counts (n,), written: the steps that were
-    admitted and booked.  Between two points of the grid the charge is the chord; beyond the last point, which only an
-    infinite clip allows, it is the last chord extended.  A step is admitted if its charge fits at every order.  Returns
-    -1, or the index of the first bad norm; then nothing was changed.  Error: charges are rounded up.
+    tables (g + 1, m) units, left (n, m).  Between two points of the grid the charge is the chord; beyond the last
+    point, which only an infinite clip allows, it is the last chord extended.  A step is admitted if its charge fits at
+    every order.
     """
     bad = _first_bad(norms)
     if bad >= 0:
@@ -120,16 +117,17 @@ def admit_table(norms, clip, inverse, tables, steps, left, counts):
 
 
 @jit(
-    "int64(float64[::1], float64, float64, int64[::1], int64, int64, int64, int64, int64[::1], int64[::1])",
-    "int64(float32[::1], float64, float64, int64[::1], int64, int64, int64, int64, int64[::1], int64[::1])",
+    *(
+        f"int64({norms}, float64, float64, int64[::1], int64, int64, int64, int64, int64[::1], int64[::1])"
+        for norms in _NORMS
+    )
 )
 def admit_places(norms, clip, inverse, charges, octaves, parts, dust, steps, left, counts):
     """Admit and book charges by the place of the ratio norm / clip in binary octaves, for each of some steps.
 
-    norms (n,); charges (octaves * parts + 1,) units, ascending; left (n,) units, changed in place; counts (n,),
-    written: the steps that were admitted and booked.  The ratio is rounded up to the next of the norms 2**-octaves ...
+    charges (octaves * parts + 1,) units, ascending.  The ratio is rounded up to the next of the norms 2**-octaves ...
     1, each octave of them divided into equal parts (`potential.norms`).  A person with at most `dust` units left has
-    spent the whole budget.  Returns -1, or the index of the first bad norm; then nothing was changed.
+    spent the whole budget.
     """
     bad = _first_bad(norms)
     if bad >= 0:

@@ -26,6 +26,7 @@ _TILE = 128
 
 # read-only arrays: a memory map that is open for reading is read in place
 _NORMS = tuple(f"Array({kind}, 2, 'C', readonly=True)" for kind in ("f4", "f8"))
+_COUNTERS = ("u2", "i4"), ("u4", "i4"), ("u4", "i8")  # counts and sums of lower weights
 
 
 @jit(*(f"b1({norms})" for norms in _NORMS))
@@ -53,7 +54,7 @@ def _bucket(s, edges, first):
     *(
         f"void({norms}, i8, i8, f8, f8, f8[::1], f8[:, ::1], i2[::1], u4, {c}[:, ::1], {w}[:, ::1], i8)"
         for norms in _NORMS
-        for c, w in (("u2", "i4"), ("u4", "i4"), ("u4", "i8"))
+        for c, w in _COUNTERS
     )
 )
 def count_down(norms, start, stop, clip, scale, edges, slope_offset, first, repeat, counts, short, offset):
@@ -90,26 +91,19 @@ def place_down(norms, clip, scale, edges, first, bucket):
         bucket[i] = _bucket(s, edges, first) if norms[i] > 0.0 else -1
 
 
-@jit("void(f8[::1], f8, f8, f8[::1], f8[:, ::1], i2[::1], i2[::1], i4[::1])")
-def place_events(norms, clip, scale, edges, slope_offset, first, bucket, won):
-    """Write each norm's bucket and lower weight, as `count_down` counts it; bucket -1 for a norm of 0."""
-    slope, loss = slope_offset[0], slope_offset[1]
-    for i in range(norms.size):
-        s = min(min(norms[i], clip) * scale * _RAISE, 1.0)
-        k = _bucket(s, edges, first)
-        bucket[i] = k if norms[i] > 0.0 else -1
-        won[i] = np.int32(max((edges[k] - s) * slope[k] - loss[k], 0.0))
-
-
 @jit(
     *(
-        f"void(i8[::1], i2[::1], i4[::1], i8[::1], i8, {c}[:, ::1], {w}[:, ::1])"
-        for c, w in (("u2", "i4"), ("u4", "i4"), ("u4", "i8"))
+        f"void(i8[::1], f8[::1], i8[::1], f8, f8, f8[::1], f8[:, ::1], i2[::1], {c}[:, ::1], {w}[:, ::1], i8)"
+        for c, w in _COUNTERS
     )
 )
-def add_events(person, bucket, won, times, offset, counts, short):
-    """Add times[e] to counts[person[e], offset + bucket[e]] and times[e] won[e] to `short`; bucket -1 adds nothing."""
+def add_events(person, norms, times, clip, scale, edges, slope_offset, first, counts, short, offset):
+    """Count events as `count_down` does: the person took times[e] steps with the norm norms[e]."""
+    slope, loss = slope_offset[0], slope_offset[1]
     for e in range(person.size):
-        if bucket[e] >= 0:
-            counts[person[e], offset + bucket[e]] += np.uint32(times[e])
-            short[person[e], offset + bucket[e]] += times[e] * np.int64(won[e])
+        if norms[e] > 0.0:
+            s = min(min(norms[e], clip) * scale * _RAISE, 1.0)
+            k = _bucket(s, edges, first)
+            won = np.int32(max((edges[k] - s) * slope[k] - loss[k], 0.0))
+            counts[person[e], offset + k] += np.uint32(times[e])
+            short[person[e], offset + k] += times[e] * np.int64(won)

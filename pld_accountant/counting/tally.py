@@ -80,8 +80,7 @@ class Tally:
         steps = len(norms) * repeat
         self._make_room(steps)
         group, offset = self._group(sigma, rate)
-        scale = group.scale(sigma, max_grad_norm)
-        buckets = max_grad_norm, scale, group.edges, lower_weight_line(group), group.first
+        buckets = _places(group, sigma, max_grad_norm)
         added = np.uint32(repeat), self.counts, self.lower_weights, offset
 
         def count_some(people: slice) -> None:
@@ -116,11 +115,8 @@ class Tally:
         for k, (sigma, rate, steps) in enumerate(schedule):
             group, offset = places[k]
             of = np.flatnonzero(kind == k)
-            norms = np.ascontiguousarray(norm[of], dtype=np.float64)
-            bucket, won = np.empty(of.size, dtype=np.int16), np.empty(of.size, dtype=np.int32)
-            line = group.edges, lower_weight_line(group), group.first
-            count.place_events(norms, max_grad_norm, group.scale(sigma, max_grad_norm), *line, bucket, won)
-            count.add_events(person[of], bucket, won, times[of], offset, self.counts, self.lower_weights)
+            events = person[of], np.ascontiguousarray(norm[of], dtype=np.float64), times[of]
+            count.add_events(*events, *_places(group, sigma, max_grad_norm), self.counts, self.lower_weights, offset)
             self.schedule[sigma, rate] = steps
 
     def of_rows(self, rows: NDArray) -> Tally:
@@ -199,3 +195,8 @@ class Tally:
         """Noise multiplier and sample rate of a step at each upper edge: (buckets of all groups,) each."""
         rates = [np.full(group.size, group.sample_rate) for group in self.groups]
         return np.concatenate([group.sigma for group in self.groups]), np.concatenate(rates)
+
+
+def _places(group: Buckets, sigma: float, max_grad_norm: float) -> tuple[float, float, NDArray, NDArray, NDArray]:
+    """The arguments of `kernels.count` that place norms in a group's buckets."""
+    return max_grad_norm, group.scale(sigma, max_grad_norm), group.edges, lower_weight_line(group), group.first
