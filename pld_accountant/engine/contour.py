@@ -71,15 +71,17 @@ class Contour(Method):
             laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]
         if len(laws) < rows.size:
             return
-        start = None
+        known = float(job.known[at[0]]) if job.known is not None and question.wants_epsilon else 0.0
+        start = known if known > 0.0 else None
         for peaks in _PEAKS:
             # far out, numbers leave the range of doubles; bounds that are not finite end an attempt
             with np.errstate(all="ignore"):
-                search = _Search(laws, counts[rows], family.direction == "remove", peaks, job.effort.deadline)
+                search = _Search(laws, counts[rows], family.direction == "remove", peaks, known, job.effort.deadline)
                 ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
             if ends is None:
                 if search.integrals > 1:
                     return  # the failed search took several integrals: no second one
+                start = None
                 continue
             found = WorkingBounds.unknown(1, question)
             middle = 0.5 * (ends[0] + ends[1]) if np.isfinite(ends[0]) else ends[1]
@@ -99,9 +101,11 @@ class _Search:
         counts: NDArray,
         remove: bool,
         peaks: tuple[tuple[float, int], ...],
+        known: float,
         deadline: float,
     ) -> None:
-        self._laws, self._counts, self._remove, self._peaks, self._deadline = laws, counts, remove, peaks, deadline
+        self._laws, self._counts, self._remove, self._peaks = laws, counts, remove, peaks
+        self._known, self._deadline = known, deadline
         self._rough = RoughComposition(laws, counts)
         self.integrals = 0
 
@@ -141,6 +145,8 @@ class _Search:
             return None
         for i in range(_TRIES):
             integral = self._integrate(steps, start)
+            if integral is not None and start <= self._known and _is_enough(integral, start):
+                return 0.0, start
             root = None if integral is None else _root(integral, start)
             if integral is None or root is None:
                 return None
@@ -157,9 +163,12 @@ class _Search:
         if not self._remove:
             return False
         integral = self._integrate(steps, 0.0)
-        if integral is None:
-            return False
-        return integral.value(0.0)[0] + integral.error(0.0) + integral.above <= 1.0 - _ROUNDING
+        return integral is not None and _is_enough(integral, 0.0)
+
+
+def _is_enough(integral: Integral, epsilon: float) -> bool:
+    """Whether delta at this epsilon is proven to be small enough."""
+    return integral.value(epsilon)[0] + integral.error(epsilon) + integral.above <= 1.0 - _ROUNDING
 
 
 def _root(integral: Integral, start: float) -> float | None:

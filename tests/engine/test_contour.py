@@ -16,7 +16,7 @@ from pld_accountant.engine.contour import Contour
 from pld_accountant.engine.contour_integral import integrate
 from pld_accountant.engine.contour_parts import Part, Steps
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
-from pld_accountant.engine.solver import solve
+from pld_accountant.engine.solver import bounds, solve
 from pld_accountant.mechanisms.mixed import mixed
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 from pld_accountant.results import Method
@@ -299,6 +299,27 @@ def test_an_integral_serves_epsilons_nearby():
         near = found.value(factor * epsilon * (1.0 + 1e-6))[0]
         assert slope == pytest.approx((value - near) / (factor * epsilon * 1e-6), rel=1e-4)
     assert found.error(epsilon) <= found.error(0.9 * epsilon)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0 - 1e-9, 1.0 + 1e-6, 1.5])
+def test_one_integral_shows_that_an_epsilon_is_below_a_known_one(share, monkeypatch):
+    """If it is not below, the search goes on from there."""
+    counts, question = WholeCounts(np.array([[900]])), EpsilonAt(1e-10)
+    mechanism = pa.GroupGaussian(4.0, 2e-5, 8)
+    makers = TableMakers(mechanism.steps([mechanism], "add"))
+    full = solve(counts, makers, question, methods=ALONE)
+    asked = []
+    monkeypatch.setattr(contour, "integrate", lambda *given: (asked.append(given[1]), integrate(*given))[1])
+    known = share * full.upper
+    found = bounds(counts, makers, [question], methods=ALONE, known=[known])[0]
+    assert asked[0] == known[0]
+    if share > 1.0:
+        assert asked == [known[0]]
+        assert (found.lower[0], found.upper[0]) == (0.0, known[0])
+    else:
+        assert found.lower[0] <= full.upper[0] and full.lower[0] <= found.upper[0]
+        assert found.upper[0] - found.lower[0] <= 1e-6 * found.upper[0]
+    assert found.method[0] == Method.CONTOUR
 
 
 def test_steps_without_contours_are_left_to_others():

@@ -1,0 +1,51 @@
+"""Masses of mixtures of Gaussians against closed forms in extended precision."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.mechanisms import gaussian_mixture
+
+
+def delta_of_step(group, epsilon, direction):
+    """delta of one step to 30 digits: the losses above epsilon lie on one side of a place, found by bisection."""
+    with mp.workdps(60):
+        centres = [mp.mpf(s) / mp.mpf(group.noise_multiplier) for s in group.sensitivities]
+        weights = [mp.mpf(w) for w in group.probabilities]
+        weights[0] = 1 - mp.fsum(weights[1:])
+        p = list(zip(centres, weights, strict=True))
+        q, sign = [(mp.mpf(0), mp.mpf(1))], 1
+        if direction == "add":
+            p, q, sign = q, p, -1
+
+        def loss(x):
+            a, b = (mp.fsum(w * mp.exp(c * x - c * c / 2) for c, w in law) for law in (p, q))
+            return mp.log(a / b)
+
+        low, high = mp.mpf(-200), mp.mpf(200)
+        if loss(sign * high) <= epsilon:
+            return mp.mpf(0)
+        for _ in range(180):
+            middle = (low + high) / 2
+            low, high = (low, middle) if (loss(middle) > epsilon) == (sign > 0) else (middle, high)
+        own, other = (mp.fsum(w * mp.ncdf(sign * (c - low)) for c, w in law) for law in (p, q))
+        return own - mp.exp(epsilon) * other
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("sigma", "q", "k"), [(2.0, 1e-3, 4), (5.0, 1e-6, 2), (0.5, 1e-5, 8), (0.35, 0.5, 20)])
+def test_masses_are_those_of_the_closed_form(sigma, q, k, direction):
+    """With few knots and with many, which have rules of their own."""
+    group = pa.GroupGaussian(sigma, q, k)
+    for epsilon in (0.0, 0.3, 2.0):
+        exact = float(delta_of_step(group, mp.mpf(epsilon), direction))
+        steps = group.steps([group], direction)
+        found = steps.masses(0, np.array([epsilon, np.inf]))[1]
+        assert found[0] == pytest.approx(exact, rel=1e-12, abs=1e-290)
+        knots = np.append(np.linspace(epsilon, epsilon + 6.0, gaussian_mixture._MANY_KNOTS + 10), np.inf)
+        p, u = steps.masses(0, knots)
+        # a loss above a knot exceeds epsilon by more: 1 - exp(epsilon - L) = 1 - e^-a + e^-a (1 - exp(knot - L))
+        less = np.exp(epsilon - knots[:-1])
+        total = float(p @ (1.0 - less) + u @ less)
+        assert total == pytest.approx(exact, rel=1e-12, abs=1e-290)
