@@ -1,7 +1,8 @@
 """Individuals per second, memory, growth, and other accountants on the same norms: prints tables, writes people.json.
 
 Run from the repository's root: ``python benchmarks/people.py [--people 1000000] [--part speed,peers,growth,hard]``.
-Every measurement of the package is made in a process of its own, so that peak memory and cold starts are its own.
+Every measurement of the package is made in a process of its own, without tables on disk, so that peak memory and cold
+starts are its own.
 
 The norms are those of a training run: log-normal scales that decay over training, a tenth of the people always clipped,
 a tenth nearly silent; each of 40 recorded rows stands for a fortieth of the steps.
@@ -103,10 +104,11 @@ def worker(question: dict) -> dict:
 
 
 def measure(ask: list[str], **changes: Any) -> dict:
-    """A worker's answer."""
+    """A worker's answer; it finds no tables on disk."""
     question = {**BASE, **changes, "ask": ask}
     command = [sys.executable, __file__, "--worker", json.dumps(question)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    alone = {**os.environ, "PLD_ACCOUNTANT_CACHE": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.strip().splitlines()[-1])
