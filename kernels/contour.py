@@ -17,7 +17,8 @@ import math
 from ._jit import inline, jit
 
 _BLOCK = 16  # terms in one block of a sum
-_SMALL = -60.0  # log of a term that is bounded instead of added up, relative to its weight
+_SMALL = -60.0  # log of a term that is bounded instead of added up, relative to its weight or to the largest term
+_UNIT = 2.0**-53
 _SERIES = 0.06  # exponents up to which a power series serves
 _DOUBLINGS = 5  # times that a small exponent is doubled
 _DOUBLED = _SERIES * 2.0**_DOUBLINGS  # exponents up to which that serves
@@ -104,40 +105,45 @@ def sums(a, loss, bent, weight, units, first, last, total, error):
         error[0, i], error[1, i] = of_whole, of_mid
 
 
-@jit("void(c16, c16[::1], c16, c16[::1], c16[::1], i8, i8, f8[::1])")
-def around(a, v, constant, loss, weight, first, last, out):
+@jit("void(c16, c16[::1], c16, c16[::1], c16[::1], f8[::1], i8, i8, f8[::1])")
+def around(a, v, constant, loss, weight, log_weight, first, last, out):
     """Bound M(a + d) and M_mid(a + d) for all d in the polygon with the corners v around 0.
 
-    M = constant + sum of weight exp(a loss) has the logarithmic derivative m at a.  The constant is a node of loss 0.
-    With p = weight exp(a loss) / M(a),
+    log_weight (n,): log |weight|.  M = constant + sum of weight exp(a loss); the constant is a node of loss 0.
+    Let M(a) and m be the computed sum and its computed logarithmic derivative, and p = weight exp(a loss) / M(a).  Then
+    sum of p = 1 + s and sum of p (loss - m) = t, both s and t only round-off and what was left out of the sums, and
 
-        M(a + d) = M(a) exp(d m) (1 + sum of p (exp(d (loss - m)) - 1 - d (loss - m))),
+        M(a + d) = M(a) exp(d m) (1 + s + d t + sum of p (exp(d (loss - m)) - 1 - d (loss - m))).
 
-    and |exp(u) - 1 - u| <= |u|^2 / 2 max(1, exp(Re u)).  Re d (loss - m) is linear in d, so its maximum is at a corner.
-    The sum of |p| exp(Re d (loss - m)) is convex in d, so its maximum is at a corner, too, and bounds the same factor.
+    1. |exp(u) - 1 - u| <= |u|^2 / 2 max(1, exp(Re u)).  Re d (loss - m) is linear in d, so its maximum is at a corner.
+    2. The sum of |p| exp(Re d (loss - m)) is convex in d, so its maximum is at a corner, too, and bounds the same
+       factor.
+    3. A term is wrong by n + 16 + 4 |a loss| units of 2^-53, or by itself if it was left out.
 
     Writes log |M(a)|, Re m, Im m, a bound of |M(a + d) / (M(a) exp(d m))|, and one of |M_mid(a + d) / (M(a) exp(d m))|.
     """
     n = loss.size
-    top = 0.0
+    log_constant = math.log(abs(constant)) if abs(constant) > 0.0 else -math.inf
+    top = log_constant
     for j in range(first, n):
-        top = max(top, (a * loss[j]).real)
+        top = max(top, (a * loss[j]).real + log_weight[j])
     total, slope = constant * math.exp(-top), complex(0.0, 0.0)
     for j in range(first, n):
         exponent = a * loss[j]
-        if exponent.real - top > _SMALL:
-            size = math.exp(exponent.real - top)
-            term = weight[j] * complex(size * math.cos(exponent.imag), size * math.sin(exponent.imag))
+        log_size = exponent.real + log_weight[j] - top
+        if log_size > _SMALL:
+            turned = weight[j] * complex(math.cos(exponent.imag), math.sin(exponent.imag))
+            term = math.exp(log_size) / abs(weight[j]) * turned
             total += term
             slope += term * loss[j]
-    if abs(total) == 0.0:
+    if not abs(total) > 0.0:
         out[:] = math.inf
         return
     m = slope / total
-    log_size = top + math.log(abs(total))
-    out[0], out[1], out[2] = log_size, m.real, m.imag
+    log_total = top + math.log(abs(total))
+    out[0], out[1], out[2] = log_total, m.real, m.imag
     # the constant
-    p = abs(constant) * math.exp(min(-log_size, 700.0))
+    p, units = math.exp(log_constant - log_total), (n + 16.0) * _UNIT
     reach, grown = 0.0, 0.0
     straight, mid = [p, p, p, p], [0.0, 0.0, 0.0, 0.0]
     for k in range(4):
@@ -145,22 +151,28 @@ def around(a, v, constant, loss, weight, first, last, out):
         grown = max(grown, -(v[k] * m).real)
         straight[k] = p * math.exp(-(v[k] * m).real)
     moved = p * abs(m) ** 2 * math.exp(grown)
+    off, turned_off = units * p, units * p * abs(m)
     for j in range(n):
-        size = abs(weight[j])
-        if size == 0.0:
+        if log_weight[j] == -math.inf:
             continue
         d = loss[j] - m
-        log_p = math.log(size) + (a * loss[j]).real - log_size
-        grown = 0.0
-        for k in range(4):
-            grown = max(grown, (v[k] * d).real)
-        if j >= first:
-            moved += (d.real * d.real + d.imag * d.imag) * math.exp(log_p + grown)
+        exponent = a * loss[j]
+        log_p = exponent.real + log_weight[j] - log_total
+        p = math.exp(log_p)
+        most = p
         for k in range(4):
             e = math.exp(log_p + (v[k] * d).real)
+            most = max(most, e)
             if j >= first:
                 straight[k] += e
             if j < last:
                 mid[k] += e
-    out[3] = min(1.0 + 0.5 * reach * reach * moved, max(straight[0], straight[1], straight[2], straight[3]))
+        if j >= first:
+            moved += (d.real * d.real + d.imag * d.imag) * most
+            left_out = exponent.real + log_weight[j] - top <= _SMALL
+            share = p if left_out else p * (units + 4.0 * _UNIT * abs(exponent))
+            off += share
+            turned_off += share * (abs(loss[j]) + abs(m))
+    bent = 1.0 + off + reach * turned_off + 0.5 * reach * reach * moved
+    out[3] = min(bent, max(straight[0], straight[1], straight[2], straight[3]))
     out[4] = max(mid[0], mid[1], mid[2], mid[3])

@@ -240,6 +240,8 @@ class ComplexMoments:
         nodes = [path.nodes() for path in self._paths]
         joined = (np.concatenate(parts, axis=-1) for parts in zip(*nodes, strict=True))
         self._loss, self._bent, self._weight, self._units = joined
+        with np.errstate(divide="ignore"):
+            self._log_weight = np.log(self._units[2])
         ends = np.cumsum([loss.size for loss, *_ in nodes])
         # M is the integral over the last two paths, M_mid that over the first two
         self._first, self._last = (int(ends[0]), int(ends[1])) if len(ends) > 1 else (0, int(ends[0]))
@@ -281,7 +283,8 @@ class ComplexMoments:
         """See `kernels.contour.around`."""
         from ..kernels import contour
 
-        contour.around(a, corners, self._constant, self._loss, self._weight, self._first, self._last, out)
+        nodes = self._loss, self._weight, self._log_weight
+        contour.around(a, corners, self._constant, *nodes, self._first, self._last, out)
 
     def rule_errors(self, one: complex, two: complex) -> tuple[float, float]:
         """Bounds of the rule's errors of M and of M_mid for all A between two.

@@ -13,11 +13,12 @@ import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import contour, contour_integral, schedule
 from pld_accountant.engine.contour import Contour
-from pld_accountant.engine.contour_integral import integrate
+from pld_accountant.engine.contour_integral import _TALL, _WIDE, integrate
 from pld_accountant.engine.contour_parts import Part, Steps
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.solver import bounds, solve
 from pld_accountant.mechanisms.mixed import mixed
+from pld_accountant.mechanisms.positive_mixture import complex_expm1, complex_log1p
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 from pld_accountant.results import Method
 from pld_accountant.tables.makers import TableMakers
@@ -320,6 +321,50 @@ def test_one_integral_shows_that_an_epsilon_is_below_a_known_one(share, monkeypa
         assert found.lower[0] <= full.upper[0] and full.lower[0] <= found.upper[0]
         assert found.upper[0] - found.lower[0] <= 1e-6 * found.upper[0]
     assert found.method[0] == Method.CONTOUR
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "steps", "log10_delta"),
+    [(1 / 1.3758359951330716, 2.9952434881330962e-05, 282, -45.03), (1 / 1.546, 8.387e-6, 405, -56.87)],
+)
+def test_tiny_deltas_of_rare_steps_agree_with_other_methods(sigma, q, steps, log10_delta):
+    """Powers of g beyond exp(60) at places of weights below exp(-60) decide how far a panel may reach."""
+    run, question = [(sigma, q, steps)], EpsilonAt(10.0**log10_delta)
+    others = tuple(m for m in schedule.SINGLE if not isinstance(m, Contour))
+    (low, high, _), (below, above, _) = (alone(run, question, "remove", methods) for methods in (ALONE, others))
+    assert below < above < 1.001 * below
+    assert low <= above and below <= high
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_integrand_stays_below_its_bound_on_every_panel(seed, monkeypatch):
+    """At points of each panel's rectangle, for random steps and deltas far down."""
+    rng = np.random.default_rng(seed)
+    bound, seen = contour_integral._Contour._bound, []
+
+    def checked(self, a, step):
+        found = bound(self, a, step)
+        if found is not None:
+            u = rng.uniform(-1.0, 1.0, (2, 40))
+            places = a + self._direction * 0.5 * step * (1.0 + _WIDE * u[0] + 1j * _TALL * u[1])
+            less, error, mid, of_mid = self._moments[0].values(places)
+            n, m = self._steps.counts[0], 1.0 + less
+            log_size = -self._kappa * places.real + self._offset - np.log(np.abs(places * (places - 1.0)))
+            log_size += n * np.log(np.abs(m))
+            sure = error < 1e-9 * np.abs(m)
+            if self._split:
+                log_size += np.log(np.abs(complex_expm1(n * complex_log1p(-mid / m))))
+                sure &= of_mid < 1e-9 * np.abs(mid)
+            seen.extend(log_size[sure] - found.log_sup - found.log_more)
+        return found
+
+    monkeypatch.setattr(contour_integral._Contour, "_bound", checked)
+    for _ in range(12):
+        sigma, q, steps = 1.0 / rng.uniform(1.0, 2.0), 10.0 ** rng.uniform(-7, -3), int(10.0 ** rng.uniform(1, 4))
+        with np.errstate(all="ignore"):
+            alone([(sigma, q, steps)], EpsilonAt(10.0 ** rng.uniform(-60, -20)), "remove")
+    assert len(seen) > 500
+    assert max(seen) <= 0.0
 
 
 def test_steps_without_contours_are_left_to_others():

@@ -84,7 +84,7 @@ def test_bounds_around_a_point_hold_in_the_polygon(seed):
         turn = np.exp(1j * rng.uniform(0.0, 6.3))
         v = reach * turn * np.array([2.0 + 1.0j, 2.0 - 1.0j, -2.0 + 1.0j, -2.0 - 1.0j])
         out = np.empty(5)
-        contour.around(a, v, constant, loss, weight, first, last, out)
+        contour.around(a, v, constant, loss, weight, np.log(np.abs(weight)), first, last, out)
         m = complex(out[1], out[2])
         inside = reach * turn * (rng.uniform(-2, 2, 500) + 1j * rng.uniform(-1, 1, 500))
         moments = np.exp(np.multiply.outer(a + np.append(inside, v), loss[first:])) @ weight[first:] + constant
@@ -98,8 +98,42 @@ def test_bounds_around_a_point_hold_in_the_polygon(seed):
     assert closest[0] > 0.5
 
 
+@pytest.mark.parametrize("rare", [-70.0, -90.0, -110.0])
+def test_bounds_around_a_point_hold_where_rare_losses_are_large(rare):
+    """Powers of g beyond exp(60) with weights below exp(-60): nearly all of the sum is in other terms."""
+    rng = np.random.default_rng(3)
+    loss = np.append(rng.normal(0.0, 1e-3, 40), np.linspace(20.0, 25.0, 20)) + 1j * rng.uniform(0.0, 1e-2, 60)
+    weight = np.append(rng.dirichlet(np.ones(40)), np.full(20, np.exp(rare))) * np.exp(1j * rng.normal(0.0, 0.3, 60))
+    a = 4.0 + 1.0j
+    for reach in (0.01, 0.1, 1.0):
+        v, out = reach * np.array([2.0 + 1.0j, 2.0 - 1.0j, -2.0 + 1.0j, -2.0 - 1.0j]), np.empty(5)
+        contour.around(a, v, 0j, loss, weight, np.log(np.abs(weight)), 0, 0, out)
+        d = reach * (rng.uniform(-2, 2, 500) + 1j * rng.uniform(-1, 1, 500))
+        moments = np.abs(np.exp(np.multiply.outer(a + d, loss)) @ weight)
+        assert np.all(moments <= out[3] * np.exp(out[0] + (d * complex(out[1], out[2])).real) * (1.0 + 1e-12))
+    assert abs(out[0] - np.log(np.abs(np.exp(a * loss) @ weight))) < 1e-12
+
+
+def test_round_off_of_the_sum_around_a_point_is_part_of_its_bound():
+    """Terms of size 1 whose sum is 1e-14: the computed sum, and its logarithmic derivative, are wrong by percents."""
+    rng = np.random.default_rng(5)
+    found = 0
+    for _ in range(50):
+        loss = rng.normal(0.0, 0.5, 40) + 1j * rng.uniform(0.0, 1.5, 40)
+        weight, a = rng.normal(0.0, 1.0, 40) + 1j * rng.normal(0.0, 1.0, 40), 2.0 + 3.0j
+        weight[-1] -= (np.exp(a * loss) @ weight * (1.0 - 1e-14)) / np.exp(a * loss[-1])
+        v, out = 1e-30 * np.array([1.0 + 1.0j, 1.0 - 1.0j, -1.0 + 1.0j, -1.0 - 1.0j]), np.empty(5)
+        contour.around(a, v, 0j, loss, weight, np.log(np.abs(weight)), 0, 0, out)
+        with mpmath.workdps(40):
+            nodes = [(mpmath.mpc(w), mpmath.mpc(x)) for w, x in zip(weight.tolist(), loss.tolist(), strict=True)]
+            truth = abs(mpmath.fsum(w * mpmath.exp(a * x) for w, x in nodes))
+        found += truth > mpmath.exp(out[0])
+        assert truth <= out[3] * mpmath.exp(out[0])
+    assert found > 5
+
+
 def test_a_sum_of_zero_has_no_bounds():
     out = np.empty(5)
     loss, weight = np.array([0j, 0j]), np.array([1.0 + 0j, -1.0 + 0j])
-    contour.around(1.0 + 0j, np.ones(4, dtype=complex), 0j, loss, weight, 0, 2, out)
+    contour.around(1.0 + 0j, np.ones(4, dtype=complex), 0j, loss, weight, np.zeros(2), 0, 2, out)
     assert np.all(np.isinf(out))
