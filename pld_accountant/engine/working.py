@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from ..results import Method as Proof
 from .question import Question
 
 __all__ = ["WorkingBounds"]
+
+_SLACK = 1e-11  # by which proofs may contradict each other for round-off, relative to 1 and to the bounds
 
 
 @dataclass
@@ -28,6 +31,8 @@ class WorkingBounds:
         The Renyi bound of the answer; NaN if not computed.
     method : ndarray of uint8, shape (people,)
         The `results.Method` that proved `upper`.
+    contradicted : ndarray of bool, shape (people,)
+        Whether one method's lower bound exceeds another's upper bound: one of them is wrong, and nothing is certified.
     """
 
     lower: NDArray
@@ -36,6 +41,7 @@ class WorkingBounds:
     solved: NDArray
     renyi: NDArray
     method: NDArray
+    contradicted: NDArray
 
     @classmethod
     def unknown(cls, people: int, question: Question) -> WorkingBounds:
@@ -47,6 +53,7 @@ class WorkingBounds:
             solved=np.zeros(people, dtype=bool),
             renyi=np.full(people, np.nan),
             method=np.full(people, Proof.NONE, dtype=np.uint8),
+            contradicted=np.zeros(people, dtype=bool),
         )
 
     def settle(
@@ -73,7 +80,15 @@ class WorkingBounds:
         estimate = np.where(narrower, found.estimate[new], self.estimate[keep])
         method = np.where(upper < self.upper[keep], found.method[new], self.method[keep])
         both = np.maximum(lower, self.lower[keep]), estimate, np.minimum(upper, self.upper[keep])
+        self._compare(keep, both[0], both[2])
+        self.contradicted[who] |= found.contradicted
         self.settle(keep, *both, method)
+
+    def _compare(self, who: NDArray, lower: NDArray, upper: NDArray) -> None:
+        """Note whose lower bound exceeds the upper bound."""
+        with np.errstate(invalid="ignore"):
+            room = _SLACK * (1.0 + np.abs(upper))
+            self.contradicted[who] |= (lower > upper + room) & np.isfinite(lower)
 
     def take_side(self, who: NDArray, found: WorkingBounds, *, lower: bool) -> None:
         """Copy the bounds of people whose lower (or else upper) bound is tighter in `found`, of other counts."""
@@ -86,11 +101,19 @@ class WorkingBounds:
         """Lower the upper bounds of some people where `upper` is below them."""
         better = np.isfinite(upper) & (upper < self.upper[who])
         at, most = who[better], upper[better]
+        self._compare(at, self.lower[at], most)
         self.settle(at, np.minimum(self.lower[at], most), most, most, method)
 
     def answer(self, question: Question) -> Bounds:
         """Bounds of epsilon, or of delta itself, with a status and a method for everybody."""
-        solved = self.solved & ~np.isnan(self.upper)
+        if self.contradicted.any():
+            warnings.warn(
+                "two methods contradict each other, which is a defect of pld_accountant; please report it. "
+                f"Nothing is certified for {int(self.contradicted.sum())} of {self.contradicted.size}.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        solved = self.solved & ~np.isnan(self.upper) & ~self.contradicted
         lower, upper = np.where(solved, self.lower, question.floor), np.where(solved, self.upper, np.inf)
         estimate = np.where(solved, np.clip(self.estimate, lower, upper), np.nan)
         with np.errstate(invalid="ignore"):

@@ -309,20 +309,36 @@ class ComplexMoments:
         They hold wherever Re A = c, c < 0 or c >= 1.  With y the path's height, t y <= pi / 2, so |h_P| rises along the
         line and |h_Q(-x)| falls.
 
-        1. On the left see `_left`.
+        1. On the left see `_left` and `_off_left`.
         2. At the end the integral of f - N h_Q over the leg down to the real axis is left out, and that of N h_Q
            beyond.  On the leg both moduli are smallest at its upper end and largest at its lower one.
         """
         y = self._above.imag
-        grown = math.exp(0.5 * y * y)
-        left = grown * self._law.q.mass_beyond(-self._begin) + self._left(c, y)
+        left = self._off_left + self._left(c, y)
         if self._finite:
             return left, 0.0
         end = np.array([self._end + 0j, self._end + self._above])
         (low_p, high_p), (low_q, high_q) = ((v.real[::-1]) for v in self._law.logs(end))
         power = c * (high_p - low_q if c > 0.0 else low_p - high_q)
-        density = math.exp(high_q - 0.5 * self._end**2 - LOG_DENSITY)
-        return left, grown * density * (y * (1.0 + _exp(power)) + 1.0 / self._end)
+        return left, self._off_end + self._density_at_end * y * _exp(power)
+
+    @property
+    def _off_left(self) -> float:
+        """Bound of the integral of |N h_Q| along the path's line left of its beginning."""
+        y = self._above.imag
+        return math.exp(0.5 * y * y) * self._law.q.mass_beyond(-self._begin)
+
+    @property
+    def _density_at_end(self) -> float:
+        """Bound of |N h_Q| on the leg down from the end."""
+        y = self._above.imag
+        log_q = float(self._law.q.log(np.array([-self._end + 0j])).real[0])
+        return math.exp(0.5 * y * y + log_q - 0.5 * self._end**2 - LOG_DENSITY)
+
+    @property
+    def _off_end(self) -> float:
+        """Bound of the integrals of N h_Q over the leg down from the end and beyond the end; 0 if `high` is finite."""
+        return 0.0 if self._finite else self._density_at_end * (self._above.imag + 1.0 / self._end)
 
     def _left(self, c: float, y: float) -> float:
         """Bound of the integral of |f| along Im x = y left of the beginning, Re A = c.
@@ -357,6 +373,8 @@ class ComplexMoments:
 
         The path runs low where most of the mass is, because there |f| grows with the height and does not fall, and
         rises where arg g is large.  |M| has its leg at the best of some places, and |M_low| goes down at `low`.
+        M is the integral of f - N h_Q along the path, and 1 less the mass beyond `high`.  So what the path leaves out
+        of the integral of N h_Q is a part of M that does not fall with Im A.
         """
         x = np.linspace(self._begin, self._end if self._low == -np.inf else self._low, _PLACES)
         log_step = math.log(x[1] - x[0])
@@ -375,10 +393,10 @@ class ComplexMoments:
                 total = np.logaddexp(np.logaddexp(before, after), leg)
             best = min(best, (float(total.min()), float(y), int(total.argmin())))
         _, y, at = best
-        if self._low > -np.inf:
-            return self._along(a, self._low, y) + _Path(self._law, [self._low + 1j * y, complex(self._low)]).upper(a)
-        place = float(x[at])
-        return self._along(a, place, y) + _Path(self._law, [place + 1j * y, place + self._above, *self._ends]).upper(a)
+        place = self._low if self._low > -np.inf else float(x[at])
+        ends = [complex(place)] if self._low > -np.inf else [place + self._above, *self._ends]
+        rising = _Path(self._law, [place + 1j * y, *ends])
+        return self._along(a, place, y) + rising.upper(a) + self._off_left + self._off_end
 
     def _log_size(self, a: complex, x: NDArray) -> NDArray:
         """log |f|."""

@@ -207,11 +207,11 @@ def _logs(
 ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     """Nodes, log A and log B there, and their round-off in units of 2^-53.
 
-    It is at most 4 T + 8, T the largest exponent in them.
+    It is at most 4 T + 8, T the largest |c x| + c^2 / 2 of a centre c: the exponent is their difference.
     """
     x = low + step * np.arange(number)
     centres = np.concatenate([own[0], other[0]])[:, None]
-    exponents = np.abs(centres * x - 0.5 * centres**2).max(axis=0)
+    exponents = (np.abs(centres * x) + 0.5 * centres**2).max(axis=0)
     return x, log_ratio(x, *own), log_ratio(x, *other), 4.0 * exponents + 8.0
 
 

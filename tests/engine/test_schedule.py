@@ -35,7 +35,7 @@ _, NARROW, CONTOUR, FEW, RARE, LAST = schedule.SINGLE
         # tiny deltas of rare steps, split
         (RARE, pa.SampledGaussian(1.51, 0.00048), 20_317, 1.1e-38, 5.0),
         # what nothing else serves
-        (LAST, pa.SampledGaussian(0.6, 1e-4), 40, 1e-50, 5.0),
+        (LAST, pa.SampledGaussian(1.245, 1.07e-6), 45, 9e-42, 1e3),
     ],
 )
 def test_without_a_method_one_composition_is_wider(method, mechanism, steps, delta, wider):

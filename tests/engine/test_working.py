@@ -134,3 +134,23 @@ def test_the_estimate_is_that_of_the_narrower_interval(name):
     made.merge(np.array([0]), working_of([(0.0, 5.0, 9.0, Method.GRID)], True))
     assert made.estimate[0] == 1.1
     assert getattr(made, name)[0] == getattr(found, name)[0]
+
+
+def test_methods_that_contradict_each_other_certify_nothing():
+    """Beyond round-off; the other people keep their bounds, and the contradiction is not forgotten."""
+    question = EpsilonAt(1e-5)
+    made, found = WorkingBounds.unknown(3, question), WorkingBounds.unknown(3, question)
+    who = np.arange(3)
+    made.settle(who, np.ones(3), np.full(3, 1.5), np.full(3, 2.0), Method.TRANSFORM)
+    found.settle(who, np.array([1.0, 2.0 + 1e-12, 2.001]), np.full(3, 2.0), np.full(3, 3.0), Method.CONTOUR)
+    made.merge(who, found)
+    later = WorkingBounds.unknown(3, question)
+    later.merge(who, made)
+    with pytest.warns(RuntimeWarning, match="contradict"):
+        answer = later.answer(question)
+    assert answer.status.tolist() == [Status.CERTIFIED, Status.CERTIFIED, Status.NOT_CERTIFIED]
+    assert (answer.lower[2], answer.upper[2]) == (0.0, np.inf)
+    made.settle(who, np.ones(3), np.full(3, 1.5), np.full(3, 2.0), Method.TRANSFORM)
+    made.contradicted[:] = False
+    made.cap(np.array([1]), np.full(3, 0.5)[:1], Method.RENYI)
+    assert made.contradicted.tolist() == [False, True, False]

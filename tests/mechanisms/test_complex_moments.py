@@ -200,6 +200,16 @@ def test_integrals_of_moduli_bound_all_larger_frequencies(pair, stop):
                 assert all_ < 3.0 * abs(1.0 + less) + 1e-9
 
 
+def test_what_does_not_fall_with_the_exponent_is_part_of_the_bound_beyond():
+    """Far up, nothing is left of M but what the path leaves out of the integral of N h_Q."""
+    m = ComplexMoments(ComplexLaw(*sampled(0.5, 0.9), True).ratio, -np.inf, np.inf, 6.0, 9.0)
+    a = 20.0 + 200.0j
+    less, error, *_ = (v[0] for v in m.values(np.array([a])))
+    assert error < 0.1 * abs(1.0 + less)
+    assert abs(1.0 + less) <= m.beyond(a)
+    assert abs(1.0 + less) > 10.0 * (m.beyond(a) - m._off_left - m._off_end)
+
+
 @law
 @pytest.mark.parametrize(("cells", "room"), [(24, 2.0), (1_024, 1.1)])
 def test_the_low_line_is_bounded_cell_by_cell(pair, cells, room, monkeypatch):
