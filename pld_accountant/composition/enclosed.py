@@ -83,7 +83,7 @@ class EnclosedComposition(Composition):
             below, above = (one._answer(question, wanted, effort) for one in (low, high))
             lower = below.lower * math.exp(-shrunk) / _UP
             upper = min(above.upper * math.exp(grown) * _UP, 1.0)
-        middle = 0.5 * (lower + upper) if np.isfinite(upper) else np.nan
+        middle = 0.5 * (lower + upper) if np.isfinite(upper) or lower == upper else np.nan
         return Bounds(lower, middle, upper, max(below.status, above.status), above.method)
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:

@@ -90,7 +90,7 @@ class SeveralPairsComposition(Composition):
 
 def _between(lower: float, above: Bounds, status: Status) -> Bounds:
     upper = float(above.upper)
-    middle = 0.5 * (lower + upper) if np.isfinite(upper) else np.nan
+    middle = 0.5 * (lower + upper) if np.isfinite(upper) or lower == upper else np.nan
     return Bounds(lower, middle, upper, status, above.method)
 
 

@@ -179,7 +179,7 @@ class SymmetricSteps:
             own, above = self._half.masses(row, mirrored)
             below = np.maximum(own - above, 0.0) * np.exp(-mirrored[:-1])
             width = np.diff(mirrored)
-            rest = (own * np.expm1(width) - above * np.exp(width)) * np.exp(-mirrored[1:])
+            rest = (own * -np.expm1(-width) - above) * np.exp(-mirrored[:-1])
             p[: mirrored.size - 1] = below[::-1]
             u[: mirrored.size - 1] = np.clip(rest, 0.0, below)[::-1]
         if ends[0] <= 0.0 <= ends[-1]:
@@ -193,7 +193,10 @@ class SymmetricSteps:
         return mass, np.clip(above, 0.0, mass)
 
     def _table(self, row: int) -> tuple[NDArray, ...]:
-        """Masses under P and Q of the half's losses below 0, with no ends; then knots and Q masses of those above."""
+        """Masses under P and Q of the half's losses below 0, with no ends; of those above knots, Q masses, and chords.
+
+        A chord's number is the share of the cell's Q mass at the right end.
+        """
         if row not in self._tables:
             # even in the Gaussian's own variable, where the half's loss is 0 at 1/2
             reach = _REACH * float(self._half.sigma[row])
@@ -204,7 +207,13 @@ class SymmetricSteps:
             q = np.maximum(p - u, 0.0) * np.exp(-below[:-1])
             p_above, u_above = self._half.masses(row, above)
             q_above = np.maximum(p_above - u_above, 0.0) * np.exp(-above[:-1])
-            self._tables[row] = p, q, above, q_above
+            some = q_above > 0.0
+            # the mean of exp(l) under Q of a cell from a to b is e^a p / (p - u)
+            with np.errstate(over="ignore"):
+                share = u_above[some] / (p_above - u_above)[some] / np.expm1(np.diff(above)[some])
+            right = np.zeros(q_above.size)
+            right[some] = np.clip(share, 0.0, 1.0)
+            self._tables[row] = p, q, above, q_above, right
         return self._tables[row]
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
@@ -216,14 +225,9 @@ class SymmetricSteps:
         """
         found = self._half.log_moments(theta, exact=exact).copy()
         for row in range(self.size):
-            p, q, above, q_above = self._table(row)
+            p, q, above, q_above, right = self._table(row)
             some = (p > 0.0) & (q > 0.0)
             mean = np.log(p[some]) - np.log(q[some])
-            low, high = np.exp(above[:-1]), np.exp(above[1:])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                p_above = self._half.masses(row, above)[0]
-                right = np.clip((p_above / q_above - low) / (high - low), 0.0, 1.0)
-            right = np.where(q_above > 0.0, right, 0.0)
             for i, t in enumerate(theta.tolist()):
                 first = np.expm1(t * np.minimum(mean, 0.0)) * p[some]
                 at = np.expm1(-t * above)

@@ -107,17 +107,23 @@ class SampledBoundedSteps(DeltaSteps):
 
         A cell of l from a to b has p and u of P, and Q mass m.  Under removal its mass is (1 - q) m + q p, and u
         becomes q u.  Under addition -l has the law of l, so that its cells from a to b have mass p, and u becomes
-        q u / (q + (1 - q) e^a).
+        q u / (q + (1 - q) e^a).  Both are relative to the loss at a.  A knot k below all losses lies further down: u
+        then becomes p - (p - u) e^(k - loss).
         """
         q, part = self._rates[row], self._parts[row]
         if self.direction == "remove":
             ends = self._unsampled(row, knots)
             p, u = part.masses(0, ends)
-            mass = (1.0 - q) * self._other_masses(row, ends) + q * p
-            return mass, np.clip(q * u, 0.0, mass)
-        ends = -self._unsampled(row, -knots)
-        mass, u = part.masses(0, ends)
-        return mass, np.clip(q * u / (q + (1.0 - q) * np.exp(ends[:-1])), 0.0, mass)
+            mass, above = (1.0 - q) * self._other_masses(row, ends) + q * p, q * u
+            least = self._sampled(row, ends[:-1])
+        else:
+            ends = -self._unsampled(row, -knots)
+            mass, u = part.masses(0, ends)
+            above = q * u / (q + (1.0 - q) * np.exp(ends[:-1]))
+            least = -self._sampled(row, -ends[:-1])
+        further = ends[:-1] <= -self._cap[row] - 1.0
+        fall = np.where(further, np.exp(np.minimum(knots[:-1] - least, 0.0)), 1.0)
+        return mass, np.clip(above * fall + mass * (1.0 - fall), 0.0, mass)
 
     def _other_masses(self, row: int, ends: NDArray) -> NDArray:
         """Q masses of cells of l: P masses of the mirror images.

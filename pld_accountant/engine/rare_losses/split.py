@@ -72,7 +72,8 @@ class RareLosses(Method):
                 reaches = [place * float(np.sqrt(-2.0 * level)) for place in self.places]
                 counts, question = job.of(some)
                 parts = [_Parts.of(job.makers, reach, far, job.interpolated) for reach in reaches if reach <= far - 1.0]
-                working.merge(some, self._solve(counts, question, parts))
+                if parts:
+                    working.merge(some, self._solve(counts, question, parts))
             before = log_delta
 
     def _solve(self, counts: Counts, question: Question, parts: Sequence[_Parts]) -> WorkingBounds:
