@@ -10,7 +10,7 @@ import click
 
 from . import options
 from .kinds import load_ledger
-from .options import FILE, example, user_errors
+from .options import FILE, OUTPUT, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
 __all__ = ["compare", "epsilon", "report"]
@@ -24,10 +24,10 @@ __all__ = ["compare", "epsilon", "report"]
     ),
 )
 @options.of_a_log
-@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
-@click.option("--figure", type=FILE, help="The histogram, as .png or .pdf.")
+@click.option("--out", type=OUTPUT, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=OUTPUT, help="The histogram, as .png or .pdf.")
 @options.json_file
-@click.option("--ledger", "ledger_file", type=FILE, help="The ledger of counted norms, for `report`.")
+@click.option("--ledger", "ledger_file", type=OUTPUT, help="The ledger of counted norms, for `report`.")
 def epsilon(
     norms: Path,
     out: Path | None,
@@ -81,8 +81,8 @@ def epsilon(
     callback=options.checked(lambda validate, value: None if value is None else validate.delta(value, "min_delta")),
     help="Least delta at which the Gaussian curve must lie above a person's.  [default: min(1e-10, --delta)]",
 )
-@click.option("--out", type=FILE, help="A row per example, as .parquet, .csv or .npz.")
-@click.option("--figure", type=FILE, help="The three accountings, as .png or .pdf.")
+@click.option("--out", type=OUTPUT, help="A row per example, as .parquet, .csv or .npz.")
+@click.option("--figure", type=OUTPUT, help="The three accountings, as .png or .pdf.")
 @options.json_file
 def compare(
     norms: Path,
@@ -129,7 +129,7 @@ def compare(
     help="Further deltas for the table, separated by commas.  [default: --delta times 1e2, 1e-1, 1e-3 and 1e-5]",
 )
 @click.option("--title", default="Individual privacy loss", show_default=True, help="The heading.")
-@click.option("--out", type=FILE, required=True, help="The page, as .html.")
+@click.option("--out", type=OUTPUT, required=True, help="The page, as .html.")
 def report(
     ledger_file: Path,
     delta: float,

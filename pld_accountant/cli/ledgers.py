@@ -9,7 +9,7 @@ import click
 
 from . import options
 from .kinds import as_text, described, load_ledger
-from .options import FILE, example, user_errors
+from .options import FILE, OUTPUT, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _DIFFERS = 1  # exit status
 )
 @options.log_of_norms
 @click.option("--compressed", is_flag=True, help="Keep the counts of an event table compressed.")
-@click.option("--out", type=FILE, required=True, help="The ledger.")
+@click.option("--out", type=OUTPUT, required=True, help="The ledger.")
 @options.json_file
 @options.quiet
 def record(norms: Path, out: Path, json_file: Path | None, quiet: bool, **log: Any) -> None:
@@ -48,7 +48,7 @@ def record(norms: Path, out: Path, json_file: Path | None, quiet: bool, **log: A
 )
 @click.argument("ledgers", metavar="LEDGERS...", type=FILE, nargs=-1, required=True)
 @click.option("--same-steps", is_flag=True, help="The ledgers hold other people in the same steps, parts of one table.")
-@click.option("--out", type=FILE, required=True, help="The ledger of everybody and all steps.")
+@click.option("--out", type=OUTPUT, required=True, help="The ledger of everybody and all steps.")
 @options.json_file
 @options.quiet
 def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Path | None, quiet: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from . import options
-from .options import FILE, STDOUT, example, user_errors
+from .options import OUTPUT, STDOUT, example, user_errors
 from .running import check_files, finish, progress_bars
 
 __all__ = ["demo", "warm_up"]
@@ -17,7 +17,7 @@ __all__ = ["demo", "warm_up"]
     short_help="Train on handwritten digits with DP-SGD and account for every example.",
     epilog=example("demo --steps 100 --out trial"),
 )
-@click.option("--out", type=FILE, default=Path("demo-output"), show_default=True, help="Folder for the output files.")
+@click.option("--out", type=OUTPUT, default=Path("demo-output"), show_default=True, help="Folder for the output files.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps of training.")
 @options.json_file

@@ -13,6 +13,7 @@ import click
 
 __all__ = [
     "FILE",
+    "OUTPUT",
     "PROGRAM",
     "STDOUT",
     "Command",
@@ -43,6 +44,19 @@ __all__ = [
 PROGRAM = "pld-accountant"
 FILE = click.Path(path_type=Path)
 STDOUT = Path("-")  # as the name of a file
+
+
+class _Output(click.Path):
+    """A file to write that cannot be standard output."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.Path`."""
+        if str(value) == str(STDOUT):
+            self.fail("- is no file; only --json writes to standard output", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+OUTPUT = _Output(path_type=Path)
 
 
 def example(*lines: str) -> str:

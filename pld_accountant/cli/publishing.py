@@ -9,7 +9,7 @@ import click
 
 from . import options
 from .kinds import load_ledger
-from .options import FILE, example, user_errors
+from .options import FILE, OUTPUT, example, user_errors
 from .running import check_files, finish
 
 __all__ = ["release"]
@@ -42,7 +42,7 @@ __all__ = ["release"]
 @options.groups
 @click.option("--group-names", help="The public list of groups, separated by commas; needed with --groups.")
 @options.json_file
-@click.option("--book", type=FILE, help="Write the ledger with the cost of the release added for everybody.")
+@click.option("--book", type=OUTPUT, help="Write the ledger with the cost of the release added for everybody.")
 @options.quiet
 def release(
     ledger_file: Path,

@@ -160,3 +160,11 @@ def test_nothing_is_shown_about_few_people_unless_asked(folder, words, shown):
     page = (folder / "r.html").read_text()
     assert ("<bdi>few</bdi>" in page) == shown
     assert ("1 group of fewer than 10 people is not shown" in page) == (not shown)
+
+
+@pytest.mark.parametrize("option", ["--out", "--figure", "--ledger"])
+def test_only_the_summary_goes_to_standard_output(folder, option):
+    result = run("epsilon", "norms.npy", *OPTIONS, *STEPS, option, "-")
+    assert result.exit_code == 2
+    assert "only --json writes to standard output" in result.stderr
+    assert not (folder / "-").exists()
