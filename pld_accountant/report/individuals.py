@@ -87,13 +87,19 @@ class Individuals:
         return self.by_status()[Status.RENYI_ONLY]
 
     def caveats(self) -> list[str]:
-        """A sentence with the number of people for each status below `Status.CERTIFIED` that occurs."""
+        """A sentence for each status below `Status.CERTIFIED` that occurs, and one if there are few people in all."""
         found = (
             ("Not certified", self.not_certified, Status.NOT_CERTIFIED),
             ("Renyi bound only", self.renyi_only, Status.RENYI_ONLY),
         )
         people = f"of {self.num_examples:,} people"
-        return [f"{name}: {count:,} {people}. {status.sentence}" for name, count, status in found if count]
+        told = [f"{name}: {count:,} {people}. {status.sentence}" for name, count, status in found if count]
+        if self.num_examples < self.min_group:
+            told.append(
+                f"There are fewer than {self.min_group} people in all, so every number here is nearly some person's "
+                "own. Treat it as such."
+            )
+        return told
 
     def by_status(self) -> list[int]:
         """Number of people of each `Status`."""
