@@ -118,7 +118,8 @@ def around(a, v, constant, loss, weight, log_weight, first, last, out):
     1. |exp(u) - 1 - u| <= |u|^2 / 2 max(1, exp(Re u)).  Re d (loss - m) is linear in d, so its maximum is at a corner.
     2. The sum of |p| exp(Re d (loss - m)) is convex in d, so its maximum is at a corner, too, and bounds the same
        factor.
-    3. A term is wrong by n + 16 + 4 |a loss| units of 2^-53, or by itself if it was left out.
+    3. A term is wrong by n + 16 + 4 |a loss| units of 2^-53.  Terms that are left out are smaller than a unit of the
+       largest one, all together.
 
     Writes log |M(a)|, Re m, Im m, a bound of |M(a + d) / (M(a) exp(d m))|, and one of |M_mid(a + d) / (M(a) exp(d m))|.
     """
@@ -143,14 +144,15 @@ def around(a, v, constant, loss, weight, log_weight, first, last, out):
     log_total = top + math.log(abs(total))
     out[0], out[1], out[2] = log_total, m.real, m.imag
     # the constant
-    p, units = math.exp(log_constant - log_total), (n + 16.0) * _UNIT
+    log_p, units = log_constant - log_total, (n + 16.0) * _UNIT
+    p = math.exp(log_p)
     reach, grown = 0.0, 0.0
-    straight, mid = [p, p, p, p], [0.0, 0.0, 0.0, 0.0]
+    straight, mid = [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]
     for k in range(4):
         reach = max(reach, abs(v[k]))
         grown = max(grown, -(v[k] * m).real)
-        straight[k] = p * math.exp(-(v[k] * m).real)
-    moved = p * abs(m) ** 2 * math.exp(grown)
+        straight[k] = math.exp(log_p - (v[k] * m).real)
+    moved = abs(m) ** 2 * math.exp(log_p + grown)
     off, turned_off = units * p, units * p * abs(m)
     for j in range(n):
         if log_weight[j] == -math.inf:
@@ -169,8 +171,7 @@ def around(a, v, constant, loss, weight, log_weight, first, last, out):
                 mid[k] += e
         if j >= first:
             moved += (d.real * d.real + d.imag * d.imag) * most
-            left_out = exponent.real + log_weight[j] - top <= _SMALL
-            share = p if left_out else p * (units + 4.0 * _UNIT * abs(exponent))
+            share = p * (units + 4.0 * _UNIT * abs(exponent))
             off += share
             turned_off += share * (abs(loss[j]) + abs(m))
     bent = 1.0 + off + reach * turned_off + 0.5 * reach * reach * moved

@@ -14,7 +14,7 @@ SAMPLED = [
 @pytest.mark.parametrize("more", SAMPLED, ids=str)
 @pytest.mark.parametrize("run", [(pa.SampledGaussian(1.0, 0.1), 500), (pa.RandomizedResponse(0.6, 2), 40)], ids=str)
 def test_steps_of_tiny_losses_lower_no_epsilon(run, more):
-    """Their losses are smaller than the cells of the grid; the knots left of all losses count from where they lie."""
+    """Their losses are smaller than a cell of the grid, so the cell begins far below the smallest loss."""
     alone, both = (pa.compose(steps).epsilon(1e-5) for steps in ([run], [run, more]))
     assert both.status == pa.Status.CERTIFIED
     assert both.upper >= alone.lower

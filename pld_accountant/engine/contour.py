@@ -59,6 +59,7 @@ class Contour(Method):
             if working.solved[one]:
                 found = (working.lower[one], working.estimate[one], working.upper[one], working.method[one])
                 working.settle(np.array(others, dtype=np.int64), *found)
+                working.contradicted[others] |= working.contradicted[one]
 
     def _improve(
         self, job: Job, working: WorkingBounds, family: ContourSteps, counts: NDArray, target: float, at: NDArray
@@ -93,7 +94,10 @@ class Contour(Method):
 
 
 class _Search:
-    """The search for the integral that answers a question about one person."""
+    """The search for the integral that answers a question about one person.
+
+    An epsilon that is proven to be at most `known` is not tightened.
+    """
 
     def __init__(
         self,

@@ -288,5 +288,6 @@ class _Curves:
         for a in range(0, person.size, _PAIRS):
             i, j = person[a : a + _PAIRS], point[a : a + _PAIRS]
             found = solve(counts.of(i), self._makers, DeltaAt(epsilon[i, j]), methods=methods)
-            curve[i, j] = np.stack([found.lower, np.minimum(found.upper, 0.0)], axis=1)
+            proven = np.stack([found.lower, np.minimum(found.upper, 0.0)], axis=1)
+            curve[i, j] = np.where(found.contradicted[:, None], [-np.inf, 0.0], proven)
         return curve

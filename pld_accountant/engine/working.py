@@ -14,7 +14,7 @@ from .question import Question
 
 __all__ = ["WorkingBounds"]
 
-_SLACK = 1e-11  # by which proofs may contradict each other for round-off, relative to 1 and to the bounds
+_SLACK = 1e-11  # round-off by which a lower bound may exceed an upper bound, relative to 1 plus the bound
 
 
 @dataclass
@@ -86,15 +86,15 @@ class WorkingBounds:
 
     def _compare(self, who: NDArray, lower: NDArray, upper: NDArray) -> None:
         """Note whose lower bound exceeds the upper bound."""
-        with np.errstate(invalid="ignore"):
-            room = _SLACK * (1.0 + np.abs(upper))
-            self.contradicted[who] |= (lower > upper + room) & np.isfinite(lower)
+        room = np.where(np.isfinite(upper), _SLACK * (1.0 + np.abs(upper)), 0.0)
+        self.contradicted[who] |= lower > upper + room
 
     def take_side(self, who: NDArray, found: WorkingBounds, *, lower: bool) -> None:
         """Copy the bounds of people whose lower (or else upper) bound is tighter in `found`, of other counts."""
         better = found.lower > self.lower[who] if lower else found.upper < self.upper[who]
         take = found.solved & (better | ~self.solved[who])
         some = (found.lower[take], found.estimate[take], found.upper[take], found.method[take])
+        self.contradicted[who] |= found.contradicted
         self.settle(who[take], *some)
 
     def cap(self, who: NDArray, upper: NDArray, method: Proof) -> None:

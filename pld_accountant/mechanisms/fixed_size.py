@@ -193,9 +193,10 @@ class SymmetricSteps:
         return mass, np.clip(above, 0.0, mass)
 
     def _table(self, row: int) -> tuple[NDArray, ...]:
-        """Masses under P and Q of the half's losses below 0, with no ends; of those above knots, Q masses, and chords.
+        """What `log_moments` needs of the half, in cells: five arrays.
 
-        A chord's number is the share of the cell's Q mass at the right end.
+        Below 0: the P mass of each cell, and the log of its P mass over its Q mass; the lowest losses are left out.
+        Above 0: the knots, the Q mass of each cell, and the share of it that a chord puts at the right end.
         """
         if row not in self._tables:
             # even in the Gaussian's own variable, where the half's loss is 0 at 1/2
@@ -203,17 +204,19 @@ class SymmetricSteps:
             x = np.concatenate([np.linspace(-reach, 0.5, _CELLS), np.linspace(0.5, 1.0 + reach, _CELLS)[1:]])
             loss = np.unique(np.concatenate([self._half.losses_at(row, x), [0.0]]))
             below, above = loss[loss <= 0.0], loss[loss >= 0.0]
+            # a cell from a to b has the Q mass e^-a (p - u)
             p, u = self._half.masses(row, below)
-            q = np.maximum(p - u, 0.0) * np.exp(-below[:-1])
+            some = p > u
+            ratio = below[:-1][some] - np.log1p(-u[some] / p[some])
             p_above, u_above = self._half.masses(row, above)
             q_above = np.maximum(p_above - u_above, 0.0) * np.exp(-above[:-1])
-            some = q_above > 0.0
-            # the mean of exp(l) under Q of a cell from a to b is e^a p / (p - u)
+            held = q_above > 0.0
+            # the mean of exp(l) under Q in the cell is e^a p / (p - u)
             with np.errstate(over="ignore"):
-                share = u_above[some] / (p_above - u_above)[some] / np.expm1(np.diff(above)[some])
+                share = u_above[held] / (p_above - u_above)[held] / np.expm1(np.diff(above)[held])
             right = np.zeros(q_above.size)
-            right[some] = np.clip(share, 0.0, 1.0)
-            self._tables[row] = p, q, above, q_above, right
+            right[held] = np.clip(share, 0.0, 1.0)
+            self._tables[row] = p[some], ratio, above, q_above, right
         return self._tables[row]
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
@@ -225,11 +228,9 @@ class SymmetricSteps:
         """
         found = self._half.log_moments(theta, exact=exact).copy()
         for row in range(self.size):
-            p, q, above, q_above, right = self._table(row)
-            some = (p > 0.0) & (q > 0.0)
-            mean = np.log(p[some]) - np.log(q[some])
+            p, ratio, above, q_above, right = self._table(row)
             for i, t in enumerate(theta.tolist()):
-                first = np.expm1(t * np.minimum(mean, 0.0)) * p[some]
+                first = np.expm1(t * np.minimum(ratio, 0.0)) * p
                 at = np.expm1(-t * above)
                 second = ((1.0 - right) * at[:-1] + right * at[1:]) * q_above
                 change = float(second.sum() - first.sum())

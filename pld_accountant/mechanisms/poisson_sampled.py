@@ -122,8 +122,8 @@ class SampledBoundedSteps(DeltaSteps):
             above = q * u / (q + (1.0 - q) * np.exp(ends[:-1]))
             least = -self._sampled(row, -ends[:-1])
         further = ends[:-1] <= -self._cap[row] - 1.0
-        fall = np.where(further, np.exp(np.minimum(knots[:-1] - least, 0.0)), 1.0)
-        return mass, np.clip(above * fall + mass * (1.0 - fall), 0.0, mass)
+        lost = np.where(further, -np.expm1(np.minimum(knots[:-1] - least, 0.0)), 0.0)
+        return mass, np.clip(above + (mass - above) * lost, 0.0, mass)
 
     def _other_masses(self, row: int, ends: NDArray) -> NDArray:
         """Q masses of cells of l: P masses of the mirror images.

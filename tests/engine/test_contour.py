@@ -367,6 +367,15 @@ def test_the_integrand_stays_below_its_bound_on_every_panel(seed, monkeypatch):
     assert max(seen) <= 0.0
 
 
+def test_a_contradiction_holds_for_everybody_with_the_same_counts(monkeypatch):
+    makers = TableMakers(SampledGaussianSteps(np.array([2.0]), np.array([0.01]), "remove"))
+    ends = contour._ends
+    monkeypatch.setattr(contour, "_ends", lambda *given: tuple(1.001 * end for end in ends(*given)))
+    methods = schedule.SINGLE[0], Contour(0.0)
+    found = solve(WholeCounts(np.array([[300], [300]])), makers, EpsilonAt(1e-5), methods=methods)
+    assert found.contradicted.tolist() == [True, True]
+
+
 def test_steps_without_contours_are_left_to_others():
     for parts in ([(1.0, 1.0, 3)], [(0.1, 0.01, 3)], [(1.0 + 0.1 * i, 1e-3, 2) for i in range(5)]):
         assert alone(parts, EpsilonAt(1e-6), "remove")[2] is not Method.CONTOUR

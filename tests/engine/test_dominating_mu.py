@@ -227,6 +227,22 @@ def test_where_nothing_else_serves_the_steps_count_without_sampling(monkeypatch)
     np.testing.assert_allclose(mu_upper(counts, makers, 1e-5), mu, rtol=1e-12)
 
 
+def test_contradictory_methods_count_for_nothing(monkeypatch):
+    """A single step, whose curve is asked for point by point; every point is told to be far too low."""
+    one = dominating_mu.solve
+
+    def contradicted(*given, **more):
+        found = one(*given, **more)
+        found.upper -= 5.0
+        found.contradicted[:] = True
+        return found
+
+    makers = makers_of(np.array([0.6]), np.array([0.01]), "remove")
+    truth = mu_upper(np.array([[1]]), makers, 1e-5)
+    monkeypatch.setattr(dominating_mu, "solve", contradicted)
+    assert mu_upper(np.array([[1]]), makers, 1e-5) >= truth
+
+
 def test_a_floor_and_a_ceiling_decide_as_the_number_itself_does():
     rng = np.random.default_rng(3)
     sigma, rate = np.array([2.0, 4.0]), np.array([0.005, 0.005])

@@ -154,3 +154,15 @@ def test_methods_that_contradict_each_other_certify_nothing():
     made.contradicted[:] = False
     made.cap(np.array([1]), np.full(3, 0.5)[:1], Method.RENYI)
     assert made.contradicted.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(np.inf, 5.0), (-3.0, -np.inf), (2.0, 1.0)])
+def test_contradictions_of_infinite_bounds_and_of_other_counts_are_seen(lower, upper):
+    question, who = DeltaAt(1.0), np.array([0])
+    made, found, other = (WorkingBounds.unknown(1, question) for _ in range(3))
+    made.settle(who, -np.inf, upper, upper, Method.TRANSFORM)
+    found.settle(who, lower, lower, np.inf, Method.CONTOUR)
+    made.merge(who, found)
+    assert made.contradicted[0]
+    other.take_side(who, made, lower=False)
+    assert other.contradicted[0]

@@ -132,6 +132,13 @@ def test_round_off_of_the_sum_around_a_point_is_part_of_its_bound():
     assert found > 5
 
 
+def test_a_constant_of_zero_has_no_part_in_the_bound():
+    """Its factor exp(d m) is beyond all doubles."""
+    v, out = 1e3 * np.array([1.0 + 1.0j, 1.0 - 1.0j, -1.0 + 1.0j, -1.0 - 1.0j]), np.empty(5)
+    contour.around(0.1 + 0j, v, 0j, np.array([1e3 + 0j]), np.array([0.5 + 0j]), np.log(np.array([0.5])), 0, 0, out)
+    assert out[0] == pytest.approx(100.0 + np.log(0.5)) and out[3] == pytest.approx(1.0)
+
+
 def test_a_sum_of_zero_has_no_bounds():
     out = np.empty(5)
     loss, weight = np.array([0j, 0j]), np.array([1.0 + 0j, -1.0 + 0j])

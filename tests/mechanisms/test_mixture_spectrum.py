@@ -1,5 +1,6 @@
 """Characteristic functions of Gaussian mixtures against sums in extended precision; bounds beyond the band."""
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -192,3 +193,14 @@ def test_tiny_losses_have_large_tilts(sigma, rate, records, steps, delta):
     makers = TableMakers(mechanism.steps([mechanism], "add"))
     found = solver.solve(WholeCounts(np.array([[steps]])), makers, EpsilonAt(delta), methods=schedule.SINGLE[:2])
     assert 0.0 <= found.lower[0] <= found.upper[0] < 0.1
+
+
+def test_round_off_of_the_logarithm_is_that_of_its_terms():
+    """In the middle between two centres their exponents are differences of large numbers."""
+    own, other = (np.array([0.0, 13.0]), np.array([0.5, 0.5])), (np.zeros(1), np.ones(1))
+    x, log_a, _, units = mixture_spectrum._logs(own, other, 6.2, 0.003, 200)
+    with mpmath.workdps(40):
+        exact = [mpmath.log1p(0.5 * mpmath.expm1(13 * mpmath.mpf(v) - mpmath.mpf(169) / 2)) for v in x.tolist()]
+        off = np.array([float(abs(e - mpmath.mpf(f))) for e, f in zip(exact, log_a.tolist(), strict=True)]) * 2.0**53
+    assert np.all(off <= units)
+    assert off.max() > 4.0 * np.abs(13.0 * x - 84.5).min() + 8.0
