@@ -10,7 +10,6 @@ import numpy as np
 from . import ledger_file, validate
 from .counting.counts import WholeCounts
 from .counting.tally import Tally
-from .engine.method import Effort
 from .engine.question import Question
 from .engine.schedule import GRID_OF_MANY
 from .engine.solver import bounds as solve_bounds
@@ -156,7 +155,6 @@ class LaplaceLedger(Ledger):
         wanted: Sequence[Direction],
         lower: bool,
         report: Callable[[int], None],
-        effort: Effort,
     ) -> list[list[Bounds]]:
         # without sampling the two directions are one
         ways = wanted if any(group.sample_rate < 1.0 for group in tally.groups) else wanted[:1]
@@ -168,7 +166,7 @@ class LaplaceLedger(Ledger):
             jobs.append((ways[0], WholeCounts(distinct, tally.whole(lower=True).at)))
         found = []
         for direction, some in jobs:
-            sides = solve_bounds(some, self._of(direction), questions, methods=GRID_OF_MANY, effort=effort)
+            sides = solve_bounds(some, self._of(direction), questions, methods=GRID_OF_MANY)
             found.append([one[place] for one in sides])
             report(self.num_examples * len(questions))
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -10,12 +9,11 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from . import validate
+from . import deadline, validate
 from .composition import Composition, compose
 from .counting.packed import PackedTally
 from .counting.tally import Tally
 from .engine import dominating_mu, renyi
-from .engine.method import Effort
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
 from .mechanisms.base import Direction, Mechanism, directions
@@ -261,21 +259,20 @@ class Ledger(PeopleCounts):
         seconds: float | None,
     ) -> Bounds:
         if isinstance(self._tally, PackedTally):
-            until = Effort.of(seconds).deadline
 
             def one(block: Ledger, tell: Progress | None) -> Bounds:
-                left = None if seconds is None else max(until - time.monotonic(), 1e-9)
-                return block._answers(values, ask, direction, bounds, tell, left)
+                return block._answers(values, ask, direction, bounds, tell, None)
 
-            return joined(self._by_blocks(one, progress))
-        effort = Effort.of(seconds)
+            with deadline.limited(seconds):
+                return joined(self._by_blocks(one, progress))
         if bounds not in ("all", "upper"):
             raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
         wanted = directions(direction)
         if np.ndim(values) > 1 or np.size(values) == 0:
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
         questions = [ask(v) for v in ([values] if np.ndim(values) == 0 else values)]
-        found = self._bounds(questions, wanted, bounds == "all", progress, effort)
+        with deadline.limited(seconds):
+            found = self._bounds(questions, wanted, bounds == "all", progress)
         if np.ndim(values) == 0:
             return found[0]
         return stacked(found)
@@ -286,14 +283,13 @@ class Ledger(PeopleCounts):
         wanted: Sequence[Direction],
         lower: bool,
         progress: Progress | None,
-        effort: Effort,
     ) -> list[Bounds]:
         people, tally = self.num_examples, self._unpacked()
         if not tally.groups:
             zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
-        sides = self._sides(tally, questions, wanted, lower, report, effort)
+        sides = self._sides(tally, questions, wanted, lower, report)
         self._keep_tables()
         worst = self.worst_case()
         direction = "both" if len(wanted) > 1 else wanted[0]
@@ -312,25 +308,22 @@ class Ledger(PeopleCounts):
         wanted: Sequence[Direction],
         lower: bool,
         report: Callable[[int], None],
-        effort: Effort,
     ) -> list[list[Bounds]]:
         """Upper bounds in each direction, and lower bounds last if they are wanted; one of each for each question."""
         above = tally.interpolated()
         sides: list[list[Bounds]] = []
         for d in wanted:
             known = [one.upper for one in sides[0]] if sides else None
-            found = solve_bounds(
-                above, self._of(d), questions, whole=tally.whole(), progress=report, effort=effort, known=known
-            )
+            found = solve_bounds(above, self._of(d), questions, whole=tally.whole(), progress=report, known=known)
             sides.append(found)
         if lower:
             whole, makers = tally.whole(lower=True), self._of(wanted[0])
             targets = [float(np.asarray(q.target)) for q in questions]
             if questions[0].wants_epsilon and max(targets) < _LARGE:
                 below = tally.interpolated(min(targets))
-                sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report, effort=effort))
+                sides.append(solve_bounds(below, makers, questions, whole=whole, progress=report))
             else:
-                sides.append(solve_bounds(whole, makers, questions, progress=report, effort=effort))
+                sides.append(solve_bounds(whole, makers, questions, progress=report))
         return sides
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both", *, progress: Progress | None = None) -> Bounds:

@@ -37,11 +37,12 @@ _STATUS_SENTENCES = {
     Status.CERTIFIED: "Both bounds are certified.",
     Status.RENYI_ONLY: (
         "No tight method finished within its limits: the upper bound is the Renyi bound, or that of the worst case if "
-        "it is smaller. It is certified but may be loose. Ask for a larger delta to get tight bounds."
+        "it is smaller. It is certified but may be loose. Ask for a larger delta, or allow more "
+        "seconds, to get tight bounds."
     ),
     Status.NOT_CERTIFIED: (
         "No bound could be certified within the limits of work and precision, so (0, inf) is returned. "
-        "Ask for a larger delta."
+        "Ask for a larger delta, or allow more seconds."
     ),
 }
 

@@ -16,10 +16,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+from . import deadline
 
 __all__ = ["blocks", "by_blocks", "few", "for_blocks", "in_order", "limited"]
 
@@ -140,16 +143,21 @@ def in_order(work: Callable[[P], R], parts: Iterable[P], *, alone: bool = False)
     alone : bool
         Work in the calling thread, for work that takes less time than starting a thread.
     """
+
+    def checked(part: P) -> R:
+        deadline.check()
+        return work(part)
+
     threads = _limit()
     with _BLAS.alone():
         if alone or threads == 1:
             for part in parts:
-                yield part, work(part)
+                yield part, checked(part)
             return
         with ThreadPoolExecutor(threads) as pool:
             begun: deque[tuple[P, Future[R]]] = deque()
             for part in parts:
-                begun.append((part, pool.submit(work, part)))
+                begun.append((part, pool.submit(copy_context().run, checked, part)))
                 if len(begun) > threads:
                     done, result = begun.popleft()
                     yield done, result.result()
@@ -194,11 +202,14 @@ def for_blocks(work: Callable[[slice], object], number: int, least: int) -> None
             except IndexError:
                 return
             try:
+                deadline.check()
                 work(block)
             except BaseException as error:
                 errors.append(error)
 
-    helpers = [threading.Thread(target=take_blocks) for _ in range(min(_limit(), len(waiting)) - 1)]
+    helpers = [
+        threading.Thread(target=copy_context().run, args=(take_blocks,)) for _ in range(min(_limit(), len(waiting)) - 1)
+    ]
     for helper in helpers:
         helper.start()
     take_blocks()

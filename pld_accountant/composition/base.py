@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import validate
-from ..engine.method import Effort
+from .. import deadline, validate
 from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..locked import Locked
 from ..mechanisms.base import Direction, directions
@@ -19,12 +19,20 @@ from ..notions.tradeoff import ProfileCurve
 from ..results import Bounds, Status
 from ..results import Method as Proof
 
-__all__ = ["ROUNDING", "UNKNOWN", "Composition"]
+__all__ = ["ROUNDING", "UNKNOWN", "Composition", "spare"]
 
 ROUNDING = 2.0**-40
 """Relative, above the errors of masses at infinity."""
 UNKNOWN = Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED, method=Proof.NONE)
 """Nothing is known of an epsilon."""
+
+
+def spare(ask: Callable[[], Bounds]) -> Bounds:
+    """Bounds that an answer can do without: 0 and inf if the time is over."""
+    with suppress(deadline.OutOfTime), deadline.strict():
+        return ask()
+    return Bounds(0.0, np.nan, np.inf)
+
 
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 
@@ -54,7 +62,7 @@ class Composition(Locked):
         return sum(self._counts.values())
 
     @abstractmethod
-    def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         """The larger answer of the directions, floats."""
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
@@ -86,8 +94,9 @@ class Composition(Locked):
         direction : {"both", "remove", "add"}
             Whether the record is removed or added; "both" gives the larger epsilon of the two.
         seconds : float, optional
-            After this time no further method is tried: the bounds are certified as they are, and may be wide.  With a
-            limit, the result depends on the speed of the machine.  A long method stops close to the limit.
+            After this time methods stop: the bounds are certified as they are, and may be wide.  The Renyi bound may
+            take a quarter longer, and half a second at least; if it is not there by then, nothing is known.  Work stops
+            between its pieces, of tenths of a second.  With a limit, the result depends on the speed of the machine.
         tolerance : float, optional
             In (0, 1): certified bounds this close, relative, are close enough.  At 1e-3, few or rare steps take a tenth
             of a second instead of up to seconds.  By default, and below 1e-6: as close as the methods come.
@@ -116,7 +125,7 @@ class Composition(Locked):
         """
         if np.ndim(delta) == 0 and delta == 0:
             return self._largest_loss(directions(direction))
-        return self._answer(EpsilonAt(validate.delta(delta)), directions(direction), Effort.of(seconds, tolerance))
+        return self._in_time(EpsilonAt(validate.delta(delta)), directions(direction), seconds, tolerance)
 
     def delta(
         self,
@@ -140,15 +149,26 @@ class Composition(Locked):
         >>> f"{b.estimate:.4e}"
         '1.0630e-05'
         """
-        wanted, effort = directions(direction), Effort.of(seconds, tolerance)
+        wanted = directions(direction)
         if np.ndim(epsilon) == 0 and epsilon < 0:
             far = DeltaAt(validate.nonnegative(-epsilon, "-epsilon"))
-            d = self._answer(far, tuple(_OTHER[one] for one in wanted), effort)
+            d = self._in_time(far, tuple(_OTHER[one] for one in wanted), seconds, tolerance)
             shrunk, rest = math.exp(epsilon), -math.expm1(epsilon)
             low, middle, high = (rest + shrunk * value for value in d)
             return Bounds(low * (1.0 - 2.0**-48), middle, min(high * (1.0 + 2.0**-48), 1.0), d.status, d.method)
         question = DeltaAt(validate.nonnegative(epsilon, "epsilon"))
-        return self._answer(question, wanted, effort)
+        return self._in_time(question, wanted, seconds, tolerance)
+
+    def _in_time(
+        self, question: Question, wanted: tuple[Direction, ...], seconds: float | None, tolerance: float | None
+    ) -> Bounds:
+        """The answer within the time allowed, and as close as is asked."""
+        width = 0.0 if tolerance is None else validate.delta(tolerance, "tolerance")
+        try:
+            with deadline.limited(seconds, essentials=True):
+                return self._answer(question, wanted, width)
+        except deadline.OutOfTime:
+            return UNKNOWN
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
         """The smallest mu whose Gaussian curve lies above delta at every epsilon >= 0 with delta >= min_delta.

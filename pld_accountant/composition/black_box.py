@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..engine import renyi
-from ..engine.method import Effort
 from ..engine.question import EpsilonAt, Question
 from ..mechanisms.base import Direction, directions
 from ..mechanisms.renyi_boxes import RenyiBox
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds, Status
 from ..results import Method as Proof
-from .base import ROUNDING, UNKNOWN, Composition
+from .base import ROUNDING, UNKNOWN, Composition, spare
 from .enclosed import EnclosedComposition, End, dominating
 from .several_pairs import of_mechanisms
 
@@ -65,10 +64,9 @@ class BlackBoxComposition(Composition):
         others = self._others
         return others._above if isinstance(others, EnclosedComposition) else End(others, 0.0)
 
-    def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         upper = max(self._upper(question, direction) for direction in wanted)
-        rough = effort._replace(width=max(effort.width, _ROUGH))
-        lower = self._witness._answer(question, wanted, rough).lower
+        lower = spare(lambda: self._witness._answer(question, wanted, max(width, _ROUGH))).lower
         if not np.isfinite(upper):
             return Bounds(lower, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE) if lower == np.inf else UNKNOWN
         return Bounds(min(lower, upper), upper, upper, Status.RENYI_ONLY, Proof.RENYI)

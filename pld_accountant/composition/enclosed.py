@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from ..engine.method import Effort
 from ..engine.question import EpsilonAt, Question
 from ..engine.schedule import ENCLOSING
 from ..mechanisms.base import Direction, Enclosed
@@ -19,7 +18,7 @@ from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds
-from .base import UNKNOWN, Composition
+from .base import UNKNOWN, Composition, spare
 from .known import KnownComposition
 
 __all__ = ["EnclosedComposition", "End", "dominating"]
@@ -71,16 +70,19 @@ class EnclosedComposition(Composition):
         composed = KnownComposition(steps, None if close else ENCLOSING)
         return End(composed, slack * (1.0 + 2.0**-40))
 
-    def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         (low, shrunk), (high, grown) = self._below, self._above
         if isinstance(question, EpsilonAt):
             delta = float(question.delta)
             more, less = delta * math.exp(shrunk) * _UP, delta * math.exp(-grown) / _UP
-            below = low._answer(EpsilonAt(more), wanted, effort) if more < 1.0 else Bounds(0.0, 0.0, 0.0)
-            above = high._answer(EpsilonAt(less), wanted, effort)
+            above = high._answer(EpsilonAt(less), wanted, width)
+            below = Bounds(0.0, 0.0, 0.0)
+            if more < 1.0:
+                below = spare(lambda: low._answer(EpsilonAt(more), wanted, width))
             lower, upper = below.lower, above.upper
         else:
-            below, above = (one._answer(question, wanted, effort) for one in (low, high))
+            above = high._answer(question, wanted, width)
+            below = spare(lambda: low._answer(question, wanted, width))
             lower = below.lower * math.exp(-shrunk) / _UP
             upper = min(above.upper * math.exp(grown) * _UP, 1.0)
         middle = 0.5 * (lower + upper) if np.isfinite(upper) or lower == upper else np.nan

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import validate
+from .. import deadline, validate
 from ..counting.counts import WholeCounts
 from ..engine import dominating_mu, renyi
-from ..engine.method import Effort, Method
+from ..engine.method import Method
 from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..engine.solver import bounds
 from ..mechanisms.base import Direction
@@ -72,16 +72,17 @@ class KnownComposition(Composition):
             self._makers[direction] = TableMakers(mixed(parts))
         return self._makers[direction]
 
-    def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         if not self._counts:
             return Bounds(0.0, 0.0, 0.0)
         mu = self._full_batch
         if mu is not None:
             return _full_batch_bounds(mu, question)
         first, *others = self._distinct(wanted)
-        found = self._one(first, question, effort)
+        with deadline.shared(1 + len(others)):
+            found = self._one(first, question, width)
         for direction in others:
-            found = larger(found, self._one(direction, question, effort, found.lower))
+            found = larger(found, self._one(direction, question, width, found.lower))
         return found[0]
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
@@ -97,7 +98,7 @@ class KnownComposition(Composition):
         slack = ROUNDING * (total + self.steps) if 0.0 < total < np.inf else 0.0
         return Bounds(max(total - slack, 0.0), total, total + slack)
 
-    def _one(self, direction: Direction, question: Question, effort: Effort, known: NDArray | None = None) -> Bounds:
+    def _one(self, direction: Direction, question: Question, width: float, known: NDArray | None = None) -> Bounds:
         """The answer in one direction, arrays of one element; `known` as for `engine.solver.bounds`."""
         lattice = self._lattice(direction)
         if lattice is not None:
@@ -109,8 +110,8 @@ class KnownComposition(Composition):
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if not self._log_finite(direction):
             makers, least = self._of(direction), None if known is None else [known]
-            return bounds(self._row, makers, [question], methods=self._methods, effort=effort, known=least)[0]
-        return self._with_infinite(direction, question, effort)
+            return bounds(self._row, makers, [question], methods=self._methods, width=width, known=least)[0]
+        return self._with_infinite(direction, question, width)
 
     def _log_finite(self, direction: Direction) -> float:
         """log of the chance that no step's loss is infinite; only discrete laws have infinite losses."""
@@ -119,7 +120,7 @@ class KnownComposition(Composition):
             self._logs_finite[direction] = sum(n * (np.log1p(-mass) if mass < 1.0 else -np.inf) for mass, n in laws)
         return self._logs_finite[direction]
 
-    def _with_infinite(self, direction: Direction, question: Question, effort: Effort) -> Bounds:
+    def _with_infinite(self, direction: Direction, question: Question, width: float) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
 
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
@@ -135,7 +136,7 @@ class KnownComposition(Composition):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
             ends = [EpsilonAt(value) for value in (most * (1.0 + ROUNDING), least * (1.0 - ROUNDING)) if value < 1.0]
-            found = bounds(self._row, self._of(direction), ends, methods=self._methods, effort=effort)
+            found = bounds(self._row, self._of(direction), ends, methods=self._methods, width=width)
             low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
             low, high = low + log_finite - ROUNDING * abs(log_finite), float(found[-1].upper[0]) + log_finite
             high += ROUNDING * abs(log_finite)
@@ -148,7 +149,7 @@ class KnownComposition(Composition):
         epsilon = float(np.asarray(question.target)) - log_finite
         room = ROUNDING * abs(log_finite)
         asked = [DeltaAt(epsilon + room), DeltaAt(max(epsilon - room, 0.0))]
-        far, near = bounds(self._row, self._of(direction), asked, methods=self._methods, effort=effort)
+        far, near = bounds(self._row, self._of(direction), asked, methods=self._methods, width=width)
         lower = below + (1.0 - above) * float(far.lower[0])
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])

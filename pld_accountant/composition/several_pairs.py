@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.method import WITHOUT_LIMIT, Effort
 from ..engine.question import EpsilonAt, Question
 from ..mechanisms.base import Direction, SeveralPairs
 from ..notions import gdp
 from ..results import Bounds, Status
-from .base import Composition
+from .base import Composition, spare
 from .enclosed import EnclosedComposition, dominating
 from .known import KnownComposition
 
@@ -61,11 +60,13 @@ class SeveralPairsComposition(Composition):
         renyi = question.chernoff(self._log_moments, _TILTS, float(np.asarray(question.target)))
         return int(np.argmax(np.min(renyi, axis=1)))
 
-    def _answer(self, question: Question, wanted: tuple[Direction, ...], effort: Effort) -> Bounds:
-        above = self._above._answer(question, wanted, effort)
-        place = self._place(question)
-        rough = effort._replace(width=max(effort.width, _ROUGH))
-        found = [self._with_pair(way, place)._answer(question, (way,), rough) for way in wanted]
+    def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
+        above = self._above._answer(question, wanted, width)
+
+        def below(way: Direction) -> Bounds:
+            return self._with_pair(way, self._place(question))._answer(question, (way,), max(width, _ROUGH))
+
+        found = [spare(partial(below, way)) for way in wanted]
         lower = min(max(float(one.lower) for one in found), float(above.upper))
         status = max(Status(one.status) for one in (above, *found))
         return _between(lower, above, status)
@@ -77,7 +78,7 @@ class SeveralPairsComposition(Composition):
         # the least mu lies above those of single points of the curve
         most, least = self._above._mu(min_delta, wanted), 0.0
         for delta in np.geomspace(min_delta, 0.1, _POINTS):
-            epsilon = self._answer(EpsilonAt(float(delta)), wanted, WITHOUT_LIMIT).lower
+            epsilon = self._answer(EpsilonAt(float(delta)), wanted, 0.0).lower
             least = max(least, float(gdp.mu(epsilon, delta)) if epsilon > 0.0 else 0.0)
         return _between(min(least, float(most.upper)), most, Status(most.status))
 

@@ -53,8 +53,6 @@ class Contour(Method):
             if len(alike) > self.most:
                 return
         for (_, target), (one, *others) in alike.items():
-            if job.late:
-                return
             self._improve(job, working, job.makers.steps, job.counts.of_rows(one), target, np.array([one]))
             if working.solved[one]:
                 found = (working.lower[one], working.estimate[one], working.upper[one], working.method[one])
@@ -77,7 +75,7 @@ class Contour(Method):
         for peaks in _PEAKS:
             # far out, numbers leave the range of doubles; bounds that are not finite end an attempt
             with np.errstate(all="ignore"):
-                search = _Search(laws, counts[rows], family.direction == "remove", peaks, known, job.effort.deadline)
+                search = _Search(laws, counts[rows], family.direction == "remove", peaks, known)
                 ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
             if ends is None:
                 if search.integrals > 1:
@@ -88,7 +86,7 @@ class Contour(Method):
             middle = 0.5 * (ends[0] + ends[1]) if np.isfinite(ends[0]) else ends[1]
             found.settle(np.array([0]), ends[0], middle, ends[1], Proof.CONTOUR)
             working.merge(at, found)
-            if job.late or not self.left_open(job, working, at).size:
+            if not self.left_open(job, working, at).size:
                 return
             start = ends[0] if question.wants_epsilon else middle
 
@@ -106,10 +104,9 @@ class _Search:
         remove: bool,
         peaks: tuple[tuple[float, int], ...],
         known: float,
-        deadline: float,
     ) -> None:
         self._laws, self._counts, self._remove, self._peaks = laws, counts, remove, peaks
-        self._known, self._deadline = known, deadline
+        self._known = known
         self._rough = RoughComposition(laws, counts)
         self.integrals = 0
 
@@ -118,7 +115,7 @@ class _Search:
 
     def _integrate(self, steps: Steps, epsilon: float) -> Integral | None:
         self.integrals += 1
-        return integrate(steps, epsilon, self._peaks, self._deadline)
+        return integrate(steps, epsilon, self._peaks)
 
     def log_delta(self, epsilon: float, start: float | None) -> tuple[float, float] | None:
         """Bounds of log delta; the search begins at `start`, or at a rough one."""

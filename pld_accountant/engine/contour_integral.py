@@ -17,7 +17,6 @@ All numbers are relative to a given delta.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import deadline
 from ..mechanisms.complex_moments import ComplexMoments
 from ..mechanisms.positive_mixture import complex_expm1, complex_log1p
 from .contour_parts import TOLERANCE, Part, Steps, choose_parts
@@ -93,13 +93,10 @@ class Integral:
             return self.bound * float(np.exp(max(-moved * self.left, -moved * self.right)))
 
 
-def integrate(
-    steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...], deadline: float = math.inf
-) -> Integral | None:
+def integrate(steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...]) -> Integral | None:
     """The integral at epsilon >= 0; None if no contour was found that bounds it well.
 
-    peaks: what `choose_parts` takes, one after the other until an integral is found.  deadline: on the clock
-    `time.monotonic`; later, no attempt begins.
+    peaks: what `choose_parts` takes, one after the other until an integral is found.
 
     **Cost**: about 20 panels of 32 nodes for each part, each a sum over some 500 nodes for each law: 10 to 30 ms.
     """
@@ -107,13 +104,13 @@ def integrate(
         return None
     known: dict[Part, Integral | None] = {}
     for peak in peaks:
-        if time.monotonic() > deadline:
-            return None
+        deadline.check()
         chosen = choose_parts(steps, epsilon, *peak)
         if chosen is None:
             continue
         parts, theta = chosen
         for part in parts:
+            deadline.check()
             if part not in known:
                 known[part] = _Contour(steps, part, epsilon).integrate()
             if known[part] is None:

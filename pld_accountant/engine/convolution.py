@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import deadline
 from ..counting.counts import WholeCounts
 from ..mechanisms.base import MASS_ERROR, StepFamily
 from ..results import Method as Proof
@@ -84,7 +85,7 @@ class Convolution(Method):
             known = 1.0
             if not question.wants_epsilon:
                 known = min(max(-float(np.nan_to_num(working.renyi[person], nan=-1.0)), 1.0), 700.0)
-            lower, upper = loss.bounds(question, self.wanted * known, self.pairs / who.size, job.effort.deadline)
+            lower, upper = loss.bounds(question, self.wanted * known, self.pairs / who.size)
             if not np.isfinite(upper):
                 continue
             found = WorkingBounds.unknown(1, question)
@@ -128,7 +129,7 @@ class ConvolvedLoss:
         self._model: list[DiscreteLoss] = []
         self._rest: list[DiscreteLoss] = []
 
-    def bounds(self, question: Question, width: float, pairs: float, deadline: float = np.inf) -> tuple[float, float]:
+    def bounds(self, question: Question, width: float, pairs: float) -> tuple[float, float]:
         """Lower and upper epsilon or log delta.
 
         Parameters
@@ -137,8 +138,8 @@ class ConvolvedLoss:
             Width at which to stop: relative for epsilon, absolute for log delta.
         pairs : float
             Approximate limit of the pairs of atoms in one pass.
-        deadline : float
-            On the clock `time.monotonic`: no pass begins that would end later, by the time of the pass before.
+
+        No pass begins that would end after the deadline, by the time of the pass before.
         """
         target, wants_epsilon = float(np.ravel(question.target)[0]), question.wants_epsilon
         most = int(math.sqrt(pairs / (2 * self.tree.sums))) if self.tree.sums else _LEAF
@@ -150,20 +151,23 @@ class ConvolvedLoss:
             lower, upper = max(lower, low), min(upper, high)
             with np.errstate(invalid="ignore"):
                 apart = (upper - lower) / upper if wants_epsilon and upper > 0.0 else upper - lower
-            if not apart > width or points >= most or tries == _TRIES or time.monotonic() > deadline:
+            if not apart > width or points >= most or tries == _TRIES:
                 return lower, upper
             aim = self._aim(lower, upper, target, wants_epsilon)
             final = final or (points >= _FIRST and (apart < _ENOUGH * width or points >= _MOST_MODEL))
             tries += final
             wanted = 1.2 * points * math.sqrt(min(apart / width, 1e4)) if final else 2.0 * points
             more, begin = min(max(int(wanted), _FIRST), most if final else min(most, _MOST_MODEL)), time.monotonic()
-            if spent > 0.0 and deadline < np.inf:
+            if spent > 0.0 and (left := deadline.left()) < np.inf:
                 # the time of a pass grows like the square of its points
-                more = min(more, int(points * math.sqrt(max(deadline - begin, 0.0) / spent)))
+                more = min(more, int(points * math.sqrt(max(left, 0.0) / spent)))
                 if more <= points:
                     return lower, upper
             points = more
-            self._pass(points, aim, final)
+            try:
+                self._pass(points, aim, final)
+            except deadline.OutOfTime:
+                return lower, upper
             spent = time.monotonic() - begin
 
     def _aim(self, lower: float, upper: float, target: float, wants_epsilon: bool) -> Aim:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import validate
 from ..counting.counts import Counts, InterpolatedCounts
 from ..tables.makers import TableMakers
 from .question import Question
 from .working import WorkingBounds
 
-__all__ = ["WITHOUT_LIMIT", "Effort", "Job", "Method", "Progress", "levels", "report"]
+__all__ = ["Job", "Method", "Progress", "levels", "report"]
 
 _LOST = 1e-7  # share of delta that truncated losses may leave out near the end, all steps together
 _LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
@@ -32,30 +29,6 @@ def report(progress: Progress | None, people: int) -> None:
     """Call `progress` with this number of people, unless it is 0."""
     if progress is not None and people > 0:
         progress(people)
-
-
-class Effort(NamedTuple):
-    """Limits of what methods try.
-
-    Attributes
-    ----------
-    deadline : float
-        On the clock `time.monotonic`: later, no method begins, and bounds stay as wide as they are.
-    width : float
-        Bounds this close are close enough (`Method.width`).
-    """
-
-    deadline: float = np.inf
-    width: float = 0.0
-
-    @classmethod
-    def of(cls, seconds: float | None = None, tolerance: float | None = None) -> Effort:
-        """So many seconds from now, above 0, and bounds this close, in (0, 1); None: no limit."""
-        end = np.inf if seconds is None else time.monotonic() + validate.positive(seconds, "seconds")
-        return cls(end, 0.0 if tolerance is None else validate.delta(tolerance, "tolerance"))
-
-
-WITHOUT_LIMIT = Effort()
 
 
 @dataclass(frozen=True)
@@ -73,7 +46,6 @@ class Job:
         Whether there are so few people and buckets that each may cost seconds and tables of their own.
     progress : callable, optional
         Called with the number of people solved since the last call; the first method's.
-    effort : Effort
     known : ndarray, shape (people,), optional
         If only the larger of the answer and this is wanted: an epsilon or log delta.
     """
@@ -84,13 +56,7 @@ class Job:
     steps: NDArray
     few: bool
     progress: Progress | None = None
-    effort: Effort = WITHOUT_LIMIT
     known: NDArray | None = None
-
-    @property
-    def late(self) -> bool:
-        """Whether the deadline is over."""
-        return time.monotonic() > self.effort.deadline
 
     @property
     def interpolated(self) -> bool:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..counting.counts import Counts, InterpolatedCounts
+from ..deadline import OutOfTime
 from ..kernels import _columns as c
 from ..results import Method as Proof
 from ..tables.interpolated import add_variance
@@ -81,6 +83,16 @@ def solve(
     report(progress, at.size)
     group = _Group(counts, maker, question, plan, limits)
     waiting = np.flatnonzero(~known & (plan.tilt >= 0))
+    with suppress(OutOfTime):
+        _solve_in_rounds(group, waiting, working, question, progress)
+    return working
+
+
+def _solve_in_rounds(
+    group: _Group, waiting: NDArray, working: WorkingBounds, question: Question, progress: Progress | None
+) -> None:
+    """Wider bands and longer periods for the people who wait for them."""
+    plan, limits = group.plan, group.limits
     period, width = _level(plan.period, 4), _level(plan.width, 2)
     served = width - 1  # the widest band whose table could be made
     for _ in range(_ROUNDS):
@@ -104,7 +116,6 @@ def solve(
             width[part] = (served[part] + width[part]) // 2
             again.append(part[width[part] > served[part]])
         waiting = np.concatenate(again) if again else np.empty(0, dtype=np.int64)
-    return working
 
 
 def solve_several(
@@ -124,7 +135,8 @@ def solve_several(
     found = [WorkingBounds.unknown(people, q) for q in questions]
     done = np.zeros((len(questions), people), dtype=bool)
     for cluster in _clusters(questions):
-        _one_tilt(counts, maker, questions, cluster, limits, found, done, progress)
+        with suppress(OutOfTime):
+            _one_tilt(counts, maker, questions, cluster, limits, found, done, progress)
     for question, working, served in zip(questions, found, done, strict=True):
         who = np.flatnonzero(~served)
         if who.size:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import deadline
 from ..counting.counts import Counts, InterpolatedCounts, WholeCounts
 from ..mechanisms.base import CharacteristicSteps
 from ..results import Bounds
@@ -16,7 +17,7 @@ from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from . import schedule
 from .closed_forms import cap_delta, cap_epsilon, largest_loss, single_steps, surely_zero
-from .method import WITHOUT_LIMIT, Effort, Job, Method, Progress, report
+from .method import Job, Method, Progress, report
 from .plancherel import solve_several
 from .question import DeltaAt, EpsilonAt, Question
 from .renyi import renyi_bounds
@@ -38,7 +39,7 @@ def bounds(
     whole: WholeCounts | None = None,
     methods: Schedule | None = None,
     progress: Progress | None = None,
-    effort: Effort = WITHOUT_LIMIT,
+    width: float = 0.0,
     known: Sequence[NDArray] | None = None,
 ) -> list[Bounds]:
     """Bounds for every person and question, in one direction.
@@ -57,8 +58,8 @@ def bounds(
         The schedule; chosen by the number of people and the kind of counts if not given.
     progress : callable, optional
         Called with the number of people and questions done since the last call.
-    effort : Effort
-        When to stop.
+    width : float
+        Bounds this close are close enough (`Method.width`).
     known : sequence of ndarray, shape (people,), optional
         One for each question, in the unit of the answer.  Only the larger of the answer and this is wanted: an upper
         bound below it is close enough.
@@ -73,10 +74,10 @@ def bounds(
     if known is not None:
         with np.errstate(divide="ignore"):
             least = [k if q.wants_epsilon else np.log(k) for k, q in zip(known, questions, strict=True)]
-    found = _solve(counts, makers, asked, methods, progress, whole, effort, least)
+    found = _solve(counts, makers, asked, methods, progress, whole, width, least)
     for question, working, one in zip(questions, found, least, strict=True):
         if whole is not None:
-            _solve_loose(working, counts, whole, makers, question, effort, one)
+            _solve_loose(working, counts, whole, makers, question, width, one)
     return [working.answer(question) for question, working in zip(questions, found, strict=True)]
 
 
@@ -92,7 +93,7 @@ def _solve(
     methods: Schedule | None,
     progress: Progress | None,
     whole: WholeCounts | None,
-    effort: Effort = WITHOUT_LIMIT,
+    width: float = 0.0,
     known: Sequence[NDArray | None] = (None,),
 ) -> list[WorkingBounds]:
     people, steps = len(counts), counts.steps()
@@ -104,8 +105,8 @@ def _solve(
         # whole counts serve these people more exactly (`_solve_loose`)
         many = many[~counts.whole()[many]]
     chosen = _schedule(counts, makers, few and whole is None) if methods is None else methods
-    if effort.width:
-        chosen = [method.relaxed(effort.width) for method in chosen]
+    if width:
+        chosen = [method.relaxed(width) for method in chosen]
     found = []
     open_people = []
     for question, least in zip(questions, known, strict=True):
@@ -129,12 +130,12 @@ def _solve(
         found.append(working)
         open_people.append(left)
     first = 0
-    in_time = time.monotonic() <= effort.deadline
-    if len(questions) > 1 and not few and chosen and isinstance(chosen[0], Transform) and in_time:
-        _first_together(counts, makers, questions, chosen[0], found, many, progress)
+    if len(questions) > 1 and not few and chosen and isinstance(chosen[0], Transform):
+        with suppress(deadline.OutOfTime), deadline.strict():
+            _first_together(counts, makers, questions, chosen[0], found, many, progress)
         first = 1
     for question, working, left, least in zip(questions, found, open_people, known, strict=True):
-        job = Job(counts, makers, question, steps, few, progress, effort, least)
+        job = Job(counts, makers, question, steps, few, progress, least)
         _run(job, working, left, chosen[first:], first == 0)
         if isinstance(question, EpsilonAt) and exact is not None:
             cap_epsilon(exact, makers.steps, question, working, cap)
@@ -161,13 +162,15 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
         told += number
         report(job.progress, number)
 
-    if job.known is not None and job.few:
+    if job.few and (job.known is not None or deadline.left() < np.inf):
         _cap_by_renyi(job, working, people)
-    for method in methods:
-        left = method.left_open(job, working, people)
-        if left.size and not job.late:
-            method.improve(replace(job, progress=tell if reporting else None), working, left)
-        reporting = False
+    with suppress(deadline.OutOfTime), deadline.strict():
+        for method in methods:
+            left = method.left_open(job, working, people)
+            if left.size:
+                deadline.check()
+                method.improve(replace(job, progress=tell if reporting else None), working, left)
+            reporting = False
     _cap_by_renyi(job, working, people)
     report(job.progress, people.size - told)
 
@@ -196,18 +199,18 @@ def _solve_loose(
     whole: WholeCounts,
     makers: TableMakers,
     question: Question,
-    effort: Effort,
+    width: float,
     known: NDArray | None,
 ) -> None:
     """Solve people whose interpolated bounds are loose again with whole counts, and keep the tighter side."""
     steps = whole.steps()
     many = np.flatnonzero(steps > 1)
-    job = Job(counts, makers, question, steps, False, effort=effort, known=known)
+    job = Job(counts, makers, question, steps, False, known=known)
     loose = schedule.LOOSE.left_open(job, working, many)
-    if loose.size and not job.late:
+    if loose.size and deadline.left() > 0.0:
         methods = _schedule(whole, makers, _handful(whole, many))
         least = None if known is None else known[loose]
-        again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, effort, [least])[0]
+        again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, width, [least])[0]
         working.take_side(loose, again, lower=counts.log_loss > 0.0)
 
 

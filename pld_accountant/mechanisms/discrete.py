@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -9,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import validate
+from .. import deadline, validate
 from .base import DeltaSteps, Direction, StepFamily
 
 __all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
@@ -19,6 +20,7 @@ MASS_SLACK = 2.0**-42
 
 _SUM = 1e-12  # how far the sum of a user's masses may be from 1
 _LEAST_LOG = -746.0
+_ELEMENTS = 1 << 20  # of exponents at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,20 +194,24 @@ class DiscreteSteps(DeltaSteps):
         """K(theta) = log sum of mass exp(theta loss), rounded up; (size, tilts)."""
         found = np.empty((self.size, theta.size))
         for k, (loss, mass) in enumerate(self._laws):
-            exponent = np.multiply.outer(theta, loss)
-            small = np.abs(exponent).max(axis=1) < 600.0
-            moved = np.expm1(np.where(small[:, None], exponent, 0.0)) * mass
-            total = np.maximum(moved.sum(axis=1), -0.999999)
-            near = np.log1p(total) + (1e-14 + 4.0 * MASS_SLACK) * np.abs(moved).sum(axis=1) / (1.0 + total)
-            far = np.logaddexp.reduce(exponent + np.log(np.maximum(mass, 1e-320)), axis=1) + 1e-12
-            found[k] = np.where(small & (near < 30.0), near, far * (1.0 + np.sign(far) * 1e-14))
-            found[k] += 2.0 * MASS_SLACK * theta
+            for some in np.array_split(np.arange(theta.size), math.ceil(theta.size * loss.size / _ELEMENTS)):
+                deadline.check()
+                exponent = np.multiply.outer(theta[some], loss)
+                small = np.abs(exponent).max(axis=1, initial=0.0) < 600.0
+                moved = np.expm1(np.where(small[:, None], exponent, 0.0)) * mass
+                total = np.maximum(moved.sum(axis=1), -0.999999)
+                value = np.log1p(total) + (1e-14 + 4.0 * MASS_SLACK) * np.abs(moved).sum(axis=1) / (1.0 + total)
+                large = np.flatnonzero(~(small & (value < 30.0)))
+                far = np.logaddexp.reduce(exponent[large] + np.log(np.maximum(mass, 1e-320)), axis=1) + 1e-12
+                value[large] = far * (1.0 + np.sign(far) * 1e-14)
+                found[k, some] = value + 2.0 * MASS_SLACK * theta[some]
         return found
 
     def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """Sum over the losses above epsilon."""
         ends = np.empty((2, row.size))
         for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
+            deadline.check()
             loss, mass = self._laws[k]
             for side, sign in enumerate((-1.0, 1.0)):
                 above = np.maximum(-np.expm1(np.minimum(e - loss - 2.0 * sign * MASS_SLACK, 0.0)), 0.0)

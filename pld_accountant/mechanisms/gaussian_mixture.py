@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import validate
+from .. import deadline, validate
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
@@ -360,6 +360,7 @@ class GaussianMixtureSteps(DeltaSteps):
             share = (asked - values[place - 1]) / (values[np.minimum(place, x.size - 1)] - values[place - 1])
         at = low + np.where(share <= 1.0, share, 0.5) * (high - low)
         for _ in range(8):
+            deadline.check()
             before = at
             slope = _slope(at, *pair[:2]) - _slope(at, *pair[2:])
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -387,6 +388,7 @@ class GaussianMixtureSteps(DeltaSteps):
         p, u = np.zeros((2, x.size - 1))
         own = pair[:2] if self._sign > 0 else pair[2:]
         for begin in range(0, cell.size, _CHUNK):
+            deadline.check()
             some = slice(begin, begin + _CHUNK)
             a, b = ends[:-1][some, None], ends[1:][some, None]
             at = 0.5 * (a + b) + 0.5 * (b - a) * node

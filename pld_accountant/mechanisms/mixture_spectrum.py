@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import deadline
 from .base import Spectrum
 from .exponential_sums import are_many, excess_at, log_of_excess, products
 
@@ -235,6 +236,7 @@ def log_moments(own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], th
         x, log_a, log_b, of_log = _logs(own, other, low, step, number)
         at = np.flatnonzero(octaves == octave)
         for some in np.array_split(at, math.ceil(at.size * number / _ELEMENTS)):
+            deadline.check()
             t = theta[some, None]
             exponent = (1.0 + t) * log_a - t * log_b - 0.5 * x * x
             top = exponent.max(axis=1)
@@ -253,6 +255,7 @@ def _phi_less_one(p: NDArray, d: NDArray, spacing: float, m: int) -> NDArray:
     found = np.zeros((blocks, _BLOCK), dtype=complex)
     near, far = spacing * np.arange(_BLOCK), spacing * _BLOCK * np.arange(blocks)
     for begin in range(0, d.size, _CHUNK):
+        deadline.check()
         q, e = p[begin : begin + _CHUNK], d[begin : begin + _CHUNK]
         within, beyond = _turn_less_one(np.multiply.outer(e, near)), _turn_less_one(np.multiply.outer(far, e))
         found += (q * (1.0 + beyond)) @ within + (beyond @ q)[:, None]

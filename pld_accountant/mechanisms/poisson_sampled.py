@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import validate
+from .. import deadline, validate
 from .base import DeltaSteps, Direction, StepFamily
 from .bounded_range import ExponentialMechanism
 from .laplace import Laplace
@@ -168,6 +168,7 @@ class SampledBoundedSteps(DeltaSteps):
     def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         value = np.empty(row.size)
         for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
+            deadline.check()
             top = self.range_of_losses(int(k), 38.0, 1.0)[1]
             # knots no further apart than masses are accurate
             knots = np.linspace(e, top, 65 + int(max(top - e, 0.0))) if e < top else np.array([e])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
+from .. import deadline
 from ..threads import for_blocks
 from .base import Spectrum
 from .exponential_sums import are_many, excess_at, log_of_excess, products
@@ -117,6 +118,7 @@ def spectrum(
     error, slope = np.zeros((2, rows))
     direct = np.where(fast, 0.0, 6.0 * min(m, _RESTART) + np.minimum(nodes, _SUM + nodes // _SUM + 1))
     for row in np.flatnonzero(fast):
+        deadline.check()
         one, (weight, d) = slice(row, row + 1), np.empty((2, nodes[row]))
         kept = characterise.nodes(*losses.of(one), ends[one], _rule(on_panels[row]), weight, d, moments[row])
         excess, error[row], slope[row] = excess_at(weight[:kept], d[:kept], spacing, m)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import validate
+from .. import deadline, validate
 from .base import DeltaSteps, Direction, StepFamily
 from .gaussian_mixture import ReplaceOneSampledGaussian
 from .sampled_gaussian import SampledGaussian
@@ -173,6 +173,7 @@ class DrawnSteps(DeltaSteps):
         low, high = np.empty((2, row.size))
         zero = np.zeros(1, dtype=np.int64)
         for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
+            deadline.check()
             ends = [part.log_delta_of_step(np.array([e]), zero) for part in self._rows[k][0]]
             log_weight = np.log(self._rows[k][1])
             low[i] = np.logaddexp.reduce([w + float(a[0]) for w, (a, _) in zip(log_weight, ends, strict=True)])

@@ -10,6 +10,7 @@ import pytest
 from scipy import special
 
 import pld_accountant as pa
+from pld_accountant import deadline
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import contour, contour_integral, schedule
 from pld_accountant.engine.contour import Contour
@@ -453,7 +454,8 @@ def test_the_work_of_one_part_is_limited(monkeypatch):
 def test_no_integral_begins_after_the_deadline():
     sigma, q, steps, epsilon, delta = CASE
     law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
-    assert integrate(law, epsilon, ((12.5, 4),), deadline=-np.inf) is None
+    with deadline.limited(1e-9), deadline.strict(), pytest.raises(deadline.OutOfTime):
+        integrate(law, epsilon, ((12.5, 4),))
     assert integrate(law, epsilon, ((12.5, 4),)) is not None
 
 

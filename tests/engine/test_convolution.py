@@ -7,6 +7,7 @@ import numpy as np
 import oracle_few
 import pytest
 
+from pld_accountant import deadline
 from pld_accountant.engine import convolution
 from pld_accountant.engine.convolution import ConvolvedLoss, roundoff_pairs
 from pld_accountant.engine.convolution_tree import plant
@@ -286,11 +287,12 @@ def test_no_pass_begins_that_would_end_too_late(monkeypatch):
     monkeypatch.setattr(convolution.time, "monotonic", lambda: now[0])
     exact = oracle_few.direct_epsilon(CASES[0][0], 1e-5, "remove").value
     before = np.inf
-    for deadline in (2e5, 1e6, 1e7):
+    for limit in (2e5, 1e6, 1e7):
         now[0], points[:] = 0.0, []
-        lower, upper = composed(CASES[0][0], "remove").bounds(EpsilonAt(1e-5), 1e-9, 1e9, deadline)
+        with deadline.limited(limit), deadline.strict():
+            lower, upper = composed(CASES[0][0], "remove").bounds(EpsilonAt(1e-5), 1e-9, 1e9)
         assert lower <= exact <= upper
         assert upper - lower < before
-        assert now[0] <= deadline + points[0] ** 2
+        assert now[0] <= limit + points[0] ** 2
         before = upper - lower
     assert len(points) > 2

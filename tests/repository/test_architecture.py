@@ -19,7 +19,8 @@ PACKAGE = "pld_accountant"
 
 # -------------------------------------------------------------------------------------------------------- the table
 
-EVERYBODY = {"results", "rounding", "validate", "locked", "fft"}  # what every room of the package may import
+# what every room may import
+EVERYBODY = {"results", "rounding", "validate", "locked", "fft", "deadline"}
 QUESTIONS = {"engine", "counting", "tables.makers", "mechanisms", "notions", "files"}
 PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions"}
 PUBLIC |= {"laplace_ledger", "partitions", "publishing", "report"}
@@ -34,7 +35,8 @@ ALLOWED = {
     "results": {"rounding"},
     "validate": set(),
     "locked": set(),
-    "threads": {"kernels"},
+    "deadline": {"validate"},
+    "threads": {"kernels", "deadline"},
     "warm_up": {"kernels"},
     "files": EVERYBODY,
     "events": EVERYBODY | {"files"},

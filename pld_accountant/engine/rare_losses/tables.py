@@ -30,6 +30,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import deadline
 from ...kernels import _columns as c
 from ...tables.characteristic import CharacteristicTables
 from ...tables.errors import USELESS
@@ -90,6 +91,7 @@ class LargeLossTables(TableMaker):
 
     def _combined(self, small: Table, large: Table) -> Table:
         """The table of the rows that both parts have."""
+        deadline.check()
         m = small.frequencies
         filled = small.filled & (large.filled | ~self.rare)
         plain = small.columns[:, : c.HEAD] if small.plain is None else small.plain
@@ -98,7 +100,9 @@ class LargeLossTables(TableMaker):
         log_small, relative = small.log_phi(), _relative_error(plain, small.omega)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             rho, error = self._ratio(small, large, plain, log_large, log_small, relative)
+            deadline.check()
             ends = self._log1p(rho, error, relative)
+        deadline.check()
         if self.small.neighbours is not None:
             log_small += plain[:, [c.LOG_MOMENT]] + 1j * plain[:, [c.MEAN]] * small.omega
             pairs = np.flatnonzero(self._neighbours & filled[:-1] & filled[1:])
