@@ -14,7 +14,7 @@ Where Arb would need too many frequencies (few steps) `oracle_few` takes over in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, isqrt, log
+from math import ceil, isqrt, log, log10
 
 import oracle_plan
 from oracle_plan import Plan, Steps
@@ -213,6 +213,11 @@ def delta(parts, epsilon: float, direction: str) -> Value:
     return Value(float(tens), abs(float(first - second)), tens.str(30, radius=False), "contour, Arb")
 
 
+def reached_at_zero(parts, target: float, direction: str) -> bool:
+    """Whether delta(0) <= target, by contours that are laid for an epsilon of 0."""
+    return delta(parts, 0.0, direction).value <= log10(target)
+
+
 def epsilon(parts, delta: float, direction: str, patience: float = 30.0) -> Value:
     """epsilon(delta), 0 where delta(0) <= delta; `parts` holds (noise_multiplier, sample_rate, count)."""
     steps = Steps(tuple(parts), direction)
@@ -223,6 +228,8 @@ def epsilon(parts, delta: float, direction: str, patience: float = 30.0) -> Valu
     for _ in range(6):
         first, second = (c.epsilon(delta, guess) for c in contours(steps, guess, log(delta), theta, patience))
         if float(first) == 0.0 and float(second) == 0.0:
+            if not reached_at_zero(parts, delta, direction):
+                raise ArithmeticError("the contours end above 0")
             return Value(0.0, 0.0, "0", "contour, Arb")
         apart = abs(float((first - second) / first))
         if apart < 1e-16 and abs(guess / float(first) - 1.0) < 0.2:

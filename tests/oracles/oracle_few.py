@@ -53,12 +53,13 @@ def fourier_sums(weight: np.ndarray, angle: np.ndarray, count: int) -> np.ndarra
 
 def log_phi(part: tuple[float, float, int], steps: Steps, plan: Plan) -> tuple[float, np.ndarray]:
     """(K, phi / exp(K)) of one step at the plan's frequencies."""
-    sigma, q, _ = part
+    sigma, q, number = part
     omega = 2.0 * np.pi * plan.count / plan.period
-    step = oracle_plan.quadrature_step(part, steps, plan.theta, omega, plan.accuracy + plan.lost + 3.0)
+    accuracy = plan.accuracy + plan.lost + np.log(number)  # every step's share
+    step = oracle_plan.quadrature_step(part, steps, plan.theta, omega, accuracy + 3.0)
     if 40.0 / step > MOST_NODES:
         raise ArithmeticError(f"{40.0 / step:.0f} nodes are too many")
-    index, _ = oracle_plan.nodes(part, steps, plan.theta, step, plan.accuracy + plan.lost + 8.0)
+    index, _ = oracle_plan.nodes(part, steps, plan.theta, step, accuracy + 8.0)
     y = index.astype(np.longdouble) * np.longdouble(step)
     s, rate = np.longdouble(sigma), np.longdouble(q)
     u = y / s - 1 / (2 * s * s)
@@ -129,6 +130,11 @@ def delta(parts, epsilon: float, direction: str) -> Value:
     return Value(first, abs(first - second), repr(first), "contour, float64")
 
 
+def reached_at_zero(parts, target: float, direction: str) -> bool:
+    """Whether delta(0) <= target, by contours that are laid for an epsilon of 0."""
+    return delta(parts, 0.0, direction).value <= np.log10(target)
+
+
 def epsilon(parts, delta: float, direction: str) -> Value:
     """epsilon(delta), 0 where delta(0) <= delta."""
     steps = Steps(tuple(parts), direction)
@@ -136,8 +142,12 @@ def epsilon(parts, delta: float, direction: str) -> Value:
     for _ in range(6):
         first, second = (c.epsilon(delta, guess) for c in contours(steps, guess, np.log(delta), theta))
         if first == 0.0 and second == 0.0:
+            if not reached_at_zero(parts, delta, direction):
+                raise ArithmeticError("the contours end above 0")
             return Value(0.0, 0.0, "0", "contour, float64")
-        apart = abs(first - second) / max(first, 1e-300)
+        # both contours share the error of the spreading, 1e-14 for one step, which is taken to the power of all
+        rounded = 1e-14 * sum(n for _, _, n in parts) / (theta * max(first, 1e-300))
+        apart = max(abs(first - second) / max(first, 1e-300), rounded)
         if apart < 1e-11 and abs(guess / first - 1.0) < 0.2:
             return Value(first, apart, repr(first), "contour, float64")
         guess = first * 1.01

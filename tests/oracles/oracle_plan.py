@@ -185,6 +185,8 @@ def minimise(function, start: float) -> float:
     else:
         while function(b * 2.0) < function(b):
             b *= 2.0
+            if b > 1e12:
+                raise ArithmeticError("the largest loss is reached: no tilt is the best")
         low, high = b / 2.0, b * 2.0
     while high / low > 1.02:
         first, second = low * (high / low) ** 0.382, low * (high / low) ** 0.618
