@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import validate
+from . import deadline, validate
 from .composition import Composition, compose
 from .mechanisms.base import Enclosed, Mechanism
 from .mechanisms.renyi_boxes import RenyiBox
@@ -33,6 +33,7 @@ __all__ = [
 
 _TOLERANCE = 1e-6  # relative width of the last bracket
 _ROUGH = 1e-3  # relative width of the bounds that are tried first
+_SHARE = 0.125  # of the time that is left, for one evaluation
 _LEAST_NOISE, _MOST_NOISE = 0.02, 1e8
 _MOST_STEPS = 2**32 - 1  # the most steps of a ledger
 
@@ -58,6 +59,7 @@ def calibrate(
     between: tuple[float, float],
     whole: bool = False,
     direction: str = "both",
+    seconds: float | None = None,
 ) -> float:
     """The last value of a parameter between two ends that keeps epsilon(delta) <= target_epsilon, for any mechanisms.
 
@@ -76,19 +78,23 @@ def calibrate(
     whole : bool
         Whether the parameter is a whole number.
     direction : {"both", "remove", "add"}
+    seconds : float, optional
+        A limit of time, above 0.  When it is over, the answer is the end of the bracket that keeps the target.
 
     Returns
     -------
     float
         An int if `whole`.  The upper bound of epsilon was computed there, and is at most the target, whatever `make`
         does elsewhere.  A value nearer to the other end by a relative 1e-6, or by 1 if `whole`, was computed and is
-        not proven to keep it.
+        not proven to keep it, unless the time was over.
 
     Raises
     ------
     ValueError
         If an argument is out of its range, if neither end keeps the target, or if both do; the message says what is
         reached at the ends.
+    TimeoutError
+        If `seconds` are over before a value is proven to keep the target.
 
     **Cost**: about ten to twenty evaluations of `Composition.epsilon`.
 
@@ -112,20 +118,26 @@ def calibrate(
     if whole:
         first, last = (validate.count(value, "between", least=1) for value in between)
 
+    what = f"epsilon={target:.15g} at delta={dlt:.15g}"
+
     def at(place: float) -> _End:
         run = _composed(make(int(place) if whole else place))
         if target == 0.0:
-            return _End(place, _excess(run.delta(0.0, direction).upper, dlt))
+            return _End(place, _excess(run.delta(0.0, direction, seconds=_part()).upper, dlt))
         return _End(place, _excess(_upper_epsilon(run, dlt, direction, target), target))
 
-    low, high = at(first), at(last)
-    if low.keeps == high.keeps:
-        what = f"epsilon={target:g} at delta={dlt:g}"
-        reached = f"the ends reach {_reached(low)} and {_reached(high)} of it"
-        if low.keeps:
-            raise ValueError(f"every value tried between {first:g} and {last:g} keeps {what}: {reached}")
-        raise ValueError(f"neither {first:g} nor {last:g} keeps {what}: {reached}; move the ends of between")
-    place = _last_good(at, low, high, whole=whole)
+    with deadline.limited(seconds):
+        low, high = at(first), at(last)
+        if low.keeps == high.keeps:
+            reached = f"the ends reach {_reached(low)} and {_reached(high)} of it"
+            if low.keeps:
+                raise ValueError(f"every value tried between {first:g} and {last:g} keeps {what}: {reached}")
+            if deadline.left() <= 0.0:
+                raise _too_late(what)
+            raise ValueError(
+                f"neither {first:g} nor {last:g} is proven to keep {what}: {reached}; move the ends of between"
+            )
+        place = _last_good(at, low, high, whole=whole)
     return int(place) if whole else place
 
 
@@ -147,7 +159,13 @@ def _reached(end: _End) -> str:
 
 
 def calibrate_noise_multiplier(
-    target_epsilon: float, delta: float, sample_rate: float, steps: int, *, direction: str = "both"
+    target_epsilon: float,
+    delta: float,
+    sample_rate: float,
+    steps: int,
+    *,
+    direction: str = "both",
+    seconds: float | None = None,
 ) -> float:
     """The smallest noise multiplier with epsilon(delta) <= target_epsilon for a person clipped at every step.
 
@@ -160,26 +178,32 @@ def calibrate_noise_multiplier(
     steps : int
         At least 1.
     direction : {"both", "remove", "add"}
+    seconds : float, optional
+        A limit of time, above 0.  When it is over, the answer is the smallest noise multiplier that was tried and found
+        to keep the target.
 
     Returns
     -------
     float
         With it, the upper bound of `Composition.epsilon` is at most the target.  With a noise multiplier that is
-        smaller by a relative 1e-6, the upper bound exceeds the target.
+        smaller by a relative 1e-6, the upper bound exceeds the target, unless the time was over.
 
     Raises
     ------
     ValueError
         If an argument is out of its range, or if the answer lies outside of 0.02 to 1e8.
+    TimeoutError
+        If `seconds` are over before any noise multiplier is proven to keep the target.
 
-    **Cost**: about ten evaluations of `Composition.epsilon`; at small rates, few steps take seconds each.
+    **Cost**: about ten evaluations of `Composition.epsilon`, of some milliseconds each; far beyond usual parameters (an
+    epsilon of 1e5, a delta of 1e-100) of ten seconds each.
 
     Examples
     --------
     >>> round(calibrate_noise_multiplier(1.0, 1e-5, 0.005, 10_000), 4)
     2.0066
     """
-    target, asked = _asked(target_epsilon, delta, direction)
+    asked, what = _asked(target_epsilon, delta, direction)
     rate, number = validate.sample_rate(sample_rate), validate.count(steps, "steps", least=1)
 
     def at(sigma: float) -> _End:
@@ -187,30 +211,37 @@ def calibrate_noise_multiplier(
 
     def further(end: _End) -> float:
         if end.place in (_LEAST_NOISE, _MOST_NOISE):
-            side = f"below {_LEAST_NOISE:g} keeps" if end.keeps else f"up to {_MOST_NOISE:g} keeps"
-            word = "even a noise multiplier" if end.keeps else "no noise multiplier"
-            raise ValueError(f"{word} {side} target_epsilon={target:g} at delta={delta:g}")
+            if end.keeps:
+                raise ValueError(f"even a noise multiplier below {_LEAST_NOISE:g} keeps {what}")
+            raise ValueError(f"no noise multiplier up to {_MOST_NOISE:g} is proven to keep {what}")
         return max(end.place / 2, _LEAST_NOISE) if end.keeps else min(end.place * 2, _MOST_NOISE)
 
-    return _last_good(at, *_bracket(at, 1.0, further))
+    with deadline.limited(seconds):
+        return _last_good(at, *_bracket(at, at(1.0), further, what))
 
 
 def calibrate_steps(
-    target_epsilon: float, delta: float, noise_multiplier: float, sample_rate: float, *, direction: str = "both"
+    target_epsilon: float,
+    delta: float,
+    noise_multiplier: float,
+    sample_rate: float,
+    *,
+    direction: str = "both",
+    seconds: float | None = None,
 ) -> int:
     """The largest number of steps with epsilon(delta) <= target_epsilon; otherwise as `calibrate_noise_multiplier`.
 
     Raises
     ------
     ValueError
-        If an argument is out of its range, a single step exceeds the target, or 2^32 - 1 steps keep it.
+        If an argument is out of its range, a single step is not proven to keep the target, or 2^32 - 1 steps keep it.
 
     Examples
     --------
     >>> calibrate_steps(1.0, 1e-5, 2.0, 0.005)
     9924
     """
-    target, asked = _asked(target_epsilon, delta, direction)
+    asked, what = _asked(target_epsilon, delta, direction)
     sigma, rate = validate.noise_multiplier(noise_multiplier), validate.sample_rate(sample_rate)
 
     def at(number: float) -> _End:
@@ -218,16 +249,23 @@ def calibrate_steps(
 
     def further(end: _End) -> float:
         if end.place == 1 and not end.keeps:
-            raise ValueError(f"a single step exceeds target_epsilon={target:g} at delta={delta:g}")
+            raise ValueError(f"not even a single step is proven to keep {what}")
         if end.place == _MOST_STEPS and end.keeps:
-            raise ValueError(f"even {_MOST_STEPS} steps keep target_epsilon={target:g} at delta={delta:g}")
+            raise ValueError(f"even {_MOST_STEPS} steps keep {what}")
         return min(end.place * 4, _MOST_STEPS) if end.keeps else max(end.place // 4, 1)
 
-    return int(_last_good(at, *_bracket(at, 256, further), whole=True))
+    with deadline.limited(seconds):
+        return int(_last_good(at, *_bracket(at, at(256), further, what), whole=True))
 
 
 def calibrate_sample_rate(
-    target_epsilon: float, delta: float, noise_multiplier: float, steps: int, *, direction: str = "both"
+    target_epsilon: float,
+    delta: float,
+    noise_multiplier: float,
+    steps: int,
+    *,
+    direction: str = "both",
+    seconds: float | None = None,
 ) -> float:
     """The largest sample rate with epsilon(delta) <= target_epsilon, at most 1; otherwise as
     `calibrate_noise_multiplier`.
@@ -239,33 +277,49 @@ def calibrate_sample_rate(
     >>> round(calibrate_sample_rate(1.0, 1e-5, 2.0, 10_000), 6)
     0.004981
     """
-    _, asked = _asked(target_epsilon, delta, direction)
+    asked, what = _asked(target_epsilon, delta, direction)
     sigma, number = validate.noise_multiplier(noise_multiplier), validate.count(steps, "steps", least=1)
 
     def at(rate: float) -> _End:
         return _End(rate, asked(sigma, rate, number))
 
-    if at(1.0).keeps:
-        return 1.0
-    return _last_good(at, *_bracket(at, 1.0, lambda end: 0.01 if end.place == 1.0 else end.place / 4))
+    def further(end: _End) -> float:
+        return 0.01 if end.place == 1.0 else end.place / 4
+
+    with deadline.limited(seconds):
+        full = at(1.0)
+        return 1.0 if full.keeps else _last_good(at, *_bracket(at, full, further, what))
 
 
-def _asked(target_epsilon: float, delta: float, direction: str) -> tuple[float, Callable[[float, float, int], float]]:
-    """The checked target, and the function whose value is log(upper bound of epsilon / target)."""
+def _asked(target_epsilon: float, delta: float, direction: str) -> tuple[Callable[[float, float, int], float], str]:
+    """The function whose value is log(upper bound of epsilon / target), and the target in words."""
     target, delta = validate.positive(target_epsilon, "target_epsilon"), validate.delta(delta)
 
     def asked(sigma: float, rate: float, steps: int) -> float:
         run = compose([(SampledGaussian(sigma, rate), steps)])
         return _excess(_upper_epsilon(run, delta, direction, target), target)
 
-    return target, asked
+    return asked, f"target_epsilon={target:.15g} at delta={delta:.15g}"
 
 
 def _upper_epsilon(run: Composition, delta: float, direction: str, target: float) -> float:
     """An upper bound, no closer than it takes to tell whether epsilon keeps the target."""
-    rough = run.epsilon(delta, direction, tolerance=_ROUGH)
+    rough = run.epsilon(delta, direction, seconds=_part(), tolerance=_ROUGH)
     decided = rough.upper <= target or rough.lower > target
-    return float(rough.upper if decided else run.epsilon(delta, direction).upper)
+    # if even this width is out of reach, a second question has the same answer
+    if decided or rough.upper - rough.lower > _ROUGH * rough.upper:
+        return float(rough.upper)
+    return float(run.epsilon(delta, direction, seconds=_part()).upper)
+
+
+def _part() -> float | None:
+    """Seconds for one evaluation."""
+    left = deadline.left()
+    return max(_SHARE * left, 1e-3) if left < math.inf else None
+
+
+def _too_late(what: str) -> TimeoutError:
+    return TimeoutError(f"nothing was proven to keep {what} in the time allowed: allow more seconds")
 
 
 def _excess(upper: float, target: float) -> float:
@@ -276,18 +330,23 @@ def _excess(upper: float, target: float) -> float:
     return max(size, 1e-300) if upper > target else -size
 
 
-def _bracket(at: Callable[[float], _End], first: float, further: Callable[[_End], float]) -> tuple[_End, _End]:
-    """Neighbouring places of which exactly one keeps the target; `further` gives the next place, or raises."""
-    end = at(first)
-    while True:
+def _bracket(at: Callable[[float], _End], end: _End, further: Callable[[_End], float], what: str) -> tuple[_End, _End]:
+    """Neighbouring places of which exactly one keeps the target; `further` gives the next place, or raises.
+
+    After the limit of time, the last place, twice, if it keeps the target.
+    """
+    while deadline.left() > 0.0:
         following = at(further(end))
         if following.keeps != end.keeps:
             return end, following
         end = following
+    if not end.keeps:
+        raise _too_late(what)
+    return end, end
 
 
 def _last_good(at: Callable[[float], _End], one: _End, other: _End, *, whole: bool = False) -> float:
-    """The end of the bracket that keeps the target, once the two ends are within the tolerance.
+    """The end of the bracket that keeps the target, once the two ends are within the tolerance or the time is over.
 
     The method is regula falsi in logarithms with the Illinois correction for an end that does not move.  Every point
     is at least a small step away from both ends: if one end is at the root, the next point lies just across.  If two
@@ -297,7 +356,7 @@ def _last_good(at: Callable[[float], _End], one: _End, other: _End, *, whole: bo
     weight = {True: 1.0, False: 1.0}
     widths = [math.inf, math.inf]
     last: bool | None = None
-    while not _near(good.place, bad.place, whole):
+    while not _near(good.place, bad.place, whole) and deadline.left() > 0.0:
         low, high = sorted((good.place, bad.place))
         widths.append(math.log(high / low))
         share = 0.5
@@ -422,7 +481,7 @@ def calibrate_group_sample_rates(
 
     middle = math.fsum(map(float.__mul__, weights, targets))
     first = calibrate_noise_multiplier(middle, delta, wanted, number, direction=direction)
-    found = _last_good(at, *_bracket(at, first, further))
+    found = _last_good(at, *_bracket(at, at(first), further, ""))
     return GroupSampleRates(found, tried[found])
 
 

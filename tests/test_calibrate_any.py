@@ -1,10 +1,14 @@
 """`calibrate` returns the last proven value of any mechanism's parameter, and says clearly why there is none."""
 
 import math
+import time
+from contextlib import suppress
 
 import pytest
 
 import pld_accountant as pa
+from pld_accountant import calibration
+from pld_accountant.composition import Composition
 
 MADE = {
     "Laplace": (lambda b: [(pa.Laplace(b), 5)], 1.0, 1e-5, (0.1, 1000.0)),
@@ -65,7 +69,7 @@ def test_the_returned_value_was_computed_whatever_the_function_does():
 
 
 def test_targets_out_of_reach_are_answered():
-    with pytest.raises(ValueError, match=r"neither 1 nor 2 keeps epsilon=0.1 .* reach .* times and"):
+    with pytest.raises(ValueError, match=r"neither 1 nor 2 is proven to keep epsilon=0.1 .* reach .* times and"):
         pa.calibrate(pa.Gaussian, 0.1, 1e-5, between=(1.0, 2.0))
     with pytest.raises(ValueError, match="every value tried between 100 and 200 keeps"):
         pa.calibrate(pa.Gaussian, 1.0, 1e-5, between=(100.0, 200.0))
@@ -89,3 +93,51 @@ def test_targets_out_of_reach_are_answered():
 def test_bad_arguments_are_refused(options):
     with pytest.raises(ValueError, match="must"):
         pa.calibrate(pa.Gaussian, **{"target_epsilon": 1.0, "delta": 1e-5, **options})
+
+
+HARD = (1e5, 1e-100, 0.01, 1000)  # an epsilon of 1e5 at a delta of 1e-100: ten seconds for each evaluation
+
+
+def test_a_limit_of_time_ends_a_search_at_what_is_proven():
+    begin = time.monotonic()
+    found = pa.calibrate_noise_multiplier(*HARD, seconds=3.0)
+    assert time.monotonic() - begin < 60.0  # eight minutes without a limit
+    assert pa.compose([(pa.SampledGaussian(found, 0.01), 1000)]).epsilon(1e-100).upper <= 1e5
+    assert 0.026 < found <= 0.0625
+
+
+def test_a_limit_of_time_before_anything_is_proven(monkeypatch):
+    ends = iter([math.inf, math.inf])  # left before and after the first evaluation
+    monkeypatch.setattr(calibration.deadline, "left", lambda: next(ends, 0.0))
+    with pytest.raises(TimeoutError, match=r"nothing was proven to keep target_epsilon=0.001 .* allow more seconds"):
+        pa.calibrate_noise_multiplier(1e-3, 1e-5, 0.5, 1000)
+    monkeypatch.undo()
+    with pytest.raises(TimeoutError, match="nothing was proven to keep epsilon=0.1"):
+        pa.calibrate(pa.Gaussian, 0.1, 1e-5, between=(1.0, 2.0), seconds=1e-9)
+
+
+@pytest.mark.parametrize("evaluations", range(1, 12))
+def test_the_end_of_time_after_any_evaluation(evaluations, monkeypatch):
+    """Wherever the search is cut, the answer keeps the target, or there is none."""
+    asked = Composition.epsilon
+    done = []
+
+    def counted(*args, **kwargs):
+        done.append(1)
+        return asked(*args, **kwargs)
+
+    monkeypatch.setattr(Composition, "epsilon", counted)
+    monkeypatch.setattr(calibration.deadline, "left", lambda: math.inf if len(done) < evaluations else 0.0)
+    for search in (
+        lambda: pa.SampledGaussian(pa.calibrate_noise_multiplier(0.7, 1e-5, 0.02, 900), 0.02),
+        lambda: pa.SampledGaussian(2.0, pa.calibrate_sample_rate(0.7, 1e-5, 2.0, 900)),
+    ):
+        done.clear()
+        with suppress(TimeoutError):
+            found = search()
+            assert len(done) <= evaluations + 2
+            assert asked(pa.compose([(found, 900)]), 1e-5).upper <= 0.7
+    done.clear()
+    with suppress(TimeoutError):
+        steps = pa.calibrate_steps(0.7, 1e-5, 2.0, 0.02)
+        assert asked(pa.compose([(pa.SampledGaussian(2.0, 0.02), steps)]), 1e-5).upper <= 0.7

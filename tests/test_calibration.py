@@ -71,7 +71,10 @@ def test_impossible_targets_are_refused():
     for call, words in (
         (lambda: pa.calibrate_noise_multiplier(1.0, 0.5, 0.01, 10), "even a noise multiplier below 0.02 keeps"),
         (lambda: pa.calibrate_noise_multiplier(1e-12, 1e-100, 1.0, 10**6), "no noise multiplier up to 1e+08"),
-        (lambda: pa.calibrate_steps(1e-3, 1e-5, 1.0, 0.5), "a single step exceeds target_epsilon=0.001"),
+        (
+            lambda: pa.calibrate_steps(1e-3, 1e-5, 1.0, 0.5),
+            "not even a single step is proven to keep target_epsilon=0.001",
+        ),
         (lambda: pa.calibrate_steps(100, 1e-5, 5000, 1e-6), "even 4294967295 steps keep"),
     ):
         with pytest.raises(ValueError, match=re.escape(words)):

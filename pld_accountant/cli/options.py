@@ -37,6 +37,7 @@ __all__ = [
     "quiet",
     "sample_rate",
     "schedule",
+    "seconds",
     "steps",
     "user_errors",
 ]
@@ -258,6 +259,10 @@ _NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda validate, value: validate.positive(value, "target_epsilon"),
         "The epsilon that must not be exceeded.",
     ),
+    "--seconds": (
+        lambda validate, value: validate.positive(value, "seconds"),
+        "A limit of time: what is not proven by then is wider, and says so.",
+    ),
 }
 
 
@@ -275,7 +280,7 @@ def number(name: str, *, required: bool = True, cls: type[click.Option] = click.
 
 
 noise_multiplier, sample_rate = number("--noise-multiplier"), number("--sample-rate")
-steps, delta = number("--steps"), number("--delta")
+steps, delta, seconds = number("--steps"), number("--delta"), number("--seconds", required=False)
 direction = click.option(
     "--direction",
     type=click.Choice(["both", "remove", "add"]),

@@ -28,6 +28,7 @@ __all__ = ["calibrate", "epsilon_of"]
 @options.steps
 @options.delta
 @options.direction
+@options.seconds
 @options.json_file
 @options.quiet
 def epsilon_of(
@@ -36,6 +37,7 @@ def epsilon_of(
     steps: int,
     delta: float,
     direction: str,
+    seconds: float | None,
     json_file: Path | None,
     quiet: bool,
 ) -> None:
@@ -51,7 +53,7 @@ def epsilon_of(
     check_files([(json_file, ())], ())
     with user_errors():
         composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
-    bounds, renyi = composition.epsilon(delta, direction=direction), composition.rdp_epsilon(delta)
+    bounds, renyi = composition.epsilon(delta, direction, seconds=seconds), composition.rdp_epsilon(delta)
     if bounds.certified:
         answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"
         lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
@@ -75,6 +77,7 @@ def epsilon_of(
 @options.number("--sample-rate", required=False)
 @options.number("--steps", required=False)
 @options.direction
+@options.seconds
 @options.json_file
 @options.quiet
 def calibrate(
@@ -84,6 +87,7 @@ def calibrate(
     sample_rate: float | None,
     steps: float | None,
     direction: str,
+    seconds: float | None,
     json_file: Path | None,
     quiet: bool,
 ) -> None:
@@ -106,10 +110,12 @@ def calibrate(
     known = {name: value for name, value in given.items() if value is not None}
     function = getattr(calibration, f"calibrate_{wanted}")
     with user_errors():
-        found = function(target_epsilon, delta, **known, direction=direction)
+        found = function(target_epsilon, delta, **known, direction=direction, seconds=seconds)
     text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(wanted, lambda n, _: str(n))(found, 7)
     sigma, rate, number = ({**known, wanted: float(text)}[name] for name in given)
-    bounds = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction)
+    bounds = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction, seconds=seconds)
+    if not bounds.upper <= target_epsilon:
+        raise click.ClickException(f"{text} is not proven to keep the target in the time allowed: allow more --seconds")
     asked = {"noise_multiplier": sigma, "sample_rate": rate, "steps": int(number)}
     words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[wanted]
     answer = f"{words} {text}: epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g} (certified)"
