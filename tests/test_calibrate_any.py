@@ -112,7 +112,7 @@ def test_a_limit_of_time_before_anything_is_proven(monkeypatch):
     with pytest.raises(TimeoutError, match=r"nothing was proven to keep target_epsilon=0.001 .* allow more seconds"):
         pa.calibrate_noise_multiplier(1e-3, 1e-5, 0.5, 1000)
     monkeypatch.undo()
-    with pytest.raises(TimeoutError, match="nothing was proven to keep epsilon=0.1"):
+    with pytest.raises(TimeoutError, match=r"nothing was proven to keep epsilon=0\.1"):
         pa.calibrate(pa.Gaussian, 0.1, 1e-5, between=(1.0, 2.0), seconds=1e-9)
 
 
