@@ -16,6 +16,7 @@ __all__ = [
     "clipping_norm",
     "count",
     "delta",
+    "finite",
     "in_order",
     "noise_multiplier",
     "nonnegative",
@@ -59,6 +60,14 @@ def numbers(values: Any, name: str) -> np.ndarray:
             return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be a number or an array of numbers, got {values!r}") from None
+
+
+def finite(value: Any, name: str) -> float:
+    """A finite number."""
+    x = _number(value, name)
+    if not np.isfinite(x):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    return x
 
 
 def positive(value: Any, name: str) -> float:

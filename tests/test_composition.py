@@ -238,3 +238,18 @@ def test_a_bad_tolerance_is_refused(tolerance):
     for ask in (run.epsilon, run.delta):
         with pytest.raises(ValueError, match="tolerance"):
             ask(0.5, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("steps", [None, pa.Gaussian(1.0), 3])
+def test_steps_that_are_no_list(steps):
+    with pytest.raises(ValueError, match="steps must be a list of pairs"):
+        pa.compose(steps)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "said"),
+    [(None, "a number, got None"), ("x", "a number, got 'x'"), (-float("inf"), "a finite number, got -inf")],
+)
+def test_epsilons_that_are_no_finite_numbers(epsilon, said):
+    with pytest.raises(ValueError, match=f"epsilon must be {said}"):
+        pa.compose([(pa.Gaussian(1.0), 1)]).delta(epsilon)

@@ -134,11 +134,12 @@ def test_a_module_that_cannot_be_compiled_is_named(monkeypatch):
 @pytest.mark.slow
 @needs_jit
 def test_after_the_warm_up_nothing_is_compiled(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "pld_accountant", "warm-up"],
-        capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
-    )  # fmt: skip
-    assert "All kernels are compiled" in done.stdout
+    for said in ("All kernels are compiled, in", "All kernels were compiled before;"):
+        done = subprocess.run(
+            [sys.executable, "-m", "pld_accountant", "warm-up"],
+            capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        )  # fmt: skip
+        assert said in done.stdout
     assert python(f"import pld_accountant as pa; {COMPOSE}", NUMBA_CACHE_DIR=str(tmp_path)).stderr == ""
 
 

@@ -55,6 +55,8 @@ def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox, int]]) -> Com
     """
     counts: dict[Mechanism | Enclosed, int] = {}
     boxes: dict[RenyiBox, int] = {}
+    if not isinstance(steps, Iterable):
+        raise ValueError(f"steps must be a list of pairs (mechanism, count), got {steps!r}")
     for entry in steps:
         try:
             mechanism, number = entry

@@ -150,14 +150,14 @@ class Composition(Locked):
         '1.0630e-05'
         """
         wanted = directions(direction)
-        if np.ndim(epsilon) == 0 and epsilon < 0:
-            far = DeltaAt(validate.nonnegative(-epsilon, "-epsilon"))
+        at = validate.finite(epsilon, "epsilon")
+        if at < 0.0:
+            far = DeltaAt(-at)
             d = self._in_time(far, tuple(_OTHER[one] for one in wanted), seconds, tolerance)
-            shrunk, rest = math.exp(epsilon), -math.expm1(epsilon)
+            shrunk, rest = math.exp(at), -math.expm1(at)
             low, middle, high = (rest + shrunk * value for value in d)
             return Bounds(low * (1.0 - 2.0**-48), middle, min(high * (1.0 + 2.0**-48), 1.0), d.status, d.method)
-        question = DeltaAt(validate.nonnegative(epsilon, "epsilon"))
-        return self._in_time(question, wanted, seconds, tolerance)
+        return self._in_time(DeltaAt(at), wanted, seconds, tolerance)
 
     def _in_time(
         self, question: Question, wanted: tuple[Direction, ...], seconds: float | None, tolerance: float | None

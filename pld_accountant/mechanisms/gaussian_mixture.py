@@ -128,16 +128,22 @@ def GroupGaussian(noise_multiplier: float, sample_rate: float, records: int) -> 
     >>> GroupGaussian(4.0, 0.5, 2)
     GaussianMixture(noise_multiplier=4.0, sensitivities=(0.0, 1.0, 2.0), probabilities=(0.25, 0.5, 0.25))
     """
-    rate = validate.sample_rate(sample_rate)
+    sigma, rate = validate.noise_multiplier(noise_multiplier), validate.sample_rate(sample_rate)
     k = validate.count(records, "records", least=1)
-    # products of positive numbers keep their relative accuracy where 1 less something does not
-    p = np.array(
-        [
-            math.comb(k, i) * rate**i * math.exp((k - i) * math.log1p(-rate)) if rate < 1.0 else float(i == k)
-            for i in range(k + 1)
-        ]
-    )
-    return GaussianMixture(noise_multiplier, tuple(map(float, range(k + 1))), tuple((p / p.sum()).tolist()))
+    if k > _MOST_SENSITIVITY * sigma:
+        raise ValueError(f"records must be at most 60 times the noise multiplier, got {k} at {sigma}")
+    p = _binomial(k, rate) if rate < 1.0 else np.append(np.zeros(k), 1.0)
+    return GaussianMixture(sigma, tuple(map(float, range(k + 1))), tuple(p.tolist()))
+
+
+def _binomial(number: int, rate: float) -> NDArray:
+    """Masses of the binomial law, rate below 1: products of ratios outwards from the mode, in long doubles."""
+    i = np.arange(number, dtype=np.longdouble)
+    ratios = (number - i) / (i + 1) * (np.longdouble(rate) / (1 - np.longdouble(rate)))
+    mode = min(int((number + 1) * rate), number)
+    below = np.cumprod(1 / ratios[:mode][::-1])[::-1]
+    p = np.concatenate([below, [np.longdouble(1)], np.cumprod(ratios[mode:])])
+    return (p / p.sum()).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -49,3 +49,20 @@ def test_masses_are_those_of_the_closed_form(sigma, q, k, direction):
         less = np.exp(epsilon - knots[:-1])
         total = float(p @ (1.0 - less) + u @ less)
         assert total == pytest.approx(exact, rel=1e-12, abs=1e-290)
+
+
+@pytest.mark.parametrize(
+    ("rate", "records"), [(0.1, 6000), (1e-6, 1200), (0.5, 3), (0.9999, 3000), (0.37, 1000), (1e-300, 5)]
+)
+def test_binomial_probabilities(rate, records):
+    group = pa.GroupGaussian(100.0, rate, records)
+    with mp.workdps(40):
+        for number, found in zip(group.sensitivities[::7], group.probabilities[::7], strict=True):
+            i, q = int(number), mp.mpf(rate)
+            exact = mp.binomial(records, i) * q**i * (1 - q) ** (records - i)
+            assert exact < 1e-300 or abs(found / exact - 1) < 2e-12  # 1e-15 where long doubles are longer than doubles
+
+
+def test_more_records_than_the_noise_serves():
+    with pytest.raises(ValueError, match=r"records must be at most 60 times the noise multiplier, got 1000000 at 1\.0"):
+        pa.GroupGaussian(1.0, 0.1, 10**6)
