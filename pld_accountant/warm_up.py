@@ -18,7 +18,7 @@ _MODULES = (
 _COMPILE = "from pld_accountant.kernels import {}, _jit; _jit.compile_all()"
 
 
-def warm_up(progress: Callable[[int, int], None] | None = None) -> str:
+def warm_up(progress: Callable[[int, int], None] | None = None) -> tuple[str, bool]:
     """Compile all kernels, in one process a core.
 
     Parameters
@@ -28,8 +28,10 @@ def warm_up(progress: Callable[[int, int], None] | None = None) -> str:
 
     Returns
     -------
-    str
+    folder : str
         The folder of the machine code.
+    compiled : bool
+        Whether there was anything to compile.
 
     Raises
     ------
@@ -47,6 +49,8 @@ def warm_up(progress: Callable[[int, int], None] | None = None) -> str:
     # numba compiles one function at a time in a process
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
+    before = _names(folder)
+
     def compile_one(module: str) -> None:
         command = [sys.executable, "-c", _COMPILE.format(module)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -57,4 +61,9 @@ def warm_up(progress: Callable[[int, int], None] | None = None) -> str:
         for number, _ in enumerate(pool.map(compile_one, _MODULES), 1):
             if progress is not None:
                 progress(number, len(_MODULES))
-    return folder
+    return folder, _names(folder) != before
+
+
+def _names(folder: str) -> set[str]:
+    """The files below a folder."""
+    return {name for *_, names in os.walk(folder) for name in names}

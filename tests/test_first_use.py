@@ -113,13 +113,14 @@ def test_compiling_is_announced_once_and_loading_is_silent(tmp_path):
 def test_the_warm_up_compiles_each_module_and_says_where(tmp_path, monkeypatch):
     monkeypatch.setattr(warm_up, "_MODULES", ("count", "credit"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     seen = []
-    folder = warm_up.warm_up(lambda done, total: seen.append((done, total)))
+    folder, compiled = warm_up.warm_up(lambda done, total: seen.append((done, total)))
     assert seen == [(1, 2), (2, 2)]
-    assert folder
+    assert folder and compiled
     written = sorted(tmp_path.rglob("*.nb[ic]"))
     assert any("count_down" in path.name for path in written)
-    warm_up.warm_up()
+    assert warm_up.warm_up() == (folder, False)
     assert sorted(tmp_path.rglob("*.nb[ic]")) == written, "nothing is compiled a second time"
     assert python(COUNT).stderr == ""
 

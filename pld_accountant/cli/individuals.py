@@ -162,6 +162,6 @@ def report(
     request = Request(ledger, delta, direction, labels, source=source, min_group=min_group)
     with bars("Accounting", "examples") as show:
         found = assess(request, show)
-    with bars("Further deltas", "examples") as show:
+    with user_errors(), bars("Further deltas", "examples") as show:
         gathered = gather(ledger, found, deltas, progress=show)
     finish(gathered.summary.as_dict(), "", json_file, quiet, {out: page_writer(gathered, title)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -61,22 +60,15 @@ def warm_up(json_file: Path | None, quiet: bool) -> None:
     import time
 
     from ..files.kept import cache_folder
-    from ..kernels._jit import cache_folder as code_folder
     from ..warm_up import warm_up as compile_all
 
     check_files([(json_file, ())], ())
-    begun, before = time.monotonic(), _names(code_folder())
+    begun = time.monotonic()
     with user_errors(), progress_bars(quiet)("Compiling", "modules") as show:
-        folder = compile_all(show)
+        folder, compiled = compile_all(show)
     seconds, tables = time.monotonic() - begun, cache_folder()
     where = "not kept" if tables is None else f"kept in {tables}"
-    compiled = _names(folder) != before
     told = f"All kernels are compiled, in {seconds:.1f} seconds" if compiled else "All kernels were compiled before"
     text = f"{told}; the machine code is in {folder}\nTables that a question needs are {where} (PLD_ACCOUNTANT_CACHE)"
     facts = {"seconds": seconds, "folder": str(folder), "tables": None if tables is None else str(tables)}
     finish(facts, text, json_file, quiet)
-
-
-def _names(folder: str | None) -> set[str]:
-    """The files below a folder; none if there is no folder."""
-    return set() if folder is None else {name for *_, names in os.walk(folder) for name in names}

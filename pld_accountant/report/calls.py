@@ -78,7 +78,7 @@ def summarise(
     >>> from pld_accountant.ledger import Ledger
     >>> ledger = Ledger(3, noise_multiplier=2, sample_rate=0.005, max_grad_norm=5)
     >>> ledger.record([0.0, 1.0, 7.5], repeat=10_000)
-    >>> found = summarise(ledger, 1e-5)
+    >>> found = summarise(ledger, 1e-5, min_group=1)
     >>> found.as_dict()["worst_case"]["upper"] < 1.0042, found.under_half
     (True, Share(count=2, total=3))
     """
@@ -222,7 +222,7 @@ def write_report(
     Raises
     ------
     ValueError
-        For a bad argument, a wrong ending or a missing folder.
+        For a bad argument, a wrong ending, a missing folder, or fewer people than `min_group`.
     OSError
         If the file cannot be written.
 

@@ -92,7 +92,7 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """A mapping for JSON without single people; a value that is not finite becomes None."""
-        probabilities = self.probabilities
+        probabilities = self.individuals.shown(self.probabilities)
         by_kind = {
             kind: {
                 "worst_case": finite_or_none(worst),
@@ -113,7 +113,7 @@ class Comparison:
 
     def text(self) -> str:
         """Text for the terminal.  Printed epsilons are upper bounds, rounded up."""
-        probabilities = self.probabilities
+        probabilities = self.individuals.shown(self.probabilities)
         people, kinds = self.individuals, self.by_kind
         by = [quantiles(values, probabilities).values for values, _ in kinds.values()]
         rows: list[Sequence[str]] = [(f"epsilon at delta = {people.delta:g}", *kinds)]
@@ -135,7 +135,7 @@ class Comparison:
 
     def _ratio_line(self, kind: str) -> str:
         ratio = self.ratio(kind)
-        if not len(ratio):
+        if not len(ratio) or self.individuals.few:
             return ""
         middle, most = np.median(ratio), ratio.max()
         return f"{kind} over PLD: {middle:.3f} in the median, {most:.3f} at most."

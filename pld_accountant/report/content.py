@@ -101,8 +101,16 @@ def gather(
     progress : callable, optional
         Called with (done, total).
 
+    Raises
+    ------
+    ValueError
+        If there are fewer people than `Individuals.min_group`.
+
     **Cost**: the cost of `Ledger.epsilon` with ``bounds="upper"`` for every further delta.
     """
+    if individuals.few:
+        people, least = individuals.num_examples, individuals.min_group
+        raise ValueError(f"a page about {people} people, fewer than min_group={least}, would show single people")
     main = individuals.delta
     if deltas is None:
         deltas = [float(f"{main * factor:.12g}") for factor in _FACTORS]

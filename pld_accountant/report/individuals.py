@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
 
 MIN_GROUP = 10  # people
+_MORE = "A min_group of 1 shows everything."
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
@@ -94,12 +95,20 @@ class Individuals:
         )
         people = f"of {self.num_examples:,} people"
         told = [f"{name}: {count:,} {people}. {status.sentence}" for name, count, status in found if count]
-        if self.num_examples < self.min_group:
+        if self.few:
             told.append(
-                f"There are fewer than {self.min_group} people in all, so every number here is nearly some person's "
-                "own. Treat it as such."
+                f"There are fewer than {self.min_group} people in all, so only the worst case is shown. {_MORE}"
             )
         return told
+
+    @property
+    def few(self) -> bool:
+        """Whether there are fewer people in all than may be shown."""
+        return self.num_examples < self.min_group
+
+    def shown(self, probabilities: Sequence[float]) -> Sequence[float]:
+        """Those quantiles that may be shown: none of few people."""
+        return () if self.few else probabilities
 
     def by_status(self) -> list[int]:
         """Number of people of each `Status`."""

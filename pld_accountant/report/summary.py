@@ -29,7 +29,7 @@ class Summary:
     individuals : Individuals
     by_pld, by_renyi : Quantiles
     under_half : Share or None
-        People with less than half the worst case; None if the worst case has no certified bound.
+        People with less than half the worst case; None if the worst case has no certified bound, or of few people.
     groups : tuple of Group
         Those of at least `Individuals.min_group` people.
     hidden_groups : int
@@ -158,8 +158,10 @@ def summarise(
     Parameters
     ----------
     probabilities : sequence of float in [0, 1]
-        Quantiles to report; 0 is the smallest, 1 the largest epsilon.
+        Quantiles to report; 0 is the smallest, 1 the largest epsilon.  None are reported about fewer people than
+        `Individuals.min_group`.
     """
+    probabilities = individuals.shown(probabilities)
     upper, worst = individuals.epsilon.upper, float(individuals.worst_case.upper)
     found = () if individuals.labels is None else groups(upper, individuals.labels, worst)
     shown = tuple(group for group in found if group.people >= individuals.min_group)
@@ -167,7 +169,7 @@ def summarise(
         individuals,
         by_pld=quantiles(upper, probabilities),
         by_renyi=quantiles(individuals.rdp_epsilon, probabilities),
-        under_half=share_under(upper, worst / 2) if math.isfinite(worst) else None,
+        under_half=share_under(upper, worst / 2) if math.isfinite(worst) and not individuals.few else None,
         groups=shown,
         hidden_groups=len(found) - len(shown),
     )

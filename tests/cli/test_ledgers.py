@@ -90,7 +90,7 @@ def test_a_ledger_and_a_journal_have_epsilons(folder):
     assert np.array_equal(pa.read_results("run.parquet").individuals.epsilon.upper, upper)
     assert run("merge", "run.journal", "--out", "run.npz").exit_code == 0
     assert pa.Ledger.load("run.npz").steps == 50
-    assert run("report", "run.journal", "--delta", 1e-5, "--out", "page.html").exit_code == 0
+    assert run("report", "run.journal", *question, "--out", "page.html").exit_code == 0
     (folder / "run.journal").unlink()
     journal_of([0.5, 1.0], 30, cut=True)
     result = run("verify", "run.journal")

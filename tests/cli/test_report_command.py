@@ -1,6 +1,7 @@
 """The command that writes the report, and the ledger that it reads."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,7 +53,10 @@ def test_epsilon_writes_a_ledger_for_it(tmp_path, monkeypatch):
     assert run("epsilon", "norms.npy", *options, "--ledger", "ledger.npz").exit_code == 0
     expected = pa.Ledger.from_norms(norms, **SETTINGS)
     assert np.array_equal(pa.Ledger.load("ledger.npz").counts, expected.counts)
-    assert run("report", "ledger.npz", "--delta", 1e-5, "--out", "r.html").exit_code == 0
+    question = ("report", "ledger.npz", "--delta", 1e-5, "--out", "r.html")
+    refused = run(*question)
+    assert refused.exit_code != 0 and "would show single people" in refused.stderr and not Path("r.html").exists()
+    assert run(*question, "--min-group", 1).exit_code == 0
 
 
 @pytest.mark.parametrize(

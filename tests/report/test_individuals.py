@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant.report.comparison import compare
 from pld_accountant.report.content import gather
 from pld_accountant.report.figures import draw_histogram
 from pld_accountant.report.html.page import page
 from pld_accountant.report.individuals import Request, assess
 from pld_accountant.report.summary import summarise
 from pld_accountant.results import Method, Status
+from pld_accountant.rounding import rounded_up
 
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0, "buckets": 16}
 
@@ -56,15 +58,28 @@ def test_a_proven_bound_counts_as_certified(mixed):
 def test_nothing_is_said_if_everybody_is_certified(ledger, found):
     assert (found.renyi_only, found.not_certified) == (0, 0)
     assert replace(found, min_group=1).caveats() == []
-    for text in (summarise(found).text(), page(gather(ledger, found), "")):
+    for text in (summarise(found).text(), page(gather(ledger, replace(found, min_group=1)), "")):
         assert "Renyi bound only" not in text and "Not certified" not in text
 
 
-def test_numbers_of_few_people_come_with_a_warning(ledger, found):
+def test_nothing_is_shown_about_few_people(ledger, found):
     (warning,) = found.caveats()
-    assert warning.startswith("There are fewer than 10 people in all")
-    assert " ".join(warning.split()) in " ".join(summarise(found).text().split())
-    assert "fewer than 10 people in all" in page(gather(ledger, found), "")
+    assert warning.startswith("There are fewer than 10 people in all, so only the worst case is shown.")
+    summary = summarise(found)
+    assert " ".join(warning.split()) in " ".join(summary.text().split())
+    facts = summary.as_dict()
+    assert (facts["quantiles"], facts["under_half_the_worst_case"], facts["min_group"]) == ([], None, 10)
+    everything = summary.text() + json.dumps(facts)
+    assert rounded_up(found.worst_case.upper) in everything
+    assert not any(rounded_up(value) in everything for value in found.epsilon.upper[1:3])
+    with pytest.raises(ValueError, match="a page about 5 people, fewer than min_group=10, would show single people"):
+        gather(ledger, found)
+
+
+def test_nothing_is_compared_about_few_people(ledger):
+    compared = compare(ledger, 1e-5)
+    assert all(one["quantiles"] == [] for one in compared.as_dict()["by"].values())
+    assert "over PLD" not in compared.text() and "median" not in compared.text()
 
 
 def test_text_json_page_and_caption_say_how_many_have_only_the_renyi_bound(ledger, mixed):
@@ -78,6 +93,6 @@ def test_text_json_page_and_caption_say_how_many_have_only_the_renyi_bound(ledge
     assert (told["renyi_only"], told["not_certified"]) == (2, 1)
     for sentence in sentences:
         assert sentence in " ".join(summary.text().split())
-        assert sentence in page(gather(ledger, mixed), "")
+        assert sentence in page(gather(ledger, replace(mixed, min_group=1)), "")
     caption = " ".join(draw_histogram(mixed).texts[0].get_text().split())
     assert "2 have only the Renyi bound." in caption
