@@ -71,7 +71,10 @@ def test_bounds_contain_the_value(fact):
     ask = found.epsilon if fact["quantity"] == "epsilon" else found.delta
     at = fact["at"]["delta" if fact["quantity"] == "epsilon" else "epsilon"]
     bounds = ask(at, fact["params"].get("direction", "both"))
-    if fact.get("exact") is not None:
+    if fact["mechanism"].startswith("truncated"):
+        # theirs is another pair that dominates; `test_truncated_poisson` enumerates data sets
+        assert bounds.upper <= fact["exact"] * (1 + 3e-4)
+    elif fact.get("exact") is not None:
         # the exact value is a double
         unit = 4e-15 * abs(fact["exact"])
         assert bounds.lower - unit <= fact["exact"] <= bounds.upper + unit
