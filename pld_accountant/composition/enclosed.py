@@ -17,13 +17,14 @@ from ..mechanisms.base import Direction, Enclosed
 from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
-from ..results import Bounds
+from ..results import Bounds, Status
 from .base import UNKNOWN, Composition, spare
 from .known import KnownComposition
 
 __all__ = ["EnclosedComposition", "End", "dominating"]
 
 _UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
+_MOST_SLACK = 1.0  # beyond, the two ends say nothing of use
 
 
 class End(NamedTuple):
@@ -72,6 +73,8 @@ class EnclosedComposition(Composition):
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         (low, shrunk), (high, grown) = self._below, self._above
+        if max(shrunk, grown) > _MOST_SLACK:
+            return UNKNOWN
         if isinstance(question, EpsilonAt):
             delta = float(question.delta)
             more, less = delta * math.exp(shrunk) * _UP, delta * math.exp(-grown) / _UP
@@ -95,7 +98,9 @@ class EnclosedComposition(Composition):
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         lower = self._below.composition._largest_loss(wanted).lower
         upper = self._above.composition._largest_loss(wanted).upper
-        return Bounds(upper if np.isinf(upper) else lower, upper, upper)
+        if np.isinf(upper) and np.isfinite(lower):
+            return Bounds(lower, np.nan, upper, Status.NOT_CERTIFIED)
+        return Bounds(lower, upper, upper)
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         (low, shrunk), (high, grown) = self._below, self._above

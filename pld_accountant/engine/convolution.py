@@ -269,7 +269,8 @@ class ConvolvedLoss:
                 k += uses * np.logaddexp.reduce(exponent, axis=1)
         k += _TILTS * np.log(_TILTS) - (1.0 + _TILTS) * np.log1p(_TILTS)
         if not wants_epsilon:
-            log_delta = k - _TILTS * target
+            with np.errstate(over="ignore"):
+                log_delta = k - _TILTS * target
             return float(_TILTS[np.argmin(log_delta)]), target, min(float(log_delta.min()), 0.0)
         epsilon = (k - target) / _TILTS
         return float(_TILTS[np.argmin(epsilon)]), max(float(epsilon.min()), 0.0), target

@@ -29,9 +29,9 @@ class ExponentialMechanism:
     Parameters
     ----------
     epsilon : float
-        The range, above 0: its likelihood ratios of one outcome and another differ by exp(epsilon) at most.  With
-        scores of sensitivity s, probabilities proportional to exp(epsilon score / (2 s)) have it; for scores that
-        change in one direction only, exp(epsilon score / s).
+        The range, between 1e-100 and 1e100: its likelihood ratios of one outcome and another differ by exp(epsilon) at
+        most.  With scores of sensitivity s, probabilities proportional to exp(epsilon score / (2 s)) have it; for
+        scores that change in one direction only, exp(epsilon score / s).
 
     Raises
     ------
@@ -64,7 +64,10 @@ class ExponentialMechanism:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validate.positive(self.epsilon, "epsilon"))
+        epsilon = validate.positive(self.epsilon, "epsilon")
+        if not 1e-100 <= epsilon <= 1e100:
+            raise ValueError(f"epsilon must lie between 1e-100 and 1e100, got {epsilon}")
+        object.__setattr__(self, "epsilon", epsilon)
 
     @property
     def noise_multiplier(self) -> float:

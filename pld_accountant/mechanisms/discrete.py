@@ -126,7 +126,7 @@ class DiscretePair:
         """The losses in one direction."""
         p, q = np.array(self.with_record), np.array(self.without_record)
         rate = self.sample_rate
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # log((1 - rate) + rate p / q), without cancellation where p is close to q
             change = rate * (p - q)
             mixed = (1.0 - rate) * q + rate * p if rate < 1.0 else p

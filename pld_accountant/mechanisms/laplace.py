@@ -134,7 +134,8 @@ class LaplaceSteps(DeltaSteps):
         """2 Phi^-1(1 / (1 + exp(-c))), rounded up: (c, 0)-DP implies it (Dong, Roth and Su 2022, Section 2)."""
         from scipy import special
 
-        return -2.0 * special.ndtri(1.0 / (1.0 + np.exp(self._cap))) * (1.0 + 1e-12) + 1e-300
+        with np.errstate(over="ignore"):
+            return -2.0 * special.ndtri(1.0 / (1.0 + np.exp(self._cap))) * (1.0 + 1e-12) + 1e-300
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`; an atom at a knot belongs to the cell on its right, the last knot to the last cell."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from .discrete import MASS_SLACK, Discrete, DiscreteLaw, DiscreteSteps
 __all__ = ["LossDistribution"]
 
 _ROUNDING = 1e-9  # how far sums may be from 1: other accountants truncate tails and use transforms
+_ROUND_OFF = 2.0**-50  # of masses that add up to 1
 _MOST_LOSS = 700.0
 
 
@@ -28,7 +30,8 @@ class LossDistribution:
     losses : sequence of float, shape (atoms,)
         Finite losses when the record is removed: log of the probability with the record over that without it.
     masses : sequence of float, shape (atoms,)
-        Their probabilities with the record; the rest of 1 has an infinite loss.
+        Their probabilities with the record; the rest of 1 has an infinite loss.  A rest of at most 2^-50 counts as
+        round-off.
     add : (losses, masses), optional
         The same when the record is added.  By default it follows from the pair: the losses change their signs, and
         their masses are those without the record, masses e^-loss; the rest is outcomes that need the record.
@@ -44,7 +47,7 @@ class LossDistribution:
     If the distribution is one of a pair that dominates the mechanism, such as a *pessimistic* estimate, upper bounds
     hold for the mechanism.  Lower bounds hold for the distribution as it is given.
 
-    Masses that add up to more than 1, by rounding, are lowered at the smallest losses, which lowers no delta.
+    Masses that add up to more than 1, by rounding, are lowered at the smallest losses.
 
     References
     ----------
@@ -111,13 +114,13 @@ def _checked(losses: Any, masses: Any) -> tuple[tuple[float, ...], tuple[float, 
 
 def _law(losses: NDArray, masses: NDArray) -> DiscreteLaw:
     """Masses that add up to 1 with that of the infinite loss."""
-    excess = masses.sum() - 1.0
+    excess = math.fsum([*masses.tolist(), -1.0])
     if excess > 0.0:
         # take it from the smallest losses
         left = np.maximum(np.cumsum(masses) - excess, 0.0)
         masses = np.diff(left, prepend=0.0)
-    infinite = max(-float(excess), 0.0)
-    if infinite <= 0.5 * MASS_SLACK:
+    infinite = max(-excess, 0.0)
+    if infinite <= _ROUND_OFF:
         infinite, masses = 0.0, masses / masses.sum()
     kept = masses > 0.0
     other = float(masses[kept] @ np.exp(-losses[kept]))

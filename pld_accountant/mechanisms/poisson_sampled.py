@@ -16,6 +16,7 @@ from .laplace import Laplace
 __all__ = ["SampledBounded", "SampledBoundedSteps"]
 
 _SLACK = 1e-10  # relative, above `base.MASS_ERROR` and the round-off of a few sums
+_MOVED = 2.0**-48  # relative, by which a knot may lie beside the loss that it stands for
 _CELLS = 4096  # of the chords that bound a log-moment
 _MOST_RANGE = 300.0
 
@@ -96,10 +97,15 @@ class SampledBoundedSteps(DeltaSteps):
         return _log_of(q * np.expm1(loss), (1.0 - q) + q * np.exp(loss))
 
     def _unsampled(self, row: int, loss: NDArray) -> NDArray:
-        """l of a loss under removal, clipped beyond the largest and smallest."""
+        """l of a loss under removal, clipped beyond the largest and smallest.
+
+        It is that of a loss within a relative `_MOVED`: 1 - q is exact from 1/2 on, and below that the division by q is
+        that of the loss itself.  Close to the largest loss under addition, l moves much further.
+        """
         q = self._rates[row]
         with np.errstate(over="ignore"):
-            found = _log_of(np.expm1(loss) / q, (np.exp(loss) - (1.0 - q)) / q)
+            excess = np.expm1(loss) / q
+            found = _log_of(excess, 1.0 + excess if q < 0.5 else (np.exp(loss) - (1.0 - q)) / q)
         return np.clip(found, -self._cap[row] - 1.0, self._cap[row] + 1.0)
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
@@ -166,17 +172,23 @@ class SampledBoundedSteps(DeltaSteps):
         return np.minimum(found, np.multiply.outer(self.largest_loss(), theta))
 
     def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
-        value = np.empty(row.size)
-        for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
+        low, high = np.empty((2, row.size))
+        for i, (e, k) in enumerate(zip(epsilon.tolist(), row.tolist(), strict=True)):
             deadline.check()
-            top = self.range_of_losses(int(k), 38.0, 1.0)[1]
-            # knots no further apart than masses are accurate
-            knots = np.linspace(e, top, 65 + int(max(top - e, 0.0))) if e < top else np.array([e])
-            p, u = self.masses(int(k), knots)
-            left = -np.expm1(e - knots[:-1])
-            value[i] = float((p * left + u * (1.0 - left)).sum()) if p.size else 0.0
+            low[i], high[i] = (self._delta(at, k) for at in (e * (1.0 + _MOVED), e * (1.0 - _MOVED)))
         with np.errstate(divide="ignore"):
-            return np.log(value * (1.0 - _SLACK)), np.minimum(np.log(value * (1.0 + _SLACK) + 1e-300), 0.0)
+            return np.log(low * (1.0 - _SLACK)), np.minimum(np.log(high * (1.0 + _SLACK) + 1e-300), 0.0)
+
+    def _delta(self, epsilon: float, row: int) -> float:
+        """delta of one step, but for `_SLACK` and a relative change of epsilon by less than `_MOVED`."""
+        top = self.range_of_losses(row, 38.0, 1.0)[1]
+        if epsilon >= top:
+            return 0.0
+        # knots no further apart than masses are accurate
+        knots = np.linspace(epsilon, top, 65 + int(top - epsilon))
+        p, u = self.masses(row, knots)
+        left = -np.expm1(epsilon - knots[:-1])
+        return float((p * left + u * (1.0 - left)).sum())
 
     def largest_loss(self) -> NDArray:
         """log(1 + q (e^c - 1)) under removal, -log(1 - q + q e^-c) under addition, rounded up."""

@@ -28,7 +28,7 @@ __all__ = [
 
 _REACH = 37.0  # standard deviations of the discrete Gaussian's table
 _LEAST = 1e-290  # masses below this count as 0 on the side that is certified: of Q, and not of P
-_MOST_SENSITIVITY = 16.0  # over sigma
+_MOST_SENSITIVITY = 12.0  # over sigma
 _MOST_OUTCOMES = 1 << 20
 
 
@@ -211,7 +211,7 @@ def DiscreteGaussian(sigma: float, sensitivity: int = 1, *, truncation_bound: in
     Parameters
     ----------
     sigma : float
-        Above 0; at least sensitivity / 16 and at most 10,000.
+        Above 0; at least sensitivity / 12 and at most 10,000.
     sensitivity : int
         Largest change of the integer that is released, at least 1.
     truncation_bound : int, optional
@@ -229,8 +229,9 @@ def DiscreteGaussian(sigma: float, sensitivity: int = 1, *, truncation_bound: in
 
     Notes
     -----
-    One coordinate: several are not equivalent to one.  Without a bound the table ends at 37 sigma; masses beyond 1e-290
-    count as infinite losses, which changes no delta above 1e-100.
+    One coordinate: several are not equivalent to one.  Without a bound the table ends at 37 sigma, and outcomes whose
+    mass without the record is below 1e-290 count as infinite losses.  These have a mass of at most 1e-130, so that no
+    delta above 1e-120 changes, of up to 10^9 steps.
 
     References
     ----------
@@ -245,7 +246,7 @@ def DiscreteGaussian(sigma: float, sensitivity: int = 1, *, truncation_bound: in
     sigma = validate.positive(sigma, "sigma")
     s = validate.count(sensitivity, "sensitivity", least=1)
     if not s / _MOST_SENSITIVITY <= sigma <= 1e4:
-        raise ValueError(f"sigma must be from sensitivity / 16 to 10,000, got {sigma} at sensitivity {s}")
+        raise ValueError(f"sigma must be from sensitivity / 12 to 10,000, got {sigma} at sensitivity {s}")
     end = math.ceil(_REACH * sigma)
     if truncation_bound is not None:
         bound = validate.count(truncation_bound, "truncation_bound", least=1)

@@ -288,7 +288,10 @@ def group_dp(epsilon: Any, delta: Any, records: Any) -> tuple[Any, Any]:
     """
     e, d, k = np.broadcast_arrays(_epsilons(epsilon), in_range(delta, "delta", 0, 1), _records(records))
     log_delta = np.log(np.maximum(d, 1e-320)) + _log_growth(e, k)
-    return plain(k * e), plain(np.where(d > 0, exp_up(log_delta + 2.0**-40), 0.0))
+    # a product of few digits is exact
+    exact = (e == e.astype(np.float32)) & (k < 2**29)
+    total = np.where(exact, k * e, np.nextafter(k * e, np.inf))
+    return plain(total), plain(np.where(d > 0, exp_up(log_delta + 2.0**-40), 0.0))
 
 
 def member_dp(epsilon: Any, delta: Any, records: Any) -> tuple[Any, Any]:

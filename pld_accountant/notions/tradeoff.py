@@ -314,9 +314,14 @@ def _envelope(places: NDArray, low: NDArray, high: NDArray, alpha: float, top: f
             if i + 2 < places.size:
                 back = max((low[i + 2] - high[i + 1]) / (places[i + 2] - y) * (1.0 - more), 0.0)
             candidates = [x, y]
+            # the corners: where two of the three lines meet
             if slope > back:
-                cross = (high[i + 1] - back * y - high[i] + slope * x) / (slope - back)
-                candidates.append(float(np.clip(cross, x, y)))
+                candidates.append((high[i + 1] - back * y - high[i] + slope * x) / (slope - back))
+            if slope > 0.0:
+                candidates.append(x + (top - high[i]) / slope)
+            if back > 0.0:
+                candidates.append(y - (high[i + 1] - top) / back)
+            candidates = [float(np.clip(z, x, y)) for z in candidates]
             for z in candidates:
                 one, other = high[i] + slope * (z - x), high[i + 1] - back * (y - z)
                 value = min(one, other, top) - z * alpha

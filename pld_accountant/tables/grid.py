@@ -203,13 +203,14 @@ def _turns(n: int, points: int) -> NDArray:
 def _weights(theta: float, step: float, points: int, m: int) -> tuple[NDArray, float]:
     """Transform of the tilted hockey-stick weight on the grid up to frequency m, and a bound of the rest's sum.
 
-    The weight is sum over n >= 0 of exp(-z n h) (1 - exp(-n h)), two geometric series; divided by the number of points
+    The weight is sum over n >= 0 of exp(-z n h) (1 - exp(-n h)), two geometric series, whose difference is written as a
+    product, because they are nearly equal if the losses are small; divided by the number of points
     N, doubled for the frequencies that stand for two.  With a = pi f / N, |1 - exp(-z h)|^2 and |1 - exp(-(1 + z) h)|^2
     are at least 4 exp(-theta h) sin^2(a) and 4 exp(-(1 + theta) h) sin^2(a).  So a weight is at most
     2 sinh(h / 2) / (4 N sin^2(a)) in modulus, and the sum of 1 / sin^2 over f > m is at most (N / pi) cot(pi m / N).
     """
     z = theta + 2j * np.pi * np.arange(m + 1) / (points * step)
-    weight = (-1.0 / np.expm1(-z * step) + 1.0 / np.expm1(-(1.0 + z) * step)) / points
+    weight = (-np.expm1(-step) / np.expm1(-z * step)) * (np.exp(-z * step) / np.expm1(-(1.0 + z) * step)) / points
     weight[1 : points // 2] *= 2.0
     angle = np.pi * m / points
     return weight, float(np.sinh(0.5 * step) / np.pi * np.cos(angle) / np.sin(angle) * (1.0 + 1e-9))

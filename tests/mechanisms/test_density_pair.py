@@ -257,3 +257,10 @@ def test_losses_at_a_rate_near_one_err_by_less_than_they_are_widened():
         for k, loss in enumerate(losses.tolist()):
             exact = mpmath.log(mpmath.mpf(2) ** -40 + rate * mpmath.exp(loss))
             assert low[k] <= exact <= high[k]
+
+
+def test_a_largest_loss_that_is_not_known_has_a_proven_lower_bound():
+    """The logistic laws' losses end at 1; the far tails of the pair above count as infinite."""
+    bounds = pa.compose([(pa.DensityPair(stats.logistic(1), stats.logistic(0)), 1)]).epsilon(0.0)
+    assert 0.999 < bounds.lower <= 1.0 and np.isinf(bounds.upper)
+    assert bounds.status == pa.Status.NOT_CERTIFIED

@@ -213,3 +213,19 @@ def test_any_object_with_the_protocol_is_composed_and_others_are_refused():
 def test_bad_input_is_an_error_at_once(make):
     with pytest.raises(ValueError):
         make()
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_the_discrete_gaussian_far_out(direction):
+    """At the largest sensitivity, a delta of 1e-110 from sums over the integers in high precision."""
+    with pytest.raises(ValueError, match="sigma must be from sensitivity / 12"):
+        pa.DiscreteGaussian(1.0, 13)
+    bounds = pa.compose([(pa.DiscreteGaussian(1.0, 12), 1)]).delta(290.0, direction)
+    with mpmath.workdps(200):
+        mass = {k: mpmath.exp(-mpmath.mpf(k * k) / 2) for k in range(-80, 81)}
+        total = mpmath.fsum(mass.values())
+        exact = mpmath.fsum(
+            max(mass[k] - mpmath.exp(290) * mass.get(k + 12, mpmath.mpf(0)), 0) for k in mass if k + 12 <= 80
+        )
+        assert bounds.lower * (1 - 1e-9) <= exact / total <= bounds.upper * (1 + 1e-9)
+    assert bounds.lower > 1e-115

@@ -72,3 +72,21 @@ def test_a_step_without_loss():
 def test_what_is_no_distribution_of_losses(losses, masses, add):
     with pytest.raises(ValueError):
         pa.LossDistribution(losses, masses, add=add)
+
+
+def test_the_rest_of_the_masses_has_an_infinite_loss():
+    law = pa.LossDistribution([0.0, 1.0], [0.5, 0.5 - 1e-13])
+    rest = 1.0 - 0.5 - (0.5 - 1e-13)
+    one = pa.compose([(law, 1)])
+    bounds = one.delta(2.0, "remove")
+    assert bounds.lower <= rest <= bounds.upper <= rest * (1 + 1e-6)
+    assert np.isinf(one.epsilon(1e-14, "remove").upper) and np.isinf(one.epsilon(0.0, "remove").upper)
+    many = pa.compose([(law, 10**9)]).delta(1e12, "remove")
+    assert many.lower <= -math.expm1(1e9 * math.log1p(-rest)) <= many.upper
+
+
+def test_a_rest_that_is_round_off_is_none():
+    masses = np.full(10, 0.1)
+    masses[0] -= 2.0**-52
+    run = pa.compose([(pa.LossDistribution(np.linspace(0.1, 1.0, 10), masses), 3)])
+    assert np.isfinite(run.epsilon(0.0, "remove").upper)

@@ -58,3 +58,44 @@ def test_one_step_at_a_rate_near_one(noise, rate, direction):
             bounds = found.delta(epsilon, direction)
             assert bounds.lower <= exact <= bounds.upper
             assert bounds.upper - bounds.lower <= 1e-4 * exact + 1e-15
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("rate", [1e-18, 1e-14, 1e-10, 1e-6, 1e-3, 0.1, 0.6])
+@pytest.mark.parametrize("noise", [0.05, 0.4486, 20.0])
+def test_one_step_at_any_rate_and_close_to_the_largest_loss(noise, rate, direction):
+    found = pa.compose([(pa.PoissonSampled(pa.Laplace(noise), rate), 1)])
+    with mpmath.workdps(60):
+        q, c = mpmath.mpf(rate), 1 / mpmath.mpf(noise)
+        sign = 1 if direction == "remove" else -1
+        top = sign * mpmath.log(1 - q + q * mpmath.exp(sign * c))
+        for share in (0.0, 0.3, 0.9, 1 - 1e-6, 1 - 1e-9, 1 - 1e-12):
+            epsilon = float(share * top)
+            bounds, exact = found.delta(epsilon, direction), one_step_delta(noise, rate, epsilon, direction)
+            assert bounds.lower <= exact <= bounds.upper
+        assert found.epsilon(1e-60, direction).upper <= top * (1 + 1e-13)
+        if float(top) * rate > 1e-55:
+            assert found.epsilon(1e-60, direction).lower >= top * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("rate", [1e-10, 1e-7, 1e-5, 1e-3, 0.3, 0.9])
+@pytest.mark.parametrize("noise", [0.1, 1.19181228, 30.0])
+def test_the_renyi_divergence_of_order_two(noise, rate):
+    """1 + rate^2 chi^2, chi^2 that of the Laplace mechanism."""
+    found = pa.compose([(pa.PoissonSampled(pa.Laplace(noise), rate), 1)]).rdp(2.0)
+    with mpmath.workdps(40):
+        c, q = 1 / mpmath.mpf(noise), mpmath.mpf(rate)
+        # Mironov (2017), Proposition 6, at order 2
+        moment = 2 * mpmath.exp(c) / 3 + mpmath.exp(-2 * c) / 3
+        exact = mpmath.log(1 + q**2 * (moment - 1))
+        assert exact <= float(found) <= exact * (1 + 1e-2) + 1e-9 * q
+
+
+@pytest.mark.parametrize("rate", [1e-6, 1e-8, 1e-10, 1e-12, 1e-14])
+def test_two_steps_of_tiny_losses(rate):
+    """At rates that tend to 0 the loss under addition is rate (1 - e^l), l the loss without the record."""
+    bounds = pa.compose([(pa.PoissonSampled(pa.Laplace(1.0), rate), 2)]).delta(0.3 * rate, "add")
+    limit = 0.410849194285472402  # E(1.7 - e^l1 - e^l2)+, by quadrature in 30 digits
+    assert bounds.lower <= limit * rate * (1 + 10 * rate)
+    assert bounds.upper >= limit * rate * (1 - 10 * rate)
+    assert bounds.upper - bounds.lower <= 2e-3 * bounds.upper

@@ -267,3 +267,17 @@ def test_what_is_not_bounded_says_so():
 def test_parameters_out_of_range_are_refused(parameters):
     with pytest.raises(ValueError, match="must be"):
         pa.RandomAllocation(*parameters)
+
+
+def test_what_round_off_makes_useless_is_not_certified():
+    """10^6 epochs of 10^9 batches: the slack of the two sides is a factor beyond all doubles."""
+    run = pa.compose([(pa.RandomAllocation(1.0, 10**9), 10**6)])
+    for bounds in (run.delta(0.0), run.epsilon(1e-6)):
+        assert bounds.status == pa.Status.NOT_CERTIFIED and bounds.lower == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+def test_tiny_losses():
+    """At noise 10^6 the losses are below 1e-9: the two sides do not contradict each other."""
+    bounds = pa.compose([(pa.RandomAllocation(1e6, 10**9), 3)]).epsilon(1e-30)
+    assert bounds.status == pa.Status.CERTIFIED and 0.0 < bounds.lower < bounds.upper < 1e-9

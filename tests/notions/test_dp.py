@@ -1,5 +1,7 @@
 """Conversions from pure and approximate DP against high precision, their inverses, and group privacy."""
 
+from fractions import Fraction
+
 import mpmath
 import numpy as np
 import pytest
@@ -139,3 +141,11 @@ def test_arrays_and_wrong_arguments():
     ):
         with pytest.raises(ValueError):
             bad()
+
+
+def test_the_epsilon_of_a_group_is_rounded_up():
+    rng = np.random.default_rng(0)
+    for epsilon, records in zip(10.0 ** rng.uniform(-9, 2, 300), rng.integers(1, 400, 300), strict=True):
+        found = dp.group_dp(epsilon, 0.1, int(records))[0]
+        assert Fraction(float(epsilon)) * int(records) <= Fraction(found)
+    assert dp.group_dp(0.5, 0.0, 4)[0] == 2.0

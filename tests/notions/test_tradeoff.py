@@ -9,6 +9,7 @@ import pld_accountant as pa
 from pld_accountant.notions import gdp, zcdp
 from pld_accountant.notions.tradeoff import (
     ProfileCurve,
+    _envelope,
     tradeoff_of_dp,
     tradeoff_of_gdp,
     tradeoff_of_rdp,
@@ -163,3 +164,22 @@ def test_pure_dp_attains_its_promise():
 def test_bad_arguments_are_refused(call):
     with pytest.raises(ValueError, match="must"):
         call()
+
+
+def test_the_envelope_lies_above_all_that_the_bounds_allow():
+    """Between two places: the lines from the left and from the right, and the largest value, on a dense grid."""
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        places = np.concatenate([[0.0], np.sort(rng.uniform(0.0, 4.0, 4))])
+        top = rng.uniform(0.3, 2.0)
+        curve = np.minimum.reduce([places, 0.4 + 0.5 * places, np.full(5, top)])  # concave, rises by at most 1 a unit
+        low, high = curve - rng.uniform(0.0, 0.05, 5), curve + rng.uniform(0.0, 0.05, 5)
+        alpha = rng.uniform(0.0, 1.0)
+        bound = _envelope(places, low, high, alpha, top)[0]
+        for i in range(4):
+            x, y = places[i], places[i + 1]
+            slope = 1.0 if i == 0 else np.clip((high[i] - low[i - 1]) / (x - places[i - 1]), 0.0, 1.0)
+            back = max((low[i + 2] - high[i + 1]) / (places[i + 2] - y), 0.0) if i < 3 else 0.0
+            z = np.linspace(x, y, 2001)
+            allowed = np.minimum(np.minimum(high[i] + slope * (z - x), high[i + 1] - back * (y - z)), top) - z * alpha
+            assert bound >= allowed.max() - 1e-12

@@ -1,5 +1,6 @@
 """Tables on a grid: what they hold, what lies beyond the grid and the band, and the same bounds as other tables."""
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -108,6 +109,18 @@ def test_weights_left_out_are_bounded_for_every_tilt_and_step(theta, step):
     whole = np.abs(grid._weights(theta, step, points, points // 2)[0])
     for m in (1, 7, 200, points // 2 - 1):
         assert whole[m + 1 :].sum() <= grid._weights(theta, step, points, m)[1]
+
+
+@pytest.mark.parametrize(("theta", "step"), [(1e-3, 1e-2), (1.0, 1e-6), (6e10, 2e-14), (1e60, 1e-65), (6e10, 8e-306)])
+def test_weights_of_tiny_losses_keep_their_digits(theta, step):
+    points, m = 1 << 10, 5
+    found = grid._weights(theta, step, points, m)[0]
+    with mpmath.workdps(400):
+        h = mpmath.mpf(step)
+        for k in range(m + 1):
+            z = theta + 2j * mpmath.pi * k / (points * h)
+            exact = (1 / (1 - mpmath.exp(-z * h)) - 1 / (1 - mpmath.exp(-(1 + z) * h))) / points * (2 if k else 1)
+            assert abs(mpmath.mpc(found[k]) / exact - 1) < 1e-14
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 1023, 1024, 4095])
