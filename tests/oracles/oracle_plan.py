@@ -55,6 +55,8 @@ def coarse_nodes(part: tuple[float, float, int], steps: Steps, theta: float, acc
     """Some points y and log weights that cover where the tilted law lives."""
     step = min(0.3, 0.3 * part[0])
     index, w = nodes(part, steps, theta, step, accuracy + 30.0)
+    if not index.size:
+        raise ArithmeticError(f"no node carries weight at the tilt {theta:.1e}")
     w = w + np.log(step)
     return index * step, w - w.max() - np.log(np.sum(np.exp(w - w.max())))
 
@@ -183,10 +185,8 @@ def minimise(function, start: float) -> float:
             a /= 2.0
         low, high = a / 2.0, a * 2.0
     else:
-        while function(b * 2.0) < function(b):
+        while b < 1e15 and function(b * 2.0) < function(b):  # near the largest loss no tilt is the best
             b *= 2.0
-            if b > 1e12:
-                raise ArithmeticError("the largest loss is reached: no tilt is the best")
         low, high = b / 2.0, b * 2.0
     while high / low > 1.02:
         first, second = low * (high / low) ** 0.382, low * (high / low) ** 0.618
