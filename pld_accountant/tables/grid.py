@@ -203,14 +203,23 @@ def _turns(n: int, points: int) -> NDArray:
 def _weights(theta: float, step: float, points: int, m: int) -> tuple[NDArray, float]:
     """Transform of the tilted hockey-stick weight on the grid up to frequency m, and a bound of the rest's sum.
 
-    The weight is sum over n >= 0 of exp(-z n h) (1 - exp(-n h)), two geometric series, whose difference is written as a
-    product, because they are nearly equal if the losses are small; divided by the number of points
-    N, doubled for the frequencies that stand for two.  With a = pi f / N, |1 - exp(-z h)|^2 and |1 - exp(-(1 + z) h)|^2
-    are at least 4 exp(-theta h) sin^2(a) and 4 exp(-(1 + theta) h) sin^2(a).  So a weight is at most
-    2 sinh(h / 2) / (4 N sin^2(a)) in modulus, and the sum of 1 / sin^2 over f > m is at most (N / pi) cot(pi m / N).
+    The weight is sum over n >= 0 of exp(-z n h) (1 - exp(-n h)), two geometric series; divided by the number of points
+    N, doubled for the frequencies that stand for two.  The series' difference is
+
+        exp(-z h) (1 - exp(-h)) / ((1 - exp(-z h)) (1 - exp(-(1 + z) h))),
+
+    which keeps its digits where the series are nearly equal because all losses are small.  With a = pi f / N,
+    |1 - exp(-z h)|^2 and |1 - exp(-(1 + z) h)|^2 are at least 4 exp(-theta h) sin^2(a) and 4 exp(-(1 + theta) h)
+    sin^2(a).  So a weight is at most 2 sinh(h / 2) / (4 N sin^2(a)) in modulus, and the sum of 1 / sin^2 over f > m is
+    at most (N / pi) cot(pi m / N).
     """
-    z = theta + 2j * np.pi * np.arange(m + 1) / (points * step)
-    weight = (-np.expm1(-step) / np.expm1(-z * step)) * (np.exp(-z * step) / np.expm1(-(1.0 + z) * step)) / points
+    half = np.pi / points * np.arange(m + 1)
+    sine, cosine = np.sin(half), np.cos(half)
+    turned = -2.0 * sine * (sine + 1j * cosine)  # exp(-2 i a) - 1
+    shrunk, factor = math.exp(-theta * step), -math.expm1(-step) / points
+    first = math.expm1(-theta * step) + shrunk * turned
+    second = math.expm1(-(1.0 + theta) * step) + shrunk * math.exp(-step) * turned
+    weight = (factor * shrunk / first) * ((1.0 + turned) / second)
     weight[1 : points // 2] *= 2.0
     angle = np.pi * m / points
     return weight, float(np.sinh(0.5 * step) / np.pi * np.cos(angle) / np.sin(angle) * (1.0 + 1e-9))
