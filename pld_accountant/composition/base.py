@@ -34,6 +34,7 @@ def spare(ask: Callable[[], Bounds]) -> Bounds:
     return Bounds(0.0, np.nan, np.inf)
 
 
+_WIDE = 1e-4  # relative to log delta: bounds with which a search on trade-offs begins
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 
 
@@ -280,11 +281,11 @@ class Composition(Locked):
         statuses = np.full(levels.shape, status) if levels.ndim else status
         return Bounds(lower, 0.5 * (lower + upper), upper, statuses, proofs)
 
-    def _two_sided(self, direction: Direction, worst: list[Status]) -> Callable[[float], tuple[float, float]]:
+    def _two_sided(self, direction: Direction, worst: list[Status]) -> Callable[[float, bool], tuple[float, float]]:
         """Lower and upper delta in one direction; the least favourable status is added to `worst`."""
 
-        def ask(epsilon: float) -> tuple[float, float]:
-            found = self.delta(epsilon, direction)
+        def ask(epsilon: float, wide: bool) -> tuple[float, float]:
+            found = self.delta(epsilon, direction, tolerance=_WIDE if wide else None)
             worst.append(Status(found.status))
             return found.lower, found.upper
 

@@ -206,7 +206,8 @@ class ProfileCurve:
     Parameters
     ----------
     forth, back : callable
-        Give lower and upper delta at an epsilon >= 0, of (P, Q) and of (Q, P).
+        Give lower and upper delta at an epsilon >= 0, of (P, Q) and of (Q, P); the second argument says whether wider
+        bounds, which are there sooner, will do.
 
     Notes
     -----
@@ -219,6 +220,7 @@ class ProfileCurve:
     - H is convex in lambda, so it lies above the extensions of its chords.  Between two epsilons the extensions from
       both sides, with lower bounds of H inside and upper bounds outside, bound the maximum from above.  The next
       epsilon is where this upper bound is largest.
+    - Wide bounds of H come first.  Close ones take their place next to the maximum if the wide ones decide the width.
 
     A rate of true positives, the minimum of H(lambda) + lambda alpha, is computed in the same way.
 
@@ -228,11 +230,12 @@ class ProfileCurve:
 
     def __init__(
         self,
-        forth: Callable[[float], tuple[float, float]],
-        back: Callable[[float], tuple[float, float]],
+        forth: Callable[[float, bool], tuple[float, float]],
+        back: Callable[[float, bool], tuple[float, float]],
     ) -> None:
         self._forth, self._back = forth, back
         self._found: dict[float, tuple[float, float]] = {}
+        self._wide: set[float] = set()
 
     def type_two(self, alpha: float) -> tuple[float, float]:
         """Lower and upper bound of f(alpha)."""
@@ -246,9 +249,21 @@ class ProfileCurve:
 
     def _delta(self, epsilon: float) -> tuple[float, float]:
         if epsilon not in self._found:
-            low, high = self._forth(epsilon) if epsilon >= 0.0 else self._back(-epsilon)
-            self._found[epsilon] = max(low, 0.0), min(high, 1.0)
+            self._ask(epsilon, wide=True)
+            self._wide.add(epsilon)
         return self._found[epsilon]
+
+    def _ask(self, epsilon: float, *, wide: bool) -> None:
+        low, high = self._forth(epsilon, wide) if epsilon >= 0.0 else self._back(-epsilon, wide)
+        self._found[epsilon] = max(low, 0.0), min(high, 1.0)
+
+    def _narrow(self, epsilons: list[float]) -> bool:
+        """Ask again, for close bounds, where they were wide; whether there was anything to ask."""
+        wide = self._wide.intersection(epsilons)
+        for epsilon in wide:
+            self._ask(epsilon, wide=False)
+        self._wide -= wide
+        return bool(wide)
 
     def _one_minus(self, epsilon: float) -> tuple[float, float]:
         """1 - H: concave, and lambda times its slope is at most itself, so the rounding of lambda is relative."""
@@ -287,11 +302,13 @@ class ProfileCurve:
             upper, place = _envelope(places, values[:, 0], values[:, 1], alpha, start + 1.0)
             near = np.argsort(np.abs(places - place))[:2]
             known = float(np.max(values[near, 1] - values[near, 0]))
-            enough = max(_CLOSE * min(abs(lower), abs(upper)), 2.0 * known)
-            if upper - lower <= enough or len(epsilons) >= _MOST or place <= 0.0:
+            if upper - lower <= _CLOSE * min(abs(lower), abs(upper)):
                 break
-            new = float(np.clip(np.log(place), -_FARTHEST, _FARTHEST))
-            if min(abs(new - e) for e in epsilons) < _NEAR:
+            new = float(np.clip(np.log(place), -_FARTHEST, _FARTHEST)) if place > 0.0 else -np.inf
+            done = upper - lower <= 2.0 * known or len(epsilons) >= _MOST or place <= 0.0
+            if done or min(abs(new - e) for e in epsilons) < _NEAR:
+                if self._narrow([epsilons[i - 1] for i in near if i]):
+                    continue
                 break
             epsilons = sorted({*epsilons, new})
         return lower, upper + _UNIT * abs(upper)

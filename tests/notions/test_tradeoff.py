@@ -57,7 +57,7 @@ def test_far_tails_are_not_asked_for(alpha):
     """A delta of 1e-30 may cost a hundred times as much as the others and changes nothing."""
     asked = []
 
-    def curve(epsilon):
+    def curve(epsilon, wide):
         asked.append(float(gdp.delta(epsilon, 0.3)))
         return asked[-1] * (1.0 - 1e-9), asked[-1] * (1.0 + 1e-9)
 
@@ -71,7 +71,7 @@ def test_far_tails_are_not_asked_for(alpha):
 def test_loose_curves_give_bounds_of_what_they_enclose(alpha):
     """The curves are certified only: a search that took them for the truth would give bounds that miss it."""
 
-    def loose(epsilon):
+    def loose(epsilon, wide):
         d = float(gdp.delta(epsilon, 1.0))
         return d * (0.97 + 0.02 * np.sin(40 * epsilon)), d * (1.03 + 0.02 * np.sin(70 * epsilon))
 
@@ -81,6 +81,20 @@ def test_loose_curves_give_bounds_of_what_they_enclose(alpha):
     assert low <= exact <= high
     low, high = curve.true_positives(alpha)
     assert low <= 1 - exact <= high
+
+
+@pytest.mark.parametrize("alpha", [1e-5, 0.01, 0.3])
+def test_close_bounds_take_the_place_of_wide_ones_where_they_decide(alpha):
+    asked = []
+
+    def curve(epsilon, wide):
+        asked.append(wide)
+        d, width = float(gdp.delta(epsilon, 1.0)), 0.05 if wide else 1e-9
+        return d * (1.0 - width), d * (1.0 + width)
+
+    low, high = ProfileCurve(curve, curve).type_two(alpha)
+    assert low <= gaussian(alpha, 1) <= high <= low * (1.0 + 1e-5)
+    assert 0 < asked.count(False) < asked.count(True)
 
 
 def test_sampled_steps_lie_between_their_directions():
