@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["finite_or_none", "quantile_name", "rounded_down", "rounded_up", "scientific"]
+__all__ = ["finite_or_none", "people_and_steps", "quantile_name", "rounded_down", "rounded_up", "scientific"]
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -65,3 +65,12 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
     number = Context(prec=digits, rounding=rounding).create_decimal(Decimal(float(value)))
     number = number.quantize(Decimal(1).scaleb(number.adjusted() - digits + 1))  # 0.5000, not 0.5
     return format(number, "f") if -5 <= number.adjusted() <= 6 else format(number, "e")
+
+
+def people_and_steps(people: int, steps: int) -> str:
+    """How many there are, in words.
+
+    >>> people_and_steps(1, 2_000)
+    '1 person, 2,000 steps'
+    """
+    return f"{people:,} {'person' if people == 1 else 'people'}, {steps:,} {'step' if steps == 1 else 'steps'}"

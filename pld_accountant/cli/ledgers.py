@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..rounding import people_and_steps
 from . import options
 from .kinds import as_text, described, load_ledger
 from .options import FILE, OUTPUT, example, user_errors
@@ -38,7 +39,7 @@ def record(norms: Path, out: Path, json_file: Path | None, quiet: bool, **log: A
     check_files([(out, ()), (json_file, ())], (norms,))
     read = read_log(norms, progress_bars(quiet), groups=None, **log)
     ledger = read.ledger
-    text = f"{ledger.num_examples:,} people, {ledger.steps:,} steps"
+    text = people_and_steps(ledger.num_examples, ledger.steps)
     finish(_of_ledger(ledger), text, json_file, quiet, {out: ledger.save}, read.note)
 
 
@@ -64,9 +65,7 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Pat
         for done, path in enumerate(ledgers[1:], 1):
             show(done, len(ledgers))
             whole.merge(load_ledger(path), same_steps=same_steps)
-    finish(
-        _of_ledger(whole), f"{whole.num_examples:,} people, {whole.steps:,} steps", json_file, quiet, {out: whole.save}
-    )
+    finish(_of_ledger(whole), people_and_steps(whole.num_examples, whole.steps), json_file, quiet, {out: whole.save})
 
 
 @options.command(
@@ -94,7 +93,7 @@ def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quie
         ledger = load_ledger(ledger_file)
         found = None if results is None else read_results(results).individuals
     facts = _of_ledger(ledger) | {"ledger": str(ledger_file), "whole": True}
-    lines = [f"{ledger_file}: whole; {ledger.num_examples:,} people, {ledger.steps:,} steps"]
+    lines = [f"{ledger_file}: whole; {people_and_steps(ledger.num_examples, ledger.steps)}"]
     differs = False
     if found is not None:
         people = np.arange(found.num_examples) if found.people is None else found.people

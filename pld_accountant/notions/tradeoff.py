@@ -207,7 +207,7 @@ class ProfileCurve:
     ----------
     forth, back : callable
         Give lower and upper delta at an epsilon >= 0, of (P, Q) and of (Q, P); the second argument says whether wider
-        bounds, which are there sooner, will do.
+        bounds, which are there sooner, are enough.
 
     Notes
     -----

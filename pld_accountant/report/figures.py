@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ..files.atomic import atomic_file
-from ..rounding import rounded_up, scientific
+from ..rounding import people_and_steps, rounded_up, scientific
 from .comparison import Comparison
 from .histogram import Histogram, hidden_people, share_under, shown_histograms
 from .individuals import Individuals
@@ -198,7 +198,7 @@ def _draw_half(axes: Axes, upper: np.ndarray, worst: float) -> None:
 def _caption(individuals: Individuals, hidden: int) -> str:
     missing, loose = individuals.not_certified, individuals.renyi_only
     sentences = [
-        f"{individuals.num_examples:,} people, {individuals.steps:,} steps; by certified upper bounds.",
+        f"{people_and_steps(individuals.num_examples, individuals.steps)}; by certified upper bounds.",
         hidden_people(hidden, individuals.min_group),
         f"{missing:,} without a certified bound are not shown." if missing else "",
         f"{loose:,} have only the Renyi bound." if loose else "",

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..results import Bounds, Method, Status
-from ..rounding import finite_or_none, quantile_name, rounded_up
+from ..rounding import finite_or_none, people_and_steps, quantile_name, rounded_up
 from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
 from .individuals import Individuals
 from .provenance import provenance_line
@@ -121,7 +121,7 @@ class Summary:
     def heading(self) -> str:
         """Numbers of people and steps, and the parameters."""
         people = self.individuals
-        sizes = f"{people.num_examples:,} people, {people.steps:,} steps"
+        sizes = people_and_steps(people.num_examples, people.steps)
         parameters = [
             f"{name.replace('_', ' ')} {value if isinstance(value, str) else format(value, '.4g')}"
             for name, value in people.parameters.items()
