@@ -114,7 +114,7 @@ def calibrate(
     text = {"noise_multiplier": rounded_up, "sample_rate": rounded_down}.get(wanted, lambda n, _: str(n))(found, 7)
     sigma, rate, number = ({**known, wanted: float(text)}[name] for name in given)
     bounds = compose([(SampledGaussian(sigma, rate), int(number))]).epsilon(delta, direction, seconds=seconds)
-    if not bounds.upper <= target_epsilon:
+    if seconds is not None and not bounds.upper <= target_epsilon:
         raise click.ClickException(f"{text} is not proven to keep the target in the time allowed: allow more --seconds")
     asked = {"noise_multiplier": sigma, "sample_rate": rate, "steps": int(number)}
     words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[wanted]

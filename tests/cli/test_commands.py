@@ -282,3 +282,15 @@ def test_the_program_itself(folder):
     assert bad.stderr == "pld-accountant: absent.npy does not exist\n"
     version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"pld-accountant, version \d+\.\d+\.\d+\n", version.stdout)
+
+
+def test_a_limit_of_time():
+    """What is not there in time is the Renyi bound, or no answer; a limit that suffices changes nothing."""
+    asked = ("epsilon-of", "--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 10000, "--delta", 1e-5)
+    assert run(*asked, "--seconds", 1000).stdout == run(*asked).stdout
+    cut = run(*asked, "--seconds", 1e-9)
+    assert cut.exit_code == 0 and Status.RENYI_ONLY.sentence in cut.stdout
+    wanted = ("calibrate", "--target-epsilon", 1e-3, "--delta", 1e-5, "--sample-rate", 0.1, "--steps", 1000)
+    assert "allow more seconds" in fails(*wanted, "--seconds", 1e-9)
+    assert run(*wanted, "--seconds", 1000).stdout == run(*wanted).stdout
+    assert "seconds must be a finite number above 0" in fails(*wanted, "--seconds", 0)
