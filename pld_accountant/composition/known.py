@@ -176,16 +176,21 @@ class KnownComposition(Composition):
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
         wanted = self._distinct(wanted)
-        if any(self._log_finite(d) for d in wanted):
+        totals = {d: self._lattice(d) for d in wanted}
+        if any(total is None and self._log_finite(d) for d, total in totals.items()):
             return UNKNOWN
         above = np.zeros(1)
-        for d in wanted:
-            above = dominating_mu.touching(self._row, self._of(d), min_delta, floor=above)[0]
+        for d, total in totals.items():
+            above = dominating_mu.touching(self._row, self._of(d), min_delta, floor=above, total=total)[0]
         upper = float(above[0])
         if not np.isfinite(upper):
             return UNKNOWN
-        lower = max(float(dominating_mu.mu_lower(self._row, self._of(d), min_delta)[0]) for d in wanted)
-        return Bounds(lower, 0.5 * (lower + upper), upper, method=Proof.TRANSFORM)
+        lower = max(
+            float(dominating_mu.mu_lower(self._row, self._of(d), min_delta, total=total)[0])
+            for d, total in totals.items()
+        )
+        method = Proof.TRANSFORM if None in totals.values() else Proof.LATTICE
+        return Bounds(lower, 0.5 * (lower + upper), upper, method=method)
 
     def infinite(self, direction: Direction) -> float:
         """An upper bound of the chance that some step's loss is infinite."""

@@ -18,6 +18,7 @@ from ..mechanisms.base import CharacteristicSteps, StepFamily
 from ..tables.makers import TableMakers
 from ..threads import for_blocks
 from . import plancherel, schedule
+from .discrete_sum import DiscreteSum
 from .method import Progress, report
 from .question import DeltaAt, EpsilonAt
 from .solver import bounds, solve
@@ -51,6 +52,7 @@ def touching(
     end: NDArray | None = None,
     ceiling: float = np.inf,
     patient: bool = True,
+    total: DiscreteSum | None = None,
     progress: Progress | None = None,
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Upper bound of mu for every person, in one direction, and where the curves touch.
@@ -71,13 +73,16 @@ def touching(
     patient : bool
         False: if the end of the range, epsilon(min_delta), is costly to find, as for few steps of little noise, the
         Renyi bound of it is taken, and more of the curve is compared.
+    total : DiscreteSum, optional
+        The sum of the losses of the only person, who needs no tables then.
     progress : callable, optional
         Called with the number of people done since the last call.
 
     Returns
     -------
     upper : ndarray, shape (people,)
-        mu; 0, or floor, if delta(0) is at most min_delta; `undiminished_mu` if the curve could not be bounded.
+        mu; 0, or floor, if delta(0) is at most min_delta; `undiminished_mu` if the curve could not be bounded, inf
+        with a `total`.
     touch : ndarray, shape (people,)
         The epsilon of the point that needs the largest mu; 0 if floor serves all.
     end : ndarray, shape (people,)
@@ -88,7 +93,9 @@ def touching(
     goal, people, steps = float(np.log(min_delta)), len(counts), counts.steps()
     upper = np.zeros(people) if floor is None else floor.astype(np.float64)
     touch, beyond = np.zeros(people), np.zeros(people, dtype=bool)
-    if end is None:
+    if total is not None:
+        far = np.array([total.epsilon(min_delta)[1]])
+    elif end is None:
         methods = None if patient or not isinstance(makers.steps, CharacteristicSteps) else schedule.CURVE
         far = bounds(counts, makers, [EpsilonAt(min_delta)], methods=methods)[0].upper
     else:
@@ -97,7 +104,7 @@ def touching(
     upper[np.isinf(far)] = np.inf
     todo = np.flatnonzero((far > 0.0) & np.isfinite(far))
     share = 1.0 - np.linspace(1.0, 0.0, _intervals(min_delta) + 1) ** 2
-    curves = _Curves(counts, makers, min_delta, steps == 1)
+    curves = _Curves(counts, makers, min_delta, steps == 1) if total is None else _CurveOfSum(total)
     for start in range(0, todo.size, _BLOCK):
         who = todo[start : start + _BLOCK]
         found, at, grid, again, last = _look(
@@ -121,6 +128,8 @@ def touching(
         upper[again], touch[again], far[again] = touching(
             counts.of(again), makers, min_delta, floor=rest, ceiling=ceiling, patient=patient
         )
+    if total is not None:
+        return upper, touch, far
     lost = np.flatnonzero(np.isinf(upper))
     upper[lost] = undiminished_mu(counts.of(lost), makers.steps)
     return upper, touch, far
@@ -133,7 +142,7 @@ def undiminished_mu(counts: Counts, steps: StepFamily) -> NDArray:
 
 
 def _look(
-    curves: _Curves, who: NDArray, epsilon: NDArray, floor: NDArray, ceiling: float, final: bool
+    curves: _AnyCurves, who: NDArray, epsilon: NDArray, floor: NDArray, ceiling: float, final: bool
 ) -> tuple[NDArray, NDArray, _Grid, NDArray, NDArray]:
     """The curves of some people at these points, (people, points).
 
@@ -168,7 +177,7 @@ def _look(
 
 
 def _refine(
-    curves: _Curves, who: NDArray, grid: _Grid, floor: NDArray, ceiling: float, final: bool
+    curves: _AnyCurves, who: NDArray, grid: _Grid, floor: NDArray, ceiling: float, final: bool
 ) -> tuple[NDArray, NDArray, _Grid, NDArray]:
     """`_look` at a part of each person's own range."""
     left, right, fine = grid
@@ -192,13 +201,14 @@ def mu_lower(
     min_delta: float,
     *,
     share: NDArray | None = None,
+    total: DiscreteSum | None = None,
     progress: Progress | None = None,
 ) -> NDArray:
     """Lower bound of mu for every person, in one direction: from points at which delta is at least min_delta.
 
     Parameters
     ----------
-    counts, makers, min_delta
+    counts, makers, min_delta, total
         As for `touching`.
     share : ndarray, shape (people,), optional
         Where in the range, 0 to 1, the curve probably needs the largest mu: only points near there are evaluated.
@@ -210,7 +220,10 @@ def mu_lower(
     ndarray, shape (people,)
     """
     goal = float(np.log(min_delta))
-    far = bounds(counts, makers, [EpsilonAt(min_delta)], progress=progress)[0].lower
+    if total is not None:
+        far = np.array([total.epsilon(min_delta)[0]])
+    else:
+        far = bounds(counts, makers, [EpsilonAt(min_delta)], progress=progress)[0].lower
     lower = np.zeros(len(counts))
     todo = np.flatnonzero(far > 0.0)
     points = np.linspace(0.0, 1.0, _intervals(min_delta) + 1)
@@ -219,7 +232,7 @@ def mu_lower(
         lower[todo] = _least_mu_down(far[todo, None], np.full((todo.size, 1), goal))
         todo = todo[share[todo] < 1.0]
         points = _NEAR / np.sqrt(-2.0 * goal)
-    curves = _Curves(counts, makers, min_delta, counts.steps() == 1)
+    curves = _Curves(counts, makers, min_delta, counts.steps() == 1) if total is None else _CurveOfSum(total)
     for start in range(0, todo.size, _BLOCK):
         who = todo[start : start + _BLOCK]
         shares = points if share is None else np.clip(share[who, None] + points, 0.0, 1.0)
@@ -291,3 +304,20 @@ class _Curves:
             proven = np.stack([found.lower, np.minimum(found.upper, 0.0)], axis=1)
             curve[i, j] = np.where(found.contradicted[:, None], [-np.inf, 0.0], proven)
         return curve
+
+
+class _CurveOfSum:
+    """The log delta of one person whose losses are discrete, from their sum."""
+
+    def __init__(self, total: DiscreteSum) -> None:
+        self._total = total
+
+    def at(self, who: NDArray, epsilon: NDArray, *, lower: bool = True) -> NDArray:
+        """See `_Curves.at`."""
+        delta = np.array([self._total.delta(float(e)) for e in epsilon.ravel()])
+        with np.errstate(divide="ignore"):
+            round_off = np.array([-1e-12, 1e-12])
+            return (np.log(delta) + round_off).reshape(*epsilon.shape, 2)
+
+
+_AnyCurves = _Curves | _CurveOfSum

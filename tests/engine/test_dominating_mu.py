@@ -281,3 +281,42 @@ def test_a_ledgers_mu_lies_above_all_curves_in_both_directions():
             asks.append(gdp.mu(epsilon, delta).max())
         assert found.lower[person] <= max(asks) * (1 + 1e-3)
         assert max(asks) * (1 - 1e-9) <= found.upper[person]
+
+
+def sums_of(pair, steps, direction):
+    """Losses of a discrete pair's composition and their masses, by plain convolution; the infinite mass apart."""
+    law = pair.law(direction)
+    losses, masses = np.zeros(1), np.ones(1)
+    for _ in range(steps):
+        losses = np.add.outer(losses, law.losses).ravel()
+        masses = np.multiply.outer(masses, law.masses).ravel()
+    return losses, masses, 1.0 - (1.0 - law.infinite) ** steps
+
+
+@pytest.mark.parametrize(
+    ("pair", "steps"),
+    [
+        (pa.RandomizedResponse(0.5, 4), 5),
+        (pa.DiscretePair([0.5, 0.3, 0.2 - 1e-7, 1e-7], [0.2, 0.3, 0.5, 0.0]), 4),
+        (pa.DiscretePair([0.7, 0.3], [0.25, 0.75]), 1),
+    ],
+)
+def test_discrete_losses_are_compared_point_by_point(pair, steps):
+    min_delta, needed = 1e-5, 0.0
+    for direction in ("remove", "add"):
+        losses, masses, infinite = sums_of(pair, steps, direction)
+        epsilon = np.concatenate([np.linspace(0.0, losses.max(), 2_001), losses[losses > 0.0]])
+        delta = infinite + np.maximum(-np.expm1(epsilon[:, None] - losses), 0.0) @ masses
+        for e, d in zip(epsilon, delta, strict=True):
+            if d >= min_delta:
+                needed = max(needed, gdp.mu(float(e), float(d)))
+    found = pa.compose([(pair, steps)]).mu(min_delta)
+    assert found.certified
+    assert found.lower <= needed * (1.0 + 2e-4)
+    assert found.upper >= needed * (1.0 - 1e-9)
+    assert found.upper - found.lower <= 1e-3 * found.upper
+
+
+def test_an_infinite_mass_above_the_least_delta_has_no_mu():
+    pair = pa.DiscretePair([0.6, 0.4 - 1e-3, 1e-3], [0.4, 0.6, 0.0])
+    assert not pa.compose([(pair, 3)]).mu(1e-5).certified
