@@ -53,6 +53,7 @@ BOOKS = {
         lambda b: [b.epsilon(0).upper.tolist(), b.rdp_epsilon(1e-5).tolist()],
     ),
     "Composition": (lambda: pa.compose([(pa.SampledGaussian(2.0, 0.1), 99)]), ask, written),
+    "Composition of discrete losses": (lambda: pa.compose([(pa.RandomizedResponse(0.5), 9)]), ask, written),
     "GaussianFilter": (lambda: pa.GaussianFilter(0.5, **THREE, **FULL), admit, state),
     "ZCDPFilter": (lambda: pa.ZCDPFilter(0.125, individual=False, **THREE, **FULL), admit, state),
     "RenyiFilter": (lambda: pa.RenyiFilter([0.1, 0.4], [2, 8], **THREE, **STEP), admit, state),

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +51,7 @@ class LatticeSum(DiscreteSum):
     def __init__(self, laws: Sequence[DiscreteLaw], counts: Sequence[int], step: float) -> None:
         super().__init__(laws, counts)
         self._step, self._counts = step, list(counts)
+        self._last: tuple[float, FiniteDelta] | None = None
         self._laws, moved = [], 0.0
         self._start, self._points = 0.0, 1
         for law, n in zip(laws, counts, strict=True):
@@ -63,6 +66,9 @@ class LatticeSum(DiscreteSum):
         # beside the distance from the lattice: the errors of the losses, and the round-off of start + step k
         self._shift = moved * 1.001 + 2.0 * MASS_SLACK * steps + 2.0**-50 * size
         self._factor = math.exp(min(steps * 2.0 * MASS_SLACK, 1.0))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": None}
 
     @staticmethod
     def of(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> LatticeSum | None:
@@ -154,23 +160,30 @@ class LatticeSum(DiscreteSum):
         each = 2.0 * float(error.mean()) + 2.0 * inverse + 4.0 * _UNIT * float(np.abs(product).mean())
         return first, masses, each, log_scale, relative
 
-    def _tilts(self) -> NDArray:
-        """Tilts that see no distance below the shift, which bounds leave open."""
-        return _TILTS[0.1 / self._shift >= _TILTS]
+    @cached_property
+    def _chernoff(self) -> tuple[NDArray, NDArray]:
+        """Tilts that see no distance below the shift, which bounds leave open; log of their bounds of delta(0)."""
+        tilts = _TILTS[0.1 / self._shift >= _TILTS]
+        return tilts, self._log_moment(tilts) + _penalty(tilts)
 
     def _near_epsilon(self, epsilon: float) -> FiniteDelta:
-        tilts = self._tilts()
-        best = np.argmin(self._log_moment(tilts) - tilts * epsilon + _penalty(tilts))
-        return self._near_tilt(float(tilts[best]))
+        tilts, bound = self._chernoff
+        return self._near_tilt(float(tilts[np.argmin(bound - tilts * epsilon)]))
 
     def _near_delta(self, delta: float) -> FiniteDelta:
-        tilts = self._tilts()
+        tilts, bound = self._chernoff
         with np.errstate(over="ignore"):
-            best = np.argmin((self._log_moment(tilts) - math.log(delta) + _penalty(tilts)) / tilts)
+            best = np.argmin((bound - math.log(delta)) / tilts)
         return self._near_tilt(float(tilts[best]))
 
     def _near_tilt(self, theta: float) -> FiniteDelta:
-        """Bounds that are tight near the epsilon of a tilt."""
+        """Bounds that are tight near the epsilon of a tilt; those of the last tilt are kept."""
+        last = self._last
+        if last is None or last[0] != theta:
+            last = self._last = theta, self._at_tilt(theta)
+        return last[1]
+
+    def _at_tilt(self, theta: float) -> FiniteDelta:
         first, masses, each, log_scale, relative = self._tilted(theta)
         start, step = self._start + self._step * first, self._step
         factor = self._factor * math.exp(min(relative, 1.0))
