@@ -13,6 +13,7 @@ tighter discrete approximations of privacy loss distributions", PoPETs 2022.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -200,6 +201,7 @@ def _turns(n: int, points: int) -> NDArray:
     return np.multiply.outer(first, second).ravel()[: points // 2 + 1]
 
 
+@lru_cache(maxsize=2)  # the upper and the lower bound's tables have the same
 def _weights(theta: float, step: float, points: int, m: int) -> tuple[NDArray, float]:
     """Transform of the tilted hockey-stick weight on the grid up to frequency m, and a bound of the rest's sum.
 
