@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..counting.counts import Counts
 from ..mechanisms.base import CharacteristicSteps, StepFamily
+from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from ..threads import for_blocks
 from . import plancherel, schedule
@@ -22,6 +23,7 @@ from .discrete_sum import DiscreteSum
 from .method import Progress, report
 from .question import DeltaAt, EpsilonAt
 from .solver import bounds, solve
+from .working import WorkingBounds
 
 __all__ = ["LOSS", "mu_lower", "touching", "undiminished_mu"]
 
@@ -38,6 +40,8 @@ _LEAST = 8  # intervals
 _BLOCK = 32_768
 _PAIRS = 16_384  # of a person and a point, solved together
 _POINTS = 500  # of curves, whose mu takes about 0.2 milliseconds
+_FEW = 4  # people each of whose points may cost some milliseconds
+_LOOSE = 1e-3  # width of a point's log delta that is too wide for few people
 _NEAR = np.linspace(-0.15, 0.15, 7)  # distances of points from the touching point, for the lower bound
 
 _Grid = tuple[NDArray, NDArray, NDArray]
@@ -285,6 +289,8 @@ class _Curves:
         counts, once = self._counts.of(who), self._once[who]
         curve = np.zeros((who.size, epsilon.shape[1], 2))
         curve[:, :, 0] = -np.inf
+        few = who.size <= _FEW
+        lower |= few
         if isinstance(self._makers.steps, CharacteristicSteps):
             maker = self._makers.characteristic(interpolated=False)
             curve = plancherel.curves(counts, maker, epsilon, lower=lower)
@@ -296,13 +302,19 @@ class _Curves:
                 wider = np.concatenate([near, epsilon[lost]], axis=1)
                 curve[lost] = plancherel.curves(counts.of(lost), maker, wider, lower=lower)[:, 3 * points :]
         # point by point: single steps, which have a closed form, and whatever one tilt does not serve
-        person, point = np.nonzero((curve[:, :, 1] >= 0.0) | once[:, None])
+        open_points = (curve[:, :, 1] >= 0.0) | once[:, None]
+        if few:
+            open_points |= ~(curve[:, :, 1] - curve[:, :, 0] <= _LOOSE)
+        person, point = np.nonzero(open_points)
         methods = schedule.CURVE if isinstance(self._makers.steps, CharacteristicSteps) else None
         for a in range(0, person.size, _PAIRS):
             i, j = person[a : a + _PAIRS], point[a : a + _PAIRS]
-            found = solve(counts.of(i), self._makers, DeltaAt(epsilon[i, j]), methods=methods)
-            proven = np.stack([found.lower, np.minimum(found.upper, 0.0)], axis=1)
-            curve[i, j] = np.where(found.contradicted[:, None], [-np.inf, 0.0], proven)
+            question = DeltaAt(epsilon[i, j])
+            working, everybody = WorkingBounds.unknown(i.size, question), np.arange(i.size)
+            working.settle(everybody, curve[i, j, 0], np.nan, curve[i, j, 1], Proof.TRANSFORM)
+            working.merge(everybody, solve(counts.of(i), self._makers, question, methods=methods))
+            proven = np.stack([working.lower, working.upper], axis=1)
+            curve[i, j] = np.where(working.contradicted[:, None], [-np.inf, 0.0], proven)
         return curve
 
 

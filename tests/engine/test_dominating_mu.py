@@ -320,3 +320,15 @@ def test_discrete_losses_are_compared_point_by_point(pair, steps):
 def test_an_infinite_mass_above_the_least_delta_has_no_mu():
     pair = pa.DiscretePair([0.6, 0.4 - 1e-3, 1e-3], [0.4, 0.6, 0.0])
     assert not pa.compose([(pair, 3)]).mu(1e-5).certified
+
+
+@pytest.mark.parametrize("group", [pa.GroupGaussian(2.0, 0.01, 4), pa.SampledGaussian(0.5, 0.01)])
+def test_few_steps_that_no_tilt_serves(group):
+    # the direction "add" has curves that transforms bound by several times the truth
+    composed = pa.compose([(group, 10)])
+    found = composed.mu(1e-6)
+    assert found.upper - found.lower <= 1e-3 * found.upper
+    for epsilon in (0.0, 0.1, 0.3):
+        delta = composed.delta(epsilon)
+        assert delta.lower > 1e-6
+        assert gdp.delta(epsilon, found.upper) >= delta.lower * (1.0 - 1e-9)
