@@ -114,3 +114,26 @@ def test_an_answer_cut_short_anywhere_holds(monkeypatch, name):
             again = getattr(asked, question)(value)
             np.testing.assert_allclose([again.lower, again.upper], [exact.lower, exact.upper], rtol=1e-6)
         assert known
+
+
+CURVES = {
+    "mu": lambda asked, **limit: asked.mu(1e-5, **limit),
+    "tradeoff": lambda asked, **limit: asked.tradeoff(0.3, **limit),
+    "attack_success": lambda asked, **limit: asked.attack_success(0.01, **limit),
+}
+
+
+@pytest.mark.parametrize("question", CURVES)
+@pytest.mark.parametrize("name", ["few steps", "discrete"])
+def test_a_question_about_a_curve_cut_short_holds(monkeypatch, name, question):
+    make = ASKED.get(name, lambda: pa.compose([(pa.RandomizedResponse(0.5, 4), 9)]))
+    ask, real = CURVES[question], time.monotonic
+    exact = ask(make(), seconds=1e9)
+    clock = Clock(monkeypatch)
+    ask(make(), seconds=1e9)
+    for allowed in np.unique(np.geomspace(1, max(clock.read, 2), 5).astype(int)):
+        Clock(monkeypatch, allowed)
+        found = ask(make(), seconds=1.0)
+        assert np.all(found.lower <= np.asarray(exact.upper) * (1.0 + 1e-9))
+        assert np.all(found.upper >= np.asarray(exact.lower) * (1.0 - 1e-9))
+        monkeypatch.setattr(deadline.time, "monotonic", real)

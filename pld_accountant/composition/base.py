@@ -35,6 +35,7 @@ def spare(ask: Callable[[], Bounds]) -> Bounds:
 
 
 _WIDE = 1e-4  # relative to log delta: bounds with which a search on trade-offs begins
+_SHARED = 4  # one question of a search may take this part of the time that is left
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 
 
@@ -171,7 +172,7 @@ class Composition(Locked):
         except deadline.OutOfTime:
             return UNKNOWN
 
-    def mu(self, min_delta: float = 1e-10, direction: str = "both") -> Bounds:
+    def mu(self, min_delta: float = 1e-10, direction: str = "both", *, seconds: float | None = None) -> Bounds:
         """The smallest mu whose Gaussian curve lies above delta at every epsilon >= 0 with delta >= min_delta.
 
         Parameters
@@ -179,11 +180,16 @@ class Composition(Locked):
         min_delta : float
             Smallest delta at which the curves are compared, in (0, 1).
         direction : {"both", "remove", "add"}
+        seconds : float, optional
+            After this time points of the curve have wide bounds; a quarter later, and half a second at least, nothing
+            is known.
 
         Returns
         -------
         Bounds
-            Floats.
+            Floats; 0 and inf, with the status NOT_CERTIFIED, if no mu was proven.
+
+        **Cost**: tenths of a second; sampled discrete laws, and few steps, take up to 20 seconds.
 
         Notes
         -----
@@ -199,9 +205,14 @@ class Composition(Locked):
         >>> round(pa.compose([(pa.SampledGaussian(2, 0.005), 10_000)]).mu(1e-5).upper, 3)
         0.269
         """
-        return self._mu(validate.delta(min_delta, "min_delta"), directions(direction))
+        at, wanted = validate.delta(min_delta, "min_delta"), directions(direction)
+        try:
+            with deadline.limited(seconds, essentials=True):
+                return self._mu(at, wanted)
+        except deadline.OutOfTime:
+            return UNKNOWN
 
-    def tradeoff(self, alpha: Any, direction: str = "both") -> Bounds:
+    def tradeoff(self, alpha: Any, direction: str = "both", *, seconds: float | None = None) -> Bounds:
         """Bounds of the trade-off function: the smallest type II error of a test with type I error alpha.
 
         Parameters
@@ -211,6 +222,8 @@ class Composition(Locked):
         direction : {"both", "remove", "add"}
             "remove": the null hypothesis is that the record is not there; "add": that it is there; "both" gives the
             smaller error of the two.
+        seconds : float, optional
+            As for `epsilon`, for all alphas together.
 
         Returns
         -------
@@ -239,9 +252,11 @@ class Composition(Locked):
         >>> round(b.lower, 4)
         0.9076
         """
-        return self._of_tests(alpha, direction, successes=False)
+        return self._of_tests(alpha, direction, seconds, successes=False)
 
-    def attack_success(self, false_positive_rate: Any, direction: str = "both") -> Bounds:
+    def attack_success(
+        self, false_positive_rate: Any, direction: str = "both", *, seconds: float | None = None
+    ) -> Bounds:
         """Bounds of the largest rate of true positives of a test with this rate of false positives: 1 - `tradeoff`.
 
         Somebody who tries to find out whether a record was used (a membership inference attack) and accuses innocent
@@ -256,22 +271,23 @@ class Composition(Locked):
         >>> round(run.attack_success(0.01).upper, 4)
         0.0198
         """
-        return self._of_tests(false_positive_rate, direction, successes=True)
+        return self._of_tests(false_positive_rate, direction, seconds, successes=True)
 
-    def _of_tests(self, alpha: Any, direction: str, *, successes: bool) -> Bounds:
+    def _of_tests(self, alpha: Any, direction: str, seconds: float | None, *, successes: bool) -> Bounds:
         levels = validate.numbers(alpha, "false_positive_rate" if successes else "alpha")
         if not np.all((levels > 0.0) & (levels < 1.0)):
             word = "false_positive_rate" if successes else "alpha"
             raise ValueError(f"{word} must lie in (0, 1), got {alpha!r}")
         ends = []
         status = Status.CERTIFIED
-        for one in self._distinct(directions(direction)):
-            worst = [Status.CERTIFIED]
-            sides = (self._two_sided(side, worst) for side in (one, _OTHER[one]))
-            curve = ProfileCurve(*sides)
-            ask = curve.true_positives if successes else curve.type_two
-            ends.append(np.array([ask(float(a)) for a in levels.reshape(-1)]).reshape(levels.size, 2))
-            status = max(status, *worst)
+        with deadline.limited(seconds, essentials=True):
+            for one in self._distinct(directions(direction)):
+                worst = [Status.CERTIFIED]
+                sides = (self._two_sided(side, worst) for side in (one, _OTHER[one]))
+                curve = ProfileCurve(*sides)
+                ask = curve.true_positives if successes else curve.type_two
+                ends.append(np.array([ask(float(a)) for a in levels.reshape(-1)]).reshape(levels.size, 2))
+                status = max(status, *worst)
         choose = np.maximum if successes else np.minimum
         both = ends[0] if len(ends) == 1 else choose(ends[0], ends[1])
         lower, upper = (both[:, k].reshape(levels.shape) for k in (0, 1))
@@ -285,7 +301,8 @@ class Composition(Locked):
         """Lower and upper delta in one direction; the least favourable status is added to `worst`."""
 
         def ask(epsilon: float, wide: bool) -> tuple[float, float]:
-            found = self.delta(epsilon, direction, tolerance=_WIDE if wide else None)
+            with deadline.shared(_SHARED):
+                found = self.delta(epsilon, direction, tolerance=_WIDE if wide else None)
             worst.append(Status(found.status))
             return found.lower, found.upper
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import deadline
 from ..counting.counts import Counts
 from ..mechanisms.base import CharacteristicSteps, StepFamily
 from ..results import Method as Proof
@@ -326,7 +327,10 @@ class _CurveOfSum:
 
     def at(self, who: NDArray, epsilon: NDArray, *, lower: bool = True) -> NDArray:
         """See `_Curves.at`."""
-        delta = np.array([self._total.delta(float(e)) for e in epsilon.ravel()])
+        delta = np.empty((epsilon.size, 2))
+        for k, e in enumerate(epsilon.ravel()):
+            deadline.check()
+            delta[k] = self._total.delta(float(e))
         with np.errstate(divide="ignore"):
             round_off = np.array([-1e-12, 1e-12])
             return (np.log(delta) + round_off).reshape(*epsilon.shape, 2)
