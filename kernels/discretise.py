@@ -67,20 +67,23 @@ def _cell(sigma, q, sign, left, start, stop):
 
 
 @inline
-def _gaps(p1, q1, p2, q2, h, b, gap):
+def _gaps(p1, u1, p2, u2, h, b, gap):
     """Write how far the chord of a cell exceeds the tangents where two of them meet, and at which share of the cell.
 
-    p, q = masses of the two halves under P, and under Q times e^left.  gap = g1, t1, g2, t2.  The chord of the lowered
-    curve stays below the tangents if (1 - t) down_left + t down_right >= g for both pairs (g, t).
+    p = masses of the two halves under P; q = p - u are those under Q times e^left, and u keeps the digits of losses far
+    below 2^-53.  gap = g1, t1, g2, t2.  The chord of the lowered curve stays below the tangents if
+    (1 - t) down_left + t down_right >= g for both pairs (g, t).
     """
     gap[0], gap[1], gap[2], gap[3] = 0.0, 0.25, 0.0, 0.75
+    q1, q2 = p1 - u1, p2 - u2
     if p1 > 0.0 and q1 > 0.0:
-        ratio = p1 / q1
-        gap[1] = min(max((p1 - q1) / q1 / math.expm1(h), 0.0), 1.0)
-        gap[0] = max(b * -math.expm1(math.log(ratio) - h) - (p2 - ratio * q2), 0.0) * _SAFE
+        gap[1] = min(max(u1 / q1 / math.expm1(h), 0.0), 1.0)
+        # log(p1 / q1), and p2 - q2 p1 / q1
+        log_ratio, beside = -math.log1p(-u1 / p1), (p1 * u2 - p2 * u1) / q1
+        gap[0] = max(b * -math.expm1(log_ratio - h) - beside, 0.0) * _SAFE
     if p2 > 0.0 and q2 > 0.0:
-        gap[3] = min(max((p2 - q2) / q2 / math.expm1(h), gap[1]), 1.0)
-        gap[2] = max(b * -math.expm1(math.log(p2 / q2) - h), 0.0) * _SAFE
+        gap[3] = min(max(u2 / q2 / math.expm1(h), gap[1]), 1.0)
+        gap[2] = max(b * -math.expm1(-math.log1p(-u2 / p2) - h), 0.0) * _SAFE
 
 
 @inline
@@ -160,7 +163,7 @@ def join_halves(p_half, u_half, h, p, b, gap):
         u2 = p2 * fall + u_half[2 * m + 1] * (1.0 - fall)
         p[m] = p1 + p2
         b[m] = min(max((u1 + u2) / -math.expm1(-h), 0.0), p[m])
-        _gaps(p1, p1 - u1, p2, p2 - u2, h, b[m], gap[m])
+        _gaps(p1, u1, p2, u2, h, b[m], gap[m])
 
 
 @inline

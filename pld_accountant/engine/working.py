@@ -114,7 +114,9 @@ class WorkingBounds:
                 stacklevel=2,
             )
         solved = self.solved & ~np.isnan(self.upper) & ~self.contradicted
-        lower, upper = np.where(solved, self.lower, question.floor), np.where(solved, self.upper, np.inf)
+        # bounds that cross by round-off both hold up to it: the interval between them holds, too
+        ends = np.minimum(self.lower, self.upper), np.maximum(self.lower, self.upper)
+        lower, upper = np.where(solved, ends[0], question.floor), np.where(solved, ends[1], np.inf)
         estimate = np.where(solved, np.clip(self.estimate, lower, upper), np.nan)
         with np.errstate(invalid="ignore"):
             middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)

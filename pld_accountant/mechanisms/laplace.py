@@ -131,11 +131,16 @@ class LaplaceSteps(DeltaSteps):
         return np.maximum(loss, -self._cap[:, None]) - _SLACK * self._cap[:, None]
 
     def gaussian_mu(self) -> NDArray:
-        """2 Phi^-1(1 / (1 + exp(-c))), rounded up: (c, 0)-DP implies it (Dong, Roth and Su 2022, Section 2)."""
+        """2 Phi^-1(1 / (1 + exp(-c))), rounded up: (c, 0)-DP implies it (Dong, Roth and Su 2022, Section 2).
+
+        With x = tanh(c / 2), it is 2 sqrt(2) erfinv(x), which keeps the digits of a small c.
+        """
         from scipy import special
 
         with np.errstate(over="ignore"):
-            return -2.0 * special.ndtri(1.0 / (1.0 + np.exp(self._cap))) * (1.0 + 1e-12) + 1e-300
+            far = -2.0 * special.ndtri(1.0 / (1.0 + np.exp(self._cap)))
+        near = np.sqrt(8.0) * special.erfinv(np.tanh(0.5 * self._cap))
+        return np.where(self._cap < 1.0, near, far) * (1.0 + 1e-12) + 1e-150
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`; an atom at a knot belongs to the cell on its right, the last knot to the last cell."""

@@ -151,3 +151,41 @@ def test_rows_of_a_mixed_family_are_those_of_its_parts():
     for i, (family, at) in enumerate(((gaussian, 0), (laplace, 0), (laplace, 1))):
         alone = family.log_delta_of_step(epsilon[i : i + 1], np.array([at]))
         assert [found[0][i], found[1][i]] == [alone[0][0], alone[1][0]]
+
+
+def binomial_delta(n, epsilon, c):
+    """delta of n steps of randomized response with losses c and -c, which dominate Laplace steps of scale 1 / c."""
+    with mpmath.workdps(40):
+        p, total = mpmath.e**c / (1 + mpmath.e**c), mpmath.mpf(0)
+        for k in range(int((n + epsilon / c) / 2), min(n, int((n + epsilon / c) / 2) + 1_500) + 1):
+            loss = (2 * k - n) * c
+            if loss > epsilon:
+                chance = mpmath.binomial(n, k) * p**k * (1 - p) ** (n - k)
+                total += chance * (1 - mpmath.e ** (epsilon - loss))
+        return float(total)
+
+
+def test_losses_below_the_unit_of_doubles():
+    """Where exp(loss) is 1 in doubles; the lower bound of delta was 12 times too large."""
+    n, noise = 10_000, 1e16
+    composed = pa.compose([(pa.Laplace(noise), n)])
+    for epsilon in (1e-14, 3e-14):
+        found = composed.delta(epsilon)
+        most = binomial_delta(n, mpmath.mpf(epsilon), mpmath.mpf(1.0 / noise))
+        assert found.lower <= most * (1.0 + 1e-12)
+        assert found.upper >= most * (1.0 - 1e-3), "nearly all of the loss is at -c and c"
+    found = composed.epsilon(1e-15)
+    assert found.lower <= found.upper
+    assert binomial_delta(n, mpmath.mpf(found.lower), mpmath.mpf(1.0 / noise)) >= 1e-15
+    mu = composed.mu(1e-15)
+    assert mu.lower <= mu.upper
+
+
+def test_the_gaussian_that_dominates_keeps_its_digits():
+    noise = np.array([0.03, 0.3, 1.0, 3.0, 1e5, 1e8, 1e15, 1e16, 1e30])
+    found = LaplaceSteps(noise, "remove").gaussian_mu()
+    with mpmath.workdps(60):
+        for value, sigma in zip(found, noise, strict=True):
+            c = 1 / mpmath.mpf(sigma)
+            exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(c / 2))
+            assert exact <= value <= exact * (1 + mpmath.mpf(10) ** -10)
