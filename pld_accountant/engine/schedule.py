@@ -164,7 +164,5 @@ LOOSE = Transform(3e-3, 3e-4, least_log_delta=_SMALL)
 CURVE: tuple[Method, ...] = (
     Transform(np.inf, limits=Limits(least_expectation=1e-6)),
     *(Transform(np.inf, limits=Limits(tilts=16, least_expectation=e)) for e in (1e-2, 1e-4, 1e-7)),
-    # few steps of one composition: without it mu of 10 sampled groups of four is 7 times too large
-    Contour(1e-3, most_people=64),
 )
-"""For single points of a curve, of which only a bound is needed: a transform is tried only if no bound is known."""
+"""For single points of a curve, of which only a bound is needed: a method is tried only if no bound is known."""

@@ -323,8 +323,8 @@ def test_an_infinite_mass_above_the_least_delta_has_no_mu():
 
 
 @pytest.mark.parametrize("group", [pa.GroupGaussian(2.0, 0.01, 4), pa.SampledGaussian(0.5, 0.01)])
-def test_few_steps_that_no_tilt_serves(group):
-    # the direction "add" has curves that transforms bound by several times the truth
+def test_few_steps_whose_points_need_tilts_of_their_own(group):
+    # under addition one tilt for the whole curve bounds delta by several times the truth
     composed = pa.compose([(group, 10)])
     found = composed.mu(1e-6)
     assert found.upper - found.lower <= 1e-3 * found.upper

@@ -166,3 +166,11 @@ def test_contradictions_of_infinite_bounds_and_of_other_counts_are_seen(lower, u
     assert made.contradicted[0]
     other.take_side(who, made, lower=False)
     assert other.contradicted[0]
+
+
+def test_bounds_that_cross_by_round_off_are_put_in_order():
+    made = WorkingBounds.unknown(1, QUESTION[True])
+    made.settle(np.array([0]), 1.0, 1.0, 1.0 - 1e-13, Method.CONVOLUTION)
+    found = made.answer(QUESTION[True])
+    assert (found.lower[0], found.upper[0]) == (1.0 - 1e-13, 1.0)
+    assert found.status[0] == Status.CERTIFIED
