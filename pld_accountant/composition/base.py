@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from .. import deadline, validate
 from ..engine.question import DeltaAt, EpsilonAt, Question
+from ..engine.working import warn_of_contradiction
 from ..locked import Locked
 from ..mechanisms.base import Direction, directions
 from ..notions.tradeoff import ProfileCurve
 from ..results import Bounds, Status
 from ..results import Method as Proof
 
-__all__ = ["ROUNDING", "UNKNOWN", "Composition", "spare"]
+__all__ = ["ROUNDING", "UNKNOWN", "Composition", "between", "spare"]
 
 ROUNDING = 2.0**-40
 """Relative, above the errors of masses at infinity."""
@@ -34,6 +35,17 @@ def spare(ask: Callable[[], Bounds]) -> Bounds:
     return Bounds(0.0, np.nan, np.inf)
 
 
+def between(lower: float, upper: float, status: Status, method: Proof) -> Bounds:
+    """Bounds from a composition below and one above; `UNKNOWN` if they contradict each other by more than round-off."""
+    if lower > upper * (1.0 + _CROSSED):
+        warn_of_contradiction(1, 1)
+        return UNKNOWN
+    lower = min(lower, upper)
+    middle = 0.5 * (lower + upper) if np.isfinite(upper) or lower == upper else np.nan
+    return Bounds(lower, middle, upper, status, method)
+
+
+_CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 _WIDE = 1e-4  # relative to log delta: bounds with which a search on trade-offs begins
 _SHARED = 4  # one question of a search may take this part of the time that is left
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}

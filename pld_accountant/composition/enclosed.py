@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from .. import validate
 from ..engine.question import EpsilonAt, Question
 from ..engine.schedule import ENCLOSING
-from ..mechanisms.base import Direction, Enclosed
+from ..mechanisms.base import Direction, Enclosed, SeveralPairs
 from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds, Status
-from .base import UNKNOWN, Composition, spare
+from .base import UNKNOWN, Composition, between, spare
 from .known import KnownComposition
 
 __all__ = ["EnclosedComposition", "End", "dominating"]
@@ -88,8 +88,7 @@ class EnclosedComposition(Composition):
             below = spare(lambda: low._answer(question, wanted, width))
             lower = below.lower * math.exp(-shrunk) / _UP
             upper = min(above.upper * math.exp(grown) * _UP, 1.0)
-        middle = 0.5 * (lower + upper) if np.isfinite(upper) or lower == upper else np.nan
-        return Bounds(lower, middle, upper, max(below.status, above.status), above.method)
+        return between(lower, upper, max(below.status, above.status), above.method)
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
         """See `Composition`: both ends are symmetric."""
@@ -108,7 +107,7 @@ class EnclosedComposition(Composition):
         if not np.isfinite(most.upper):
             return UNKNOWN
         least = low._mu(min_delta, wanted).lower
-        return Bounds(least, 0.5 * (least + most.upper), most.upper, most.status, most.method)
+        return between(least, most.upper, most.status, most.method)
 
     def rdp(self, alpha: Any) -> NDArray:
         # the divergence is that of the f with f''(x) = x^(alpha - 2), an integral of deltas
@@ -122,6 +121,11 @@ class EnclosedComposition(Composition):
 
 def dominating(counts: Mapping[Any, int]) -> KnownComposition | EnclosedComposition:
     """The composition of mechanisms that are known by their losses or by others; of several pairs, the one above."""
-    if any(isinstance(mechanism, Enclosed) for mechanism in counts):
-        return EnclosedComposition(counts)
-    return KnownComposition(counts)
+    steps: dict[Any, int] = {}
+    for mechanism, number in counts.items():
+        parts = mechanism.above(number) if isinstance(mechanism, SeveralPairs) else [(mechanism, number)]
+        for part, times in parts:
+            steps[part] = steps.get(part, 0) + times
+    if any(isinstance(mechanism, Enclosed) for mechanism in steps):
+        return EnclosedComposition(steps)
+    return KnownComposition(steps)

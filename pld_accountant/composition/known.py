@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .. import deadline, validate
 from ..counting.counts import WholeCounts
 from ..engine import dominating_mu, renyi
+from ..engine.discrete_sum import DiscreteSum, infinite_mass
 from ..engine.method import Method
 from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..engine.solver import bounds
@@ -26,9 +27,6 @@ from ..results import Bounds, Status
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from .base import ROUNDING, UNKNOWN, Composition
-
-if TYPE_CHECKING:
-    from ..engine.discrete_sum import DiscreteSum
 
 __all__ = ["KnownComposition"]
 
@@ -104,6 +102,8 @@ class KnownComposition(Composition):
         if lattice is not None:
             if isinstance(question, EpsilonAt):
                 lower, upper = lattice.epsilon(float(question.delta))
+                if lower < upper == np.inf:
+                    return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             else:
                 lower, upper = lattice.delta(float(np.asarray(question.target)))
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
@@ -126,11 +126,10 @@ class KnownComposition(Composition):
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
         """
         log_finite = self._log_finite(direction)
-        infinite = -float(np.expm1(log_finite))
-        above, below = infinite * (1.0 + ROUNDING), infinite * (1.0 - ROUNDING)
+        below, above = infinite_mass(log_finite)
         if isinstance(question, EpsilonAt):
             delta = float(question.delta)
-            if delta < below or infinite >= 1.0:
+            if delta < below:
                 return _one_element(np.inf, np.inf, np.inf)
             if delta <= above:
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
@@ -144,8 +143,8 @@ class KnownComposition(Composition):
             if not np.isfinite(upper):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             return _one_element(lower, 0.5 * (lower + upper), upper, found[-1].status[0], found[-1].method[0])
-        if infinite >= 1.0:
-            return _one_element(1.0 - ROUNDING, 1.0, 1.0)
+        if above >= 1.0:
+            return _one_element(below, 1.0, 1.0)
         epsilon = float(np.asarray(question.target)) - log_finite
         room = ROUNDING * abs(log_finite)
         asked = [DeltaAt(epsilon + room), DeltaAt(max(epsilon - room, 0.0))]

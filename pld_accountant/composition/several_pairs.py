@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,23 @@ from ..engine.question import EpsilonAt, Question
 from ..mechanisms.base import Direction, SeveralPairs
 from ..notions import gdp
 from ..results import Bounds, Status
-from .base import Composition, spare
+from .base import Composition, between, spare
 from .enclosed import EnclosedComposition, dominating
 from .known import KnownComposition
 
 __all__ = ["SeveralPairsComposition", "of_mechanisms"]
 
-_TILTS = 2.0 ** np.arange(-12.0, 20.0)
 _ROUGH = 1e-3  # width of the lower bound, relative; the best pair may be further away
+_BEGIN = (0.0, 0.15, 0.5, 1.0, 2.0, 4.0, 8.0)  # -log(2 (1 - share)), the same for -log(2 share) under addition
+_SEARCH = {"maxiter": 6, "xatol": 0.02}
 _POINTS = 4  # of the curve, for a lower bound of mu
 
 
 class SeveralPairsComposition(Composition):
     """A composition with mechanisms of several pairs (`mechanisms.base.SeveralPairs`).
 
-    Upper bounds are those of the pairs that dominate.  Lower bounds are those of one pair in every step, the one with
-    the largest Renyi bound.  Any pair gives a valid lower bound.
+    Upper bounds are those of mechanisms that dominate.  Lower bounds are those of one pair in every step, the best that
+    a search finds; any pair gives a valid lower bound.
 
     Parameters
     ----------
@@ -38,38 +39,40 @@ class SeveralPairsComposition(Composition):
 
     def __init__(self, counts: Mapping[Any, int]) -> None:
         self._counts, self._above = dict(counts), dominating(counts)
-        self._below: dict[tuple[Direction, int], KnownComposition | EnclosedComposition] = {}
+        # then a pair takes a millisecond; beside others, fifty
+        self._alone = all(isinstance(mechanism, SeveralPairs) for mechanism in counts)
 
-    def _with_pair(self, direction: Direction, place: int) -> KnownComposition | EnclosedComposition:
-        if (direction, place) not in self._below:
-            chosen: dict[Any, int] = {}
-            for mechanism, n in self._counts.items():
-                one = mechanism.pairs(direction)[place] if isinstance(mechanism, SeveralPairs) else mechanism
-                chosen[one] = chosen.get(one, 0) + n
-            self._below[direction, place] = dominating(chosen)
-        return self._below[direction, place]
+    def _with_pair(self, share: float) -> KnownComposition | EnclosedComposition:
+        chosen: dict[Any, int] = {}
+        for mechanism, n in self._counts.items():
+            one = mechanism.pair(share) if isinstance(mechanism, SeveralPairs) else mechanism
+            chosen[one] = chosen.get(one, 0) + n
+        return dominating(chosen)
 
-    @cached_property
-    def _log_moments(self) -> NDArray:
-        """Log-moments of the composition with each pair: (places, tilts)."""
-        several = next(m for m in self._counts if isinstance(m, SeveralPairs))
-        places = range(len(several.pairs("remove")))
-        return np.array([_TILTS * self._with_pair("remove", place).rdp(1.0 + _TILTS) for place in places])
-
-    def _place(self, question: Question) -> int:
-        renyi = question.chernoff(self._log_moments, _TILTS, float(np.asarray(question.target)))
-        return int(np.argmax(np.min(renyi, axis=1)))
+    def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
+        """See `Composition`: every step is symmetric."""
+        return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
+        from scipy import optimize
+
+        wanted = self._distinct(wanted)
         above = self._above._answer(question, wanted, width)
+        lower, status = 0.0, Status(above.status)
 
-        def below(way: Direction) -> Bounds:
-            return self._with_pair(way, self._place(question))._answer(question, (way,), max(width, _ROUGH))
+        def tried(far: float, way: Direction) -> float:
+            nonlocal lower
+            share = (1.0 - 0.5 * math.exp(-far)) if way == "remove" else 0.5 * math.exp(-far)
+            found = spare(lambda: self._with_pair(share)._answer(question, (way,), max(width, _ROUGH)))
+            lower = max(lower, float(found.lower))
+            return -float(found.lower)
 
-        found = [spare(partial(below, way)) for way in wanted]
-        lower = min(max(float(one.lower) for one in found), float(above.upper))
-        status = max(Status(one.status) for one in (above, *found))
-        return _between(lower, above, status)
+        for way in wanted:
+            best = 1 + int(np.argmin([tried(far, way) for far in _BEGIN[1:-1]]))
+            if self._alone:
+                near = _BEGIN[best - 1], _BEGIN[best + 1]
+                optimize.minimize_scalar(tried, args=(way,), bounds=near, method="bounded", options=_SEARCH)
+        return between(lower, above.upper, status, above.method)
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         return self._above._largest_loss(wanted)
@@ -80,19 +83,13 @@ class SeveralPairsComposition(Composition):
         for delta in np.geomspace(min_delta, 0.1, _POINTS):
             epsilon = self._answer(EpsilonAt(float(delta)), wanted, 0.0).lower
             least = max(least, float(gdp.mu(epsilon, delta)) if epsilon > 0.0 else 0.0)
-        return _between(min(least, float(most.upper)), most, Status(most.status))
+        return between(least, most.upper, most.status, most.method)
 
     def rdp(self, alpha: Any) -> NDArray:
         return self._above.rdp(alpha)
 
     def rdp_epsilon(self, delta: float) -> float:
         return self._above.rdp_epsilon(delta)
-
-
-def _between(lower: float, above: Bounds, status: Status) -> Bounds:
-    upper = float(above.upper)
-    middle = 0.5 * (lower + upper) if np.isfinite(upper) or lower == upper else np.nan
-    return Bounds(lower, middle, upper, status, above.method)
 
 
 def of_mechanisms(

@@ -8,14 +8,24 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..mechanisms.discrete import DiscreteLaw
+from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
 
-__all__ = ["DiscreteSum", "FiniteDelta"]
+__all__ = ["DiscreteSum", "FiniteDelta", "infinite_mass"]
 
 _HALVINGS = 100
+_UNDERFLOW = 1e-110  # an infinite mass below it may be that of finite losses whose probabilities underflowed
 
 FiniteDelta = Callable[[float, float], float]
 """The finite losses' part of delta at an epsilon: a lower bound for the sign -1, an upper bound for the sign 1."""
+
+
+def infinite_mass(log_finite: float) -> tuple[float, float]:
+    """Bounds of the chance that some loss is infinite, from the log of the chance that none is.
+
+    The lower one is 0 below 1e-110: such masses may be those of finite losses, as in `statistics.DiscreteGaussian`.
+    """
+    infinite = -math.expm1(log_finite)
+    return infinite * (1.0 - MASS_SLACK) if infinite > _UNDERFLOW else 0.0, infinite * (1.0 + MASS_SLACK)
 
 
 class DiscreteSum(ABC):
@@ -29,7 +39,7 @@ class DiscreteSum(ABC):
 
     def __init__(self, laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> None:
         logs = [math.log1p(-law.infinite) if law.infinite < 1.0 else -np.inf for law in laws]
-        self._infinite = -math.expm1(sum(n * log for n, log in zip(counts, logs, strict=True)))
+        self._infinite = infinite_mass(sum(n * log for n, log in zip(counts, logs, strict=True)))
 
     @property
     @abstractmethod
@@ -50,12 +60,15 @@ class DiscreteSum(ABC):
         if epsilon < self.largest:
             finite = self._near_epsilon(epsilon)
             low, high = finite(epsilon, -1.0), finite(epsilon, 1.0)
-        return min(low + self._infinite * (1.0 - 1e-13), 1.0), min(high + self._infinite * (1.0 + 1e-13), 1.0)
+        return min(low + self._infinite[0], 1.0), min(high + self._infinite[1], 1.0)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        """Lower and upper epsilon at a delta in (0, 1); inf if the infinite mass alone exceeds it."""
-        below, above = delta - self._infinite * (1.0 + 1e-13), delta - self._infinite * (1.0 - 1e-13)
-        if above < 0.0 or (above == 0.0 and self._infinite > 0.0):
+        """Lower and upper epsilon at a delta in (0, 1).
+
+        Both are inf if the infinite mass alone exceeds delta; 0 and inf if it may.
+        """
+        below, above = delta - self._infinite[1], delta - self._infinite[0]
+        if above <= 0.0:
             return np.inf, np.inf
         if below <= 0.0:
             return 0.0, np.inf

@@ -12,9 +12,19 @@ from ..results import Bounds, Status
 from ..results import Method as Proof
 from .question import Question
 
-__all__ = ["WorkingBounds"]
+__all__ = ["WorkingBounds", "warn_of_contradiction"]
 
-_SLACK = 1e-11  # round-off by which a lower bound may exceed an upper bound, relative to 1 plus the bound
+_SLACK = 1e-11  # round-off by which a lower bound may exceed an upper bound: of epsilon relative, of log delta more
+
+
+def warn_of_contradiction(number: int, of: int) -> None:
+    """Warn that a lower bound exceeds an upper bound for some of the people, so that one of the two is wrong."""
+    warnings.warn(
+        "two methods contradict each other, which is a defect of pld_accountant; please report it. "
+        f"Nothing is certified for {number} of {of}.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 @dataclass
@@ -31,6 +41,8 @@ class WorkingBounds:
         The Renyi bound of the answer; NaN if not computed.
     method : ndarray of uint8, shape (people,)
         The `results.Method` that proved `upper`.
+    slack : float
+        Absolute round-off by which a lower bound may exceed an upper bound; `_SLACK` of the upper bound is added.
     contradicted : ndarray of bool, shape (people,)
         Whether one method's lower bound exceeds another's upper bound: one of them is wrong, and nothing is certified.
     """
@@ -42,6 +54,7 @@ class WorkingBounds:
     renyi: NDArray
     method: NDArray
     contradicted: NDArray
+    slack: float
 
     @classmethod
     def unknown(cls, people: int, question: Question) -> WorkingBounds:
@@ -54,6 +67,7 @@ class WorkingBounds:
             renyi=np.full(people, np.nan),
             method=np.full(people, Proof.NONE, dtype=np.uint8),
             contradicted=np.zeros(people, dtype=bool),
+            slack=0.0 if question.wants_epsilon else _SLACK,
         )
 
     def settle(
@@ -86,7 +100,7 @@ class WorkingBounds:
 
     def _compare(self, who: NDArray, lower: NDArray, upper: NDArray) -> None:
         """Note whose lower bound exceeds the upper bound."""
-        room = np.where(np.isfinite(upper), _SLACK * (1.0 + np.abs(upper)), 0.0)
+        room = np.where(np.isfinite(upper), self.slack + _SLACK * np.abs(upper), 0.0)
         self.contradicted[who] |= lower > upper + room
 
     def take_side(self, who: NDArray, found: WorkingBounds, *, lower: bool) -> None:
@@ -107,12 +121,7 @@ class WorkingBounds:
     def answer(self, question: Question) -> Bounds:
         """Bounds of epsilon, or of delta itself, with a status and a method for everybody."""
         if self.contradicted.any():
-            warnings.warn(
-                "two methods contradict each other, which is a defect of pld_accountant; please report it. "
-                f"Nothing is certified for {int(self.contradicted.sum())} of {self.contradicted.size}.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn_of_contradiction(int(self.contradicted.sum()), self.contradicted.size)
         solved = self.solved & ~np.isnan(self.upper) & ~self.contradicted
         # bounds that cross by round-off both hold up to it: the interval between them holds, too
         ends = np.minimum(self.lower, self.upper), np.maximum(self.lower, self.upper)

@@ -92,16 +92,17 @@ class Enclosed(Protocol):
 
 @runtime_checkable
 class SeveralPairs(Protocol):
-    """A mechanism whose worst pair depends on the question; its steps are those of a pair that dominates all of them.
+    """A mechanism whose worst pair depends on the question.
 
-    The dominating pair's curve is attained by one step alone.
+    Its `steps` are those of a pair that dominates all of them, whose curve one step alone attains.
     """
 
-    def pairs(self, direction: Direction) -> Sequence[Mechanism]:
-        """Mechanisms of this kind with one pair each, whose loss in this direction is that pair's.
+    def above(self, steps: int) -> list[tuple[Mechanism, int]]:
+        """Mechanisms that dominate this number of steps in any composition."""
+        ...
 
-        As many for every mechanism of the kind, in the same order.
-        """
+    def pair(self, share: float) -> Mechanism:
+        """One of the pairs, by the share of the range that its largest loss under removal has, in (0, 1)."""
         ...
 
 

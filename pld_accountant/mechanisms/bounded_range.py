@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, StepFamily
-from .discrete import DiscretePair
+from .base import Direction, Mechanism, StepFamily
+from .bounded_range_run import BoundedRangeRun
+from .discrete import DiscreteLaw, DiscreteSteps
 from .laplace import LaplaceSteps
 
 __all__ = ["BoundedRangeSteps", "ExponentialMechanism"]
 
 _UNIT = 2.0**-52
 _SLACK = 2.0**-44
-_SHARES = (0.5, 0.52, 0.54, 0.57, 0.6, 0.64, 0.69, 0.75, 0.81, 0.87, 0.92, 0.96, 0.99, 0.999)
+_LARGEST_RANGE = 1e6  # of the two-point pairs; a shorter range gives a valid lower bound
 _NEARER = 2.0**-40  # by which the two-point pairs' range is shorter, for its round-off
 
 
@@ -41,18 +42,19 @@ class ExponentialMechanism:
     Notes
     -----
     For one step, delta(x) = (1 - exp((x - epsilon) / 2))^2 / (1 - exp(-epsilon)): the largest over the two-point pairs
-    with losses t and t + epsilon, which are the worst (Dong, Durfee and Rogers).  The pair composed here has this
-    curve, so that it dominates adaptive compositions, too.  Its loss l has the density
-    exp((l - epsilon) / 2) / (2 - 2 exp(-epsilon)) on [-epsilon, epsilon].
+    with losses t and t - epsilon, which are the worst (Dong, Durfee and Rogers).  The pair with this curve has a loss l
+    of density exp((l - epsilon) / 2) / (2 - 2 exp(-epsilon)) on [-epsilon, epsilon].
 
-    Upper bounds are those of this pair, and below those of `PureDP`.  Lower bounds of several steps are those of a
-    two-point pair, the same in every step: the better of a few t by their Renyi divergences.  From ten steps on
-    they are 5 % or less below the epsilon of the best t, which is what steps fixed in advance cost; for two or three
-    steps up to 14 %.  The upper bound is above that epsilon by up to 28 %.
+    Upper bounds of several steps are those of the worst adaptive choice of t in up to 128 steps (`bounded_range_run`),
+    composed; they hold for steps that are chosen after the outcomes of others.  Lower bounds are those of a two-point
+    pair with the same t in every step, the best t that a search finds: what steps fixed in advance may cost.  In all
+    cases tried, from 2 to 10^5 steps with epsilon up to 100, the two bounds of epsilon are at most 6 % apart; in most
+    of them, 1 %.
 
     References
     ----------
-    Durfee and Rogers (2019); Dong, Durfee and Rogers (2020), Section 4; Zhu, Dong and Wang (2022), Theorem 10.
+    Durfee and Rogers (2019); Dong, Durfee and Rogers (2020), Section 4; Zhu, Dong and Wang (2022), Theorem 10; Vadhan
+    and Zhang (2023).
 
     Examples
     --------
@@ -62,6 +64,7 @@ class ExponentialMechanism:
     """
 
     epsilon: float
+    symmetric = True
 
     def __post_init__(self) -> None:
         epsilon = validate.positive(self.epsilon, "epsilon")
@@ -74,22 +77,45 @@ class ExponentialMechanism:
         """1 / epsilon, by which compositions sort."""
         return 1.0 / self.epsilon
 
-    def pairs(self, direction: Direction) -> list[DiscretePair]:
-        """Two-point pairs, t at some shares of epsilon: the loss is t with mass (1 - e^(t - c)) / (1 - e^-c)."""
-        c = self.epsilon * (1.0 - _NEARER)
-        found = []
-        for share in _SHARES:
-            t = share * c
-            low, high = math.expm1(t - c), math.expm1(-t)
-            p, other = low / math.expm1(-c), high / math.expm1(-c)
-            one, two = (p, other * math.exp(t - c)), (p * math.exp(-t), other)
-            found.append(DiscretePair(one, two) if direction == "remove" else DiscretePair(two, one))
-        return found
+    def above(self, steps: int) -> list[tuple[Mechanism, int]]:
+        """See `base.SeveralPairs`: runs of equal lengths, or lengths that differ by one."""
+        runs = math.ceil(steps / max(BoundedRangeRun.longest(self.epsilon), 1))
+        size, rest = divmod(steps, runs)
+        lengths = [(size, runs - rest), (size + 1, rest)]
+        return [(BoundedRangeRun(self.epsilon, n) if n > 1 else self, count) for n, count in lengths if count]
+
+    def pair(self, share: float) -> TwoPoints:
+        """See `base.SeveralPairs`."""
+        return TwoPoints(min(self.epsilon * (1.0 - _NEARER), _LARGEST_RANGE), share)
 
     @staticmethod
     def steps(mechanisms: Sequence[ExponentialMechanism], direction: Direction) -> StepFamily:
         """The family with one row for each of these mechanisms."""
         return BoundedRangeSteps(1.0 / np.array([m.epsilon for m in mechanisms]), direction)
+
+
+@dataclass(frozen=True)
+class TwoPoints:
+    """The pair with losses t and t - epsilon under removal, t a share of epsilon; `ExponentialMechanism` makes it."""
+
+    epsilon: float
+    share: float
+
+    @property
+    def noise_multiplier(self) -> float:
+        """1 over the larger loss, by which compositions sort."""
+        return 1.0 / (self.epsilon * max(self.share, 1.0 - self.share))
+
+    def law(self, direction: Direction) -> DiscreteLaw:
+        """The loss is t with mass (1 - e^(t - c)) / (1 - e^-c); in the other direction t is c - t."""
+        c, t = self.epsilon, self.epsilon * (self.share if direction == "remove" else 1.0 - self.share)
+        low, high = math.exp(t - c) * math.expm1(-t), math.expm1(t - c)
+        return DiscreteLaw(np.array([t - c, t]), np.array([low, high]) / math.expm1(-c), 0.0, False)
+
+    @staticmethod
+    def steps(mechanisms: Sequence[TwoPoints], direction: Direction) -> StepFamily:
+        """The family with one row for each of these pairs."""
+        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
 class BoundedRangeSteps(LaplaceSteps):

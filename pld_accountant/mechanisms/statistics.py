@@ -230,8 +230,8 @@ def DiscreteGaussian(sigma: float, sensitivity: int = 1, *, truncation_bound: in
     Notes
     -----
     One coordinate: several are not equivalent to one.  Without a bound the table ends at 37 sigma, and outcomes whose
-    mass without the record is below 1e-290 count as infinite losses.  These have a mass of at most 1e-130, so that no
-    delta above 1e-120 changes, of up to 10^9 steps.
+    mass without the record is below 1e-290 count as infinite losses, in upper bounds only.  These have a mass of at
+    most 1e-130, so that no delta above 1e-120 changes, of up to 10^9 steps; ``rdp`` is infinite.
 
     References
     ----------

@@ -1,5 +1,7 @@
 """The best bounds so far: whatever is merged, copied or capped, a proven bound is never loosened."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,7 +36,14 @@ def working_of(intervals, wants_epsilon):
 
 
 def copy_of(made):
-    return WorkingBounds(**{name: value.copy() for name, value in vars(made).items()})
+    return copy.deepcopy(made)
+
+
+ARRAYS = [name for name in vars(working_of([], True)) if name != "slack"]
+
+
+def some_of(made, who):
+    return WorkingBounds(**{name: getattr(made, name)[who] for name in ARRAYS}, slack=made.slack)
 
 
 @st.composite
@@ -78,9 +87,9 @@ def test_merging_never_loosens_and_keeps_the_tighter_of_both(both):
 def test_merging_some_people_leaves_the_others_as_they_are(both):
     made, found, _ = both
     before, who = copy_of(made), np.arange(0, made.solved.size, 2)
-    made.merge(who, WorkingBounds(*(getattr(found, n)[who] for n in vars(found))))
+    made.merge(who, some_of(found, who))
     rest = np.setdiff1d(np.arange(made.solved.size), who)
-    for name in vars(made):
+    for name in ARRAYS:
         np.testing.assert_array_equal(getattr(made, name)[rest], getattr(before, name)[rest])
 
 
@@ -166,6 +175,23 @@ def test_contradictions_of_infinite_bounds_and_of_other_counts_are_seen(lower, u
     assert made.contradicted[0]
     other.take_side(who, made, lower=False)
     assert other.contradicted[0]
+
+
+@pytest.mark.parametrize(
+    ("question", "lower", "upper", "seen"),
+    [
+        (EpsilonAt(1e-5), 3e-15, 1e-15, True),
+        (EpsilonAt(1e-5), 1e-15 * (1.0 + 1e-12), 1e-15, False),
+        (DeltaAt(1.0), -1e-15, -3e-15, False),
+        (DeltaAt(1.0), -1e-10, -3e-10, True),
+    ],
+)
+def test_the_room_for_round_off_is_relative_for_epsilon_and_absolute_for_small_log_delta(question, lower, upper, seen):
+    made, found, who = *(WorkingBounds.unknown(1, question) for _ in range(2)), np.array([0])
+    made.settle(who, question.floor, upper, upper, Method.TRANSFORM)
+    found.settle(who, lower, lower, np.inf, Method.CONTOUR)
+    made.merge(who, found)
+    assert bool(made.contradicted[0]) is seen
 
 
 def test_bounds_that_cross_by_round_off_are_put_in_order():

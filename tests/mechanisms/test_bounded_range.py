@@ -1,0 +1,137 @@
+"""Exponential mechanisms that are chosen adaptively, against strategies in which each step depends on those before."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+import pld_accountant as pa
+from pld_accountant.composition.base import between
+from pld_accountant.mechanisms import bounded_range_run
+from pld_accountant.mechanisms.bounded_range import TwoPoints
+from pld_accountant.mechanisms.bounded_range_run import BoundedRangeRun
+from pld_accountant.results import Method
+
+
+def strategies(c, points, steps):
+    """Deltas of the best strategies whose losses are multiples of c / points, at the multiples from -n c to n c."""
+    h, top = c / points, points * steps
+    t = h * np.arange(points + 1)
+    high = np.exp(t - c) * np.expm1(-t) / np.expm1(-c)
+    low = np.expm1(t - c) / np.expm1(-c)
+    now = np.maximum(-np.expm1(h * (np.arange(2 * (top + points) + 1) - top - points)), 0.0)
+    for _ in range(steps):
+        best = now.copy()
+        for i in range(points + 1):
+            inside = np.arange(points, now.size - points)
+            value = low[i] * now[inside - i] + high[i] * now[inside - i + points]
+            best[inside] = np.maximum(best[inside], value)
+        now = best
+    return h * (np.arange(2 * top + 1) - top), now[points:-points]
+
+
+def curve(law, x):
+    """delta of a discrete law at some epsilons."""
+    return np.maximum(-np.expm1(np.minimum(x[:, None] - law.losses, 0.0)), 0.0) @ law.masses
+
+
+@pytest.mark.parametrize("c", [1e-6, 0.1, 1.0, 8.0, 40.0])
+@pytest.mark.parametrize("length", [2, 3, 12])
+def test_no_strategy_beats_a_run_and_the_best_come_near(c, length):
+    """The strategies' lattice is another one than the run's."""
+    law = BoundedRangeRun(c, length).law("remove")
+    x, reached = strategies(c, 48 if length == 12 else 144, length)
+    found = curve(law, x)
+    assert np.all(found >= reached * (1.0 - 1e-12))
+    inside = reached > 1e-12
+    # as an epsilon: the run's curve, moved by 1 % of a step for each step, is no longer above
+    assert np.all(curve(law, x + 0.01 * c * length)[inside] <= reached[inside] * (1.0 + 1e-12))
+    assert abs(law.masses.sum() - 1.0) < 1e-12
+    assert abs(law.masses @ np.exp(-law.losses) - 1.0) < 1e-12
+
+
+@pytest.mark.parametrize("c", [0.5, 5.0])
+def test_two_steps_by_maximisation(c):
+    """D_2 from the closed form of D_1."""
+
+    def one(x):
+        if abs(x) >= c:
+            return max(-np.expm1(x), 0.0)
+        return np.expm1(0.5 * (x - c)) ** 2 / -np.expm1(-c)
+
+    law = BoundedRangeRun(c, 2).law("add")
+    for x in np.linspace(-1.5, 1.9, 18) * c:
+
+        def of(t, x=x):
+            low, high = (np.exp(c) - np.exp(t)) / np.expm1(c), np.expm1(t) / np.expm1(c)
+            return low * one(x - t) + high * one(x - t + c)
+
+        cells = np.linspace(0.0, c, 41)
+        best = max(-minimize_scalar(lambda t: -of(t), bounds=ends, method="bounded").fun for ends in pairwise(cells))
+        found = float(curve(law, np.array([x]))[0])
+        assert best * (1.0 - 1e-9) <= found <= best * 1.005 + 1e-6
+
+
+def test_a_run_without_the_bend_of_its_chords_would_be_too_small(monkeypatch):
+    monkeypatch.setattr(bounded_range_run.math, "expm1", lambda x: 0.0 if 0.0 < x < 0.01 else np.expm1(x))
+    bounded_range_run._law.cache_clear()
+    law = BoundedRangeRun(1.0, 2).law("remove")
+    bounded_range_run._law.cache_clear()
+    x, reached = strategies(1.0, 1009, 2)
+    assert np.any(curve(law, x) < reached * (1.0 - 1e-9))
+
+
+def test_a_step_chosen_after_another_mechanism():
+    """After the outcome of a randomized response, the t of a step of bounded range may be the best one for it."""
+    c, answer = 0.8, pa.RandomizedResponse(0.7, 2)
+    law = answer.law("remove")
+    run = pa.compose([(answer, 1), (pa.ExponentialMechanism(c), 3)])
+    x, after = strategies(c, 96, 3)
+    for epsilon in (0.1, 0.5, 1.5, 2.5):
+        reached = law.masses @ np.interp(epsilon - law.losses, x, after)
+        assert reached * (1.0 - 1e-3) <= run.delta(epsilon).upper <= reached * 1.02
+
+
+@pytest.mark.parametrize(("epsilon", "steps"), [(0.01, 500), (0.1, 100), (0.1, 10_000), (1.0, 30), (1.0, 10_000)])
+def test_the_upper_bound_is_below_that_of_zero_concentrated_dp(epsilon, steps):
+    """Steps of bounded range epsilon are epsilon^2 / 8 zero-concentrated DP (Cesar and Rogers 2021)."""
+    run = pa.compose([(pa.ExponentialMechanism(epsilon), steps)])
+    known = pa.compose([(pa.ZeroConcentratedDP(epsilon**2 / 8.0), steps)])
+    for delta in (1e-3, 1e-6, 1e-12):
+        found = run.epsilon(delta)
+        assert found.upper < known.epsilon(delta).upper
+        assert found.upper < found.lower * 1.03
+    assert run.rdp(2.0) < known.rdp(2.0) * 1.01
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("epsilon", [0.3, 30.0, 1000.0])
+def test_two_points_are_a_pair(epsilon, direction):
+    """The masses add up to 1, and so do the other law's, which the losses give; the directions change places."""
+    law = TwoPoints(epsilon, 0.75).law(direction)
+    assert abs(law.masses.sum() - 1.0) < 1e-14
+    assert abs(law.masses @ np.exp(-(law.losses - law.losses[0])) - np.exp(law.losses[0])) < 1e-14
+    np.testing.assert_allclose(
+        law.losses, [-0.25 * epsilon, 0.75 * epsilon] if direction == "remove" else [-0.75 * epsilon, 0.25 * epsilon]
+    )
+
+
+@pytest.mark.parametrize("epsilon", [800.0, 1e6, 1e100])
+def test_bounds_of_huge_ranges(epsilon):
+    """The likelihood ratios underflow.
+
+    Two losses t = epsilon - u, each with the chance 1 - exp(-u), have delta (1 - exp(-u))^2 (1 - exp(x - 2 t)) at x.
+    """
+    found = pa.compose([(pa.ExponentialMechanism(epsilon), 2)]).epsilon(1e-6)
+    u = np.linspace(0.0011, 0.1, 10_000)
+    fixed = float(np.max(np.log1p(-1e-6 / np.expm1(-u) ** 2) - 2.0 * u))
+    assert found.lower <= 2.0 * epsilon + fixed <= found.upper <= 2.0 * epsilon * (1.0 + 1e-9)
+    assert found.lower >= 2.0 * min(epsilon, 1e6) * 0.9997
+
+
+def test_ends_that_contradict_each_other_certify_nothing():
+    with pytest.warns(RuntimeWarning, match="contradict"):
+        assert between(1.001, 1.0, pa.Status.CERTIFIED, Method.GRID).status == pa.Status.NOT_CERTIFIED
+    found = between(1.0 + 1e-12, 1.0, pa.Status.CERTIFIED, Method.GRID)
+    assert (found.lower, found.upper, found.status) == (1.0, 1.0, pa.Status.CERTIFIED)
