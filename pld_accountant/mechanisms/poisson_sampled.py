@@ -137,10 +137,10 @@ class SampledBoundedSteps(DeltaSteps):
         (p - u) e^-a would lose all digits in a wide cell.  `masses` gives an atom at a knot to the cell on its right,
         which is the left one of the mirror image unless the knot is moved.
         """
-        mirrored = -ends[::-1]
-        at_atom = np.abs(mirrored[1:]) == self._cap[row]
+        part, mirrored = self._parts[row], -ends[::-1]
+        at_atom = np.abs(mirrored[1:]) == part.typical_loss(0)
         mirrored[1:] = np.where(at_atom, np.nextafter(mirrored[1:], np.inf), mirrored[1:])
-        return self._parts[row].masses(0, mirrored)[0][::-1]
+        return part.masses(0, mirrored)[0][::-1]
 
     def _upper_law(self, row: int) -> tuple[NDArray, NDArray]:
         """Losses and masses of the chords of the curve, which lies below theirs."""

@@ -1,6 +1,7 @@
 """Poisson samples of Laplace noise against sums over the two atoms and the density between them, in 50 digits."""
 
 import mpmath
+import numpy as np
 import pytest
 
 import pld_accountant as pa
@@ -99,3 +100,20 @@ def test_two_steps_of_tiny_losses(rate):
     assert bounds.lower <= limit * rate * (1 + 10 * rate)
     assert bounds.upper >= limit * rate * (1 - 10 * rate)
     assert bounds.upper - bounds.lower <= 2e-3 * bounds.upper
+
+
+@pytest.mark.parametrize("noise", [1.0, 91467894004.63084])
+@pytest.mark.parametrize("rate", [0.047539348378612185, 0.5, 0.9])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_a_knot_at_an_atom_leaves_both_laws_atoms_in_one_cell(noise, rate, sign):
+    """The knot is moved by a few units in the last place, so that it lies at the atom, below it and above it."""
+    step = pa.PoissonSampled(pa.Laplace(noise), rate)
+    family = type(step).steps([step], "remove")
+    atom = np.log1p(rate * np.expm1(sign / noise))
+    for ulps in range(-8, 9):
+        knot = atom + ulps * np.spacing(abs(atom))
+        width = 1e-3 * abs(atom)
+        p, u = family.masses(0, knot + width * np.array([-1.0, 0.0, 1.0]))
+        assert min(p) < 0.01 * max(p), "the masses of one atom lie in two cells"
+        loss = knot + width * (np.argmax(p) - 1.0) - np.log1p(-u[np.argmax(p)] / max(p))
+        assert abs(loss - atom) < 0.01 * width
