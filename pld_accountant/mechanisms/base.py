@@ -179,8 +179,8 @@ class StepFamily(Protocol):
         """The loss around which most of P lies; a knot of the grid is placed there."""
         ...
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
-        """An interval of losses outside of which at most exp(-reach^2 / 2) of P lies, wide enough for this tilt."""
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
+        """An interval of losses outside of which at most exp(-reach^2 / 2) of P lies."""
         ...
 
     def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:

@@ -258,7 +258,7 @@ class DiscreteSteps(DeltaSteps):
 
     def losses(self, row: int, reach: float, number: int) -> NDArray:
         """Losses even between the smallest and the largest."""
-        low, high = self.range_of_losses(row, reach, 1.0)
+        low, high = self.range_of_losses(row, reach)
         return np.linspace(low, high, number)
 
     def typical_loss(self, row: int) -> float:
@@ -266,7 +266,7 @@ class DiscreteSteps(DeltaSteps):
         loss, mass = self._laws[row]
         return float(loss[int(np.argmax(mass))])
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """All losses."""
         loss = self._laws[row][0]
         room = 1e-9 * (1.0 + loss[-1] - loss[0])

@@ -278,9 +278,9 @@ class SymmetricSteps:
         """0, which has a mass of its own."""
         return 0.0
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """The half's largest loss, both ways."""
-        top = max(self._half.range_of_losses(row, reach, theta)[1], 1e-12)
+        top = max(self._half.range_of_losses(row, reach)[1], 1e-12)
         return -top, top
 
     def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:

@@ -14,14 +14,14 @@ from .. import deadline, validate
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
-from .mixture_spectrum import TiltedMixture, join, log_moments, log_ratio
+from .mixture_spectrum import TiltedMixture, join, log_moments, log_ratio, log_ratio_and_slope
 
 __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
 
 _REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _MOST_SENSITIVITY = 60.0  # over the standard deviation
 _MOST_SHIFT = 20.0  # of a law that contours serve
-_PLACED = 2e-15  # how far the last step of Newton's method goes, relative to 1 + |x|
+_PLACED = 1e-8  # step of Newton's method after which none is needed, relative to 1 + |x|
 _NODES = 1 << 14  # of a log-moment; beyond, the Gaussian's is an upper bound
 _NODES_EXACT = 4_000_000
 _CHUNK = 1 << 15
@@ -221,12 +221,6 @@ class Pair(NamedTuple):
         return float(max(self.centres.max(), self.other_centres.max()))
 
 
-def _slope(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
-    t = np.multiply.outer(centres, x) - 0.5 * centres[:, None] ** 2
-    e = np.exp(t - t.max(axis=0)) * weights[:, None]
-    return (centres @ e) / e.sum(axis=0)
-
-
 class GaussianMixtureSteps(DeltaSteps):
     """Steps with mixtures of Gaussians on both sides, one `Pair` in each row.
 
@@ -365,14 +359,16 @@ class GaussianMixtureSteps(DeltaSteps):
         with np.errstate(divide="ignore", invalid="ignore"):
             share = (asked - values[place - 1]) / (values[np.minimum(place, x.size - 1)] - values[place - 1])
         at = low + np.where(share <= 1.0, share, 0.5) * (high - low)
+        left = np.arange(at.size)
         for _ in range(8):
             deadline.check()
-            before = at
-            slope = _slope(at, *pair[:2]) - _slope(at, *pair[2:])
+            here = at[left]
+            (own, rises), (other, falls) = (log_ratio_and_slope(here, *mixture) for mixture in (pair[:2], pair[2:]))
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                moved = at - (self._sign * self._loss(row, at) - asked) / slope
-            at = np.clip(np.where(np.isfinite(moved), moved, at), low, high)
-            if np.all(np.abs(at - before) <= _PLACED * (1.0 + np.abs(at))):
+                moved = here - (own - other - asked[left]) / (rises - falls)
+            at[left] = np.clip(np.where(np.isfinite(moved), moved, here), low[left], high[left])
+            left = left[np.abs(at[left] - here) > _PLACED * (1.0 + np.abs(here))]
+            if not left.size:
                 break
         found[inside] = at
         return found
@@ -417,12 +413,10 @@ class GaussianMixtureSteps(DeltaSteps):
         centres, weights = pair[:2] if self._sign > 0 else pair[2:]
         return float(self._loss(row, centres[[int(np.argmax(weights))]])[0])
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """See `base.StepFamily`."""
-        top = self._pairs[row].top
-        a = (1.0 + theta) * top if self._sign > 0 else -theta * top
-        low, high = min(-reach, a - 10.0), max(top + reach, a + 10.0)
-        ends = np.sort(self._loss(row, np.clip(np.array([low, high]), -_REACH, top + _REACH)))
+        reach = min(reach, _REACH)
+        ends = np.sort(self._loss(row, np.array([-reach, self._pairs[row].top + reach])))
         return float(ends[0]), float(ends[1])
 
     def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:

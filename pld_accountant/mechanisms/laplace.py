@@ -175,7 +175,7 @@ class LaplaceSteps(DeltaSteps):
         """2 c."""
         return 2.0 * float(self._cap[0]) if self.size == 1 else 0.0
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """[-c, c]: all losses."""
         return -float(self._cap[row]), float(self._cap[row])
 

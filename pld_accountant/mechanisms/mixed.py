@@ -107,10 +107,10 @@ class MixedSteps:
         part, at = self._at(row)
         return part.typical_loss(at)
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """See `base.StepFamily`."""
         part, at = self._at(row)
-        return part.range_of_losses(at, reach, theta)
+        return part.range_of_losses(at, reach)
 
     def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
         """The largest factor and the sum of the additive errors of the parts."""
@@ -122,7 +122,7 @@ class MixedSteps:
 
     def _negative(self, counts: NDArray) -> float:
         used = np.flatnonzero(counts)
-        return float(sum(counts[k] * max(-self.range_of_losses(int(k), 38.0, 1.0)[0], 0.0) for k in used))
+        return float(sum(counts[k] * max(-self.range_of_losses(int(k), 38.0)[0], 0.0) for k in used))
 
     def truncated(self, reach: float) -> StepFamily:
         """See `base.StepFamily`."""

@@ -32,7 +32,7 @@ from .. import deadline
 from .base import Spectrum
 from .exponential_sums import are_many, excess_at, log_of_excess, products
 
-__all__ = ["TiltedMixture", "join", "log_moments", "log_ratio"]
+__all__ = ["TiltedMixture", "join", "log_moments", "log_ratio", "log_ratio_and_slope"]
 
 _UNIT = 2.0**-53
 _REACH = 9.0  # r of step 1
@@ -52,15 +52,27 @@ _ROUND = 1e-9  # absorbs the round-off of a cell's quantities
 
 def log_ratio(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
     """log of a mixture's density over that of N(0, 1); the weights add up to 1."""
+    return log_ratio_and_slope(x, centres, weights)[0]
+
+
+def log_ratio_and_slope(x: NDArray, centres: NDArray, weights: NDArray) -> tuple[NDArray, NDArray]:
+    """`log_ratio` and its derivative, which is the mean of the centres that are likely at x."""
     # centres come first: reductions over a short last axis take three times as long
     t = np.multiply.outer(centres, x.reshape(-1)) - 0.5 * centres[:, None] ** 2
-    top = t.max(axis=0)
-    excess = weights @ np.expm1(np.minimum(t, 30.0))
+    e = np.expm1(np.minimum(t, 30.0))
+    excess, moment = weights @ e, (centres * weights) @ e + float(centres @ weights)
     # an excess close to -1 has lost the digits of the density, which the sum of exponentials keeps
-    near = (top < 30.0) & (excess > -0.5)
-    with np.errstate(under="ignore"):
-        far = top + np.log(weights @ np.exp(t - top))
-    return np.where(near, np.log1p(np.maximum(excess, -0.5)), far).reshape(x.shape)
+    far = np.flatnonzero((t.max(axis=0) >= 30.0) | (excess <= -0.5))
+    excess[far] = 0.0
+    log, slope = np.log1p(excess), moment / (1.0 + excess)
+    if far.size:
+        t = t[:, far]
+        top = t.max(axis=0)
+        with np.errstate(under="ignore"):
+            e = np.exp(t - top)
+            total = weights @ e
+            log[far], slope[far] = top + np.log(total), ((centres * weights) @ e) / total
+    return log.reshape(x.shape), slope.reshape(x.shape)
 
 
 class TiltedMixture(NamedTuple):

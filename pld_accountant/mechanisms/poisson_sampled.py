@@ -145,7 +145,7 @@ class SampledBoundedSteps(DeltaSteps):
     def _upper_law(self, row: int) -> tuple[NDArray, NDArray]:
         """Losses and masses of the chords of the curve, which lies below theirs."""
         if row not in self._chords:
-            low, high = self.range_of_losses(row, 38.0, 1.0)
+            low, high = self.range_of_losses(row, 38.0)
             knots = np.linspace(low, high, _CELLS + 1)
             p, u = self.masses(row, knots)
             right = np.clip(u / -np.expm1(-np.diff(knots)), 0.0, p)
@@ -181,7 +181,7 @@ class SampledBoundedSteps(DeltaSteps):
 
     def _delta(self, epsilon: float, row: int) -> float:
         """delta of one step, but for `_SLACK` and a relative change of epsilon by less than `_MOVED`."""
-        top = self.range_of_losses(row, 38.0, 1.0)[1]
+        top = self.range_of_losses(row, 38.0)[1]
         if epsilon >= top:
             return 0.0
         # knots no further apart than masses are accurate
@@ -220,14 +220,14 @@ class SampledBoundedSteps(DeltaSteps):
 
     def losses(self, row: int, reach: float, number: int) -> NDArray:
         """Losses even between the smallest and the largest."""
-        return np.linspace(*self.range_of_losses(row, reach, 1.0), number)
+        return np.linspace(*self.range_of_losses(row, reach), number)
 
     def typical_loss(self, row: int) -> float:
         """Where most of the mass without the record lies."""
         loss = float(self._sampled(row, -self._cap[row : row + 1])[0])
         return loss if self.direction == "remove" else -loss
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """All losses."""
         low, high = self._sampled(row, np.array([-1.0, 1.0]) * self._cap[row])
         ends = (low, high) if self.direction == "remove" else (-high, -low)

@@ -336,12 +336,10 @@ class SampledGaussianSteps:
         """The loss at x = 0, where the mass of the unsampled steps lies."""
         return float(self.losses_at(row, np.zeros(1))[0])
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """See `base.StepFamily`; a part that ends does so at its end."""
-        sigma = self.sigma[row]
-        a = 1.0 + theta if self.sign > 0 else -theta
-        low, high = min(-reach * sigma, a - 10.0 * sigma), max(1.0 + reach * sigma, a + 10.0 * sigma)
-        ends = np.sort(self.losses_at(row, np.array([low, min(high, self.part[row, 1])])))
+        far = reach * self.sigma[row]
+        ends = np.sort(self.losses_at(row, np.array([-far, min(1.0 + far, self.part[row, 1])])))
         return float(ends[0]), float(ends[1])
 
     def losses_at(self, row: int, x: NDArray) -> NDArray:

@@ -263,9 +263,9 @@ class DrawnSteps(DeltaSteps):
         parts, weights = self._rows[row]
         return parts[int(np.argmax(weights))].typical_loss(0)
 
-    def range_of_losses(self, row: int, reach: float, theta: float) -> tuple[float, float]:
+    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """The hull of the kinds' ranges."""
-        ends = [part.range_of_losses(0, reach, theta) for part in self._rows[row][0]]
+        ends = [part.range_of_losses(0, reach) for part in self._rows[row][0]]
         return min(low for low, _ in ends), max(high for _, high in ends)
 
     def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
@@ -276,7 +276,7 @@ class DrawnSteps(DeltaSteps):
                 found = [part.loss_roundoff(np.array([n]), depth) for part in parts]
                 factor = max(factor, *(f for f, _ in found))
                 offset += max(o for _, o in found)
-        negative = sum(n * max(-self.range_of_losses(k, 38.0, 1.0)[0], 0.0) for k, n in enumerate(counts) if n)
+        negative = sum(n * max(-self.range_of_losses(k, 38.0)[0], 0.0) for k, n in enumerate(counts) if n)
         return factor, offset + 3.0 * factor * float(negative)
 
     def truncated(self, reach: float) -> StepFamily:

@@ -108,7 +108,7 @@ class GridTables(TableMaker):
 
     def _span(self, bucket: int, theta: float) -> tuple[float, float]:
         """Lowest and highest loss on the grid of one bucket."""
-        bottom, top = self.steps.range_of_losses(bucket, self._reach, theta)
+        bottom, top = self.steps.range_of_losses(bucket, self._reach)
         return max(bottom, -_BELOW / theta), top
 
     def _discretised(self, bucket: int, span: tuple[float, float], step: float) -> tuple[float, NDArray, float]:

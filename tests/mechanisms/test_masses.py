@@ -24,7 +24,7 @@ MECHANISMS = [
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 def test_masses_of_a_wide_cell_are_those_of_its_parts(mechanism, direction):
     steps = mechanism.steps([mechanism], direction)
-    low, high = steps.range_of_losses(0, 8.0, 1.0)
+    low, high = steps.range_of_losses(0, 8.0)
     size, rng = high - low, np.random.default_rng(1)
     for _ in range(20):
         reach = size * 10.0 ** rng.uniform(-1.0, min(4.0, np.log10(50.0 / size)))

@@ -152,7 +152,7 @@ def test_the_range_of_losses_holds_all_but_its_share(direction):
     """The mass above the range of a grid; below it the mass is moved up."""
     sigma, q, reach = 1.5, 0.2, 6.0
     steps = SampledGaussianSteps(one(sigma), one(q), direction)
-    bottom, top = steps.range_of_losses(0, reach, 1e-3)
+    bottom, top = steps.range_of_losses(0, reach)
     assert bottom < steps.typical_loss(0) < top
     with mpmath.workdps(30):
         # x at which the loss is at the top, and the mass of P beyond it
