@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import fft
+from .. import deadline, fft
 from ..kernels import _columns as c
 from ..mechanisms.base import MASS_ERROR, StepFamily, TwoAtomSteps
 from . import errors
@@ -36,6 +36,7 @@ _NARROW = 1 << 12  # frequencies of the narrow band; a wider one is the whole tr
 _TURNS = 1024
 _LEAST = math.exp(-700.0)
 _CELL = 500.0  # cost of a cell, see `WORK`
+_SECOND = 4e8  # of this cost takes a second
 
 
 class GridTables(TableMaker):
@@ -83,6 +84,7 @@ class GridTables(TableMaker):
         rows = np.flatnonzero(needed & ~table.filled)
         step = period / self.points
         spans = {int(b): self._span(int(b), theta) for b in rows}
+        work = min(work, _SECOND * deadline.left())
         if not sum(top - bottom for bottom, top in spans.values()) / step * _CELL < work:
             return None
         for bucket, span in spans.items():
