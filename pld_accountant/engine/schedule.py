@@ -58,7 +58,7 @@ SINGLE: tuple[Method, ...] = (
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
 
-_GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))
+_GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e8))
 
 GRID: tuple[Method, ...] = (
     # few steps of losses with atoms or edges: 60 to 130 milliseconds in place of 300 to 500
@@ -67,7 +67,7 @@ GRID: tuple[Method, ...] = (
     _GRID,
     # few steps have atoms and edges, which need many frequencies
     Convolution(1e-4, most_steps=64, most_people=4, wanted=1e-6, pairs=3e8),
-    replace(_GRID, width=1e-4, points=1 << 20, limits=replace(_GRID.limits, work=3e10)),
+    replace(_GRID, width=1e-4, points=1 << 20, limits=replace(_GRID.limits, work=3e9)),
     # a single large loss among many small ones
     Convolution(1e-4, most_people=4, wanted=1e-5),
 )
