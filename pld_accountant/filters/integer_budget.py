@@ -95,7 +95,7 @@ class IntegerBudgetFilter(Filter):
         if self._shares is not None:
             if not self._individual:
                 raise ValueError("shares need a budget for each person; individual is False")
-            validate.array_shape(self._shares, (self._num_examples,), "shares")
+            validate.array_shape(self._shares, (self._num_examples,), "epsilon or shares")
             if not np.all((self._shares > _SMALLEST_SHARE) & (self._shares <= 1.0)):
                 raise ValueError(f"shares must be above {_SMALLEST_SHARE:g} and at most 1")
             # a part of the budget keeps its own tolerance: the slack of the whole one is taken off beforehand
