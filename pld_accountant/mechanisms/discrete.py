@@ -257,7 +257,7 @@ class DiscreteSteps(DeltaSteps):
         return p, np.clip(u, 0.0, p)
 
     def losses(self, row: int, reach: float, number: int) -> NDArray:
-        """Losses even between the smallest and the largest."""
+        """Losses even in the range of this reach."""
         low, high = self.range_of_losses(row, reach)
         return np.linspace(low, high, number)
 
@@ -267,10 +267,13 @@ class DiscreteSteps(DeltaSteps):
         return float(loss[int(np.argmax(mass))])
 
     def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
-        """All losses."""
-        loss = self._laws[row][0]
-        room = 1e-9 * (1.0 + loss[-1] - loss[0])
-        return float(loss[0] - room), float(loss[-1] + room)
+        """The losses but for half of the mass that may be left out at either end."""
+        loss, mass = self._laws[row]
+        least = 0.5 * math.exp(-0.5 * reach**2) * (1.0 - 2.0 * MASS_SLACK)
+        some = np.flatnonzero((np.cumsum(mass) > least) & (np.cumsum(mass[::-1])[::-1] > least))
+        low, high = float(loss[some[0]]), float(loss[some[-1]])
+        room = 1e-9 * (1.0 + high - low)
+        return low - room, high + room
 
     def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
         """See `base.StepFamily`: `MASS_SLACK` a step, and the round-off of the sums as in `LaplaceSteps`."""

@@ -238,4 +238,15 @@ def test_losses_whose_probabilities_underflow_are_infinite_in_upper_bounds_only(
     delta, epsilon = step.delta(1e4), step.epsilon(1e-140)
     assert delta.lower == 0.0 < delta.upper < 1e-130
     assert (epsilon.lower, epsilon.upper, epsilon.status) == (0.0, np.inf, pa.Status.NOT_CERTIFIED)
-    assert step.epsilon(1e-100).width < 1e-5
+    found = step.epsilon(1e-100)
+    assert found.width < 1e-6 * found.upper
+
+
+@pytest.mark.parametrize("reach", [1.0, 6.0, 20.0])
+def test_the_range_of_losses_leaves_out_no_more_than_its_share(reach):
+    step = pa.DiscreteGaussian(1.0, 12)
+    family, law = step.steps([step], "remove"), step.law("remove")
+    low, high = family.range_of_losses(0, reach)
+    outside = law.masses[(law.losses < low) | (law.losses > high)].sum()
+    assert outside <= np.exp(-0.5 * reach**2)
+    assert high < law.losses.max() and low > law.losses.min()
