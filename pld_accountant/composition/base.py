@@ -20,7 +20,7 @@ from ..notions.tradeoff import ProfileCurve
 from ..results import Bounds, Status
 from ..results import Method as Proof
 
-__all__ = ["ROUNDING", "UNKNOWN", "Composition", "between", "spare"]
+__all__ = ["ROUNDING", "UNKNOWN", "Composition", "OwnCurve", "between", "spare"]
 
 ROUNDING = 2.0**-40
 """Relative, above the errors of masses at infinity."""
@@ -45,8 +45,27 @@ def between(lower: float, upper: float, status: Status, method: Proof) -> Bounds
     return Bounds(lower, middle, upper, status, method)
 
 
+class OwnCurve:
+    """A composition's curve in one direction, a question for each point, for `engine.dominating_mu`."""
+
+    def __init__(self, composition: Composition, direction: Direction) -> None:
+        self._composition, self._direction = composition, direction
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper delta."""
+        return self._ask(DeltaAt(epsilon))
+
+    def epsilon(self, delta: float) -> tuple[float, float]:
+        """Lower and upper epsilon."""
+        return self._ask(EpsilonAt(delta))
+
+    def _ask(self, question: Question) -> tuple[float, float]:
+        found = self._composition._answer(question, (self._direction,), _WIDE)
+        return float(found.lower), float(found.upper)
+
+
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
-_WIDE = 1e-4  # relative to log delta: bounds with which a search on trade-offs begins
+_WIDE = 1e-4  # relative to log delta: points of a curve, and bounds with which a search on trade-offs begins
 _SHARED = 4  # one question of a search may take this part of the time that is left
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 

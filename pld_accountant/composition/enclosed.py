@@ -17,8 +17,8 @@ from ..mechanisms.base import Direction, Enclosed, SeveralPairs
 from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
-from ..results import Bounds, Status
-from .base import UNKNOWN, Composition, between, spare
+from ..results import Bounds, Method, Status
+from .base import UNKNOWN, Composition, OwnCurve, between, spare
 from .known import KnownComposition
 
 __all__ = ["EnclosedComposition", "End", "dominating"]
@@ -103,7 +103,11 @@ class EnclosedComposition(Composition):
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         (low, shrunk), (high, grown) = self._below, self._above
-        most = high._mu(min_delta, wanted) if shrunk == grown == 0.0 else UNKNOWN
+        if max(shrunk, grown) > _MOST_SLACK:
+            return UNKNOWN
+        if shrunk or grown:
+            return high.mu_of({d: OwnCurve(self, d) for d in self._distinct(wanted)}, min_delta, Method.TRANSFORM)
+        most = high._mu(min_delta, wanted)
         if not np.isfinite(most.upper):
             return UNKNOWN
         least = low._mu(min_delta, wanted).lower

@@ -13,6 +13,7 @@ from .. import deadline, validate
 from ..counting.counts import WholeCounts
 from ..engine import dominating_mu, renyi
 from ..engine.discrete_sum import DiscreteSum, infinite_mass
+from ..engine.dominating_mu import OneCurve
 from ..engine.method import Method
 from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..engine.solver import bounds
@@ -26,7 +27,7 @@ from ..notions import gdp
 from ..results import Bounds, Status
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
-from .base import ROUNDING, UNKNOWN, Composition
+from .base import ROUNDING, UNKNOWN, Composition, OwnCurve
 
 __all__ = ["KnownComposition"]
 
@@ -175,20 +176,22 @@ class KnownComposition(Composition):
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
         wanted = self._distinct(wanted)
-        totals = {d: self._lattice(d) for d in wanted}
-        if any(total is None and self._log_finite(d) for d, total in totals.items()):
-            return UNKNOWN
+        curves = {d: self._lattice(d) or (OwnCurve(self, d) if self._log_finite(d) else None) for d in wanted}
+        method = Proof.LATTICE if all(self._lattice(d) for d in wanted) else Proof.TRANSFORM
+        return self.mu_of(curves, min_delta, method)
+
+    def mu_of(self, curves: Mapping[Direction, OneCurve | None], min_delta: float, method: Proof) -> Bounds:
+        """mu of a curve in each direction; None: that of these steps."""
         above = np.zeros(1)
-        for d, total in totals.items():
-            above = dominating_mu.touching(self._row, self._of(d), min_delta, floor=above, total=total)[0]
+        for d, curve in curves.items():
+            above = dominating_mu.touching(self._row, self._of(d), min_delta, floor=above, curve=curve)[0]
         upper = float(above[0])
         if not np.isfinite(upper):
             return UNKNOWN
         lower = max(
-            float(dominating_mu.mu_lower(self._row, self._of(d), min_delta, total=total)[0])
-            for d, total in totals.items()
+            float(dominating_mu.mu_lower(self._row, self._of(d), min_delta, curve=curve)[0])
+            for d, curve in curves.items()
         )
-        method = Proof.TRANSFORM if None in totals.values() else Proof.LATTICE
         return Bounds(lower, 0.5 * (lower + upper), upper, method=method)
 
     def infinite(self, direction: Direction) -> float:

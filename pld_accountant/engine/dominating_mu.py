@@ -10,6 +10,8 @@ end of the range needs the largest mu, so the first points are densest there.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +22,6 @@ from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from ..threads import for_blocks
 from . import plancherel, schedule
-from .discrete_sum import DiscreteSum
 from .method import Progress, report
 from .question import DeltaAt, EpsilonAt
 from .solver import bounds, solve
@@ -50,6 +51,18 @@ _NEAR = np.linspace(-0.15, 0.15, 7)  # distances of points from the touching poi
 _Grid = tuple[NDArray, NDArray, NDArray]
 
 
+class OneCurve(Protocol):
+    """One person's privacy loss curve, from elsewhere: bounds of delta at an epsilon, and of epsilon at a delta."""
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bound."""
+        ...
+
+    def epsilon(self, delta: float) -> tuple[float, float]:
+        """Lower and upper bound; inf where the curve stays above delta."""
+        ...
+
+
 def touching(
     counts: Counts,
     makers: TableMakers,
@@ -59,7 +72,7 @@ def touching(
     end: NDArray | None = None,
     ceiling: float = np.inf,
     patient: bool = True,
-    total: DiscreteSum | None = None,
+    curve: OneCurve | None = None,
     progress: Progress | None = None,
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Upper bound of mu for every person, in one direction, and where the curves touch.
@@ -80,8 +93,8 @@ def touching(
     patient : bool
         False: if the end of the range, epsilon(min_delta), is costly to find, as for few steps of little noise, the
         Renyi bound of it is taken, and more of the curve is compared.
-    total : DiscreteSum, optional
-        The sum of the losses of the only person, who needs no tables then.
+    curve : OneCurve, optional
+        The curve of the only person, who needs no tables then.
     progress : callable, optional
         Called with the number of people done since the last call.
 
@@ -89,7 +102,7 @@ def touching(
     -------
     upper : ndarray, shape (people,)
         mu; 0, or floor, if delta(0) is at most min_delta; `undiminished_mu` if the curve could not be bounded, inf
-        with a `total`.
+        with a `curve`.
     touch : ndarray, shape (people,)
         The epsilon of the point that needs the largest mu; 0 if floor serves all.
     end : ndarray, shape (people,)
@@ -100,8 +113,8 @@ def touching(
     goal, people, steps = float(np.log(min_delta)), len(counts), counts.steps()
     upper = np.zeros(people) if floor is None else floor.astype(np.float64)
     touch, beyond = np.zeros(people), np.zeros(people, dtype=bool)
-    if total is not None:
-        far = np.array([total.epsilon(min_delta)[1]])
+    if curve is not None:
+        far = np.array([curve.epsilon(min_delta)[1]])
     elif end is None:
         methods = None if patient or not isinstance(makers.steps, CharacteristicSteps) else schedule.CURVE
         far = bounds(counts, makers, [EpsilonAt(min_delta)], methods=methods)[0].upper
@@ -111,7 +124,7 @@ def touching(
     upper[np.isinf(far)] = np.inf
     todo = np.flatnonzero((far > 0.0) & np.isfinite(far))
     share = 1.0 - np.linspace(1.0, 0.0, _intervals(min_delta) + 1) ** 2
-    curves = _Curves(counts, makers, min_delta, steps == 1) if total is None else _CurveOfSum(total)
+    curves = _Curves(counts, makers, min_delta, steps == 1) if curve is None else _PointByPoint(curve)
     for start in range(0, todo.size, _BLOCK):
         who = todo[start : start + _BLOCK]
         found, at, grid, again, last = _look(
@@ -135,7 +148,7 @@ def touching(
         upper[again], touch[again], far[again] = touching(
             counts.of(again), makers, min_delta, floor=rest, ceiling=ceiling, patient=patient
         )
-    if total is not None:
+    if curve is not None:
         return upper, touch, far
     lost = np.flatnonzero(np.isinf(upper))
     upper[lost] = undiminished_mu(counts.of(lost), makers.steps)
@@ -208,14 +221,14 @@ def mu_lower(
     min_delta: float,
     *,
     share: NDArray | None = None,
-    total: DiscreteSum | None = None,
+    curve: OneCurve | None = None,
     progress: Progress | None = None,
 ) -> NDArray:
     """Lower bound of mu for every person, in one direction: from points at which delta is at least min_delta.
 
     Parameters
     ----------
-    counts, makers, min_delta, total
+    counts, makers, min_delta, curve
         As for `touching`.
     share : ndarray, shape (people,), optional
         Where in the range, 0 to 1, the curve probably needs the largest mu: only points near there are evaluated.
@@ -227,8 +240,8 @@ def mu_lower(
     ndarray, shape (people,)
     """
     goal = float(np.log(min_delta))
-    if total is not None:
-        far = np.array([total.epsilon(min_delta)[0]])
+    if curve is not None:
+        far = np.array([curve.epsilon(min_delta)[0]])
     else:
         far = bounds(counts, makers, [EpsilonAt(min_delta)], progress=progress)[0].lower
     lower = np.zeros(len(counts))
@@ -239,14 +252,14 @@ def mu_lower(
         lower[todo] = _least_mu_down(far[todo, None], np.full((todo.size, 1), goal))
         todo = todo[share[todo] < 1.0]
         points = _NEAR / np.sqrt(-2.0 * goal)
-    curves = _Curves(counts, makers, min_delta, counts.steps() == 1) if total is None else _CurveOfSum(total)
+    curves = _Curves(counts, makers, min_delta, counts.steps() == 1) if curve is None else _PointByPoint(curve)
     for start in range(0, todo.size, _BLOCK):
         who = todo[start : start + _BLOCK]
         shares = points if share is None else np.clip(share[who, None] + points, 0.0, 1.0)
         epsilon = far[who, None] * shares
         # delta falls with epsilon, and at the last point it is at least min_delta
-        curve = np.maximum(curves.at(who, epsilon)[:, :, 0], goal)
-        lower[who] = np.maximum(lower[who], _least_mu_down(epsilon, curve))
+        log_delta = np.maximum(curves.at(who, epsilon)[:, :, 0], goal)
+        lower[who] = np.maximum(lower[who], _least_mu_down(epsilon, log_delta))
     return lower
 
 
@@ -321,21 +334,21 @@ class _Curves:
         return curve
 
 
-class _CurveOfSum:
-    """The log delta of one person whose losses are discrete, from their sum."""
+class _PointByPoint:
+    """The log delta of one person whose curve comes from elsewhere."""
 
-    def __init__(self, total: DiscreteSum) -> None:
-        self._total = total
+    def __init__(self, curve: OneCurve) -> None:
+        self._curve = curve
 
     def at(self, who: NDArray, epsilon: NDArray, *, lower: bool = True) -> NDArray:
         """See `_Curves.at`."""
         delta = np.empty((epsilon.size, 2))
         for k, e in enumerate(epsilon.ravel()):
             deadline.check()
-            delta[k] = self._total.delta(float(e))
+            delta[k] = self._curve.delta(float(e))
         with np.errstate(divide="ignore"):
             round_off = np.array([-1e-12, 1e-12])
             return (np.log(delta) + round_off).reshape(*epsilon.shape, 2)
 
 
-_AnyCurves = _Curves | _CurveOfSum
+_AnyCurves = _Curves | _PointByPoint

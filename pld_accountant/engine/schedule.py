@@ -60,11 +60,13 @@ SINGLE: tuple[Method, ...] = (
 
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e8))
 
+_FIRST_GRID = replace(_GRID, points=1 << 15)
+
 GRID: tuple[Method, ...] = (
     # few steps of losses with atoms or edges: 60 to 130 milliseconds in place of 300 to 500
     _FEW,
     # finishes most compositions whose losses are all alike, in 10 to 20 milliseconds in place of 30 to 50
-    replace(_GRID, points=1 << 15),
+    _FIRST_GRID,
     # finishes most of the others, in 10 to 60 milliseconds
     _GRID,
     # few steps have atoms and edges, which need many frequencies
@@ -89,8 +91,11 @@ GRID_OF_MANY: tuple[Method, ...] = (
 )
 """For many people's whole counts of families without characteristic functions."""
 
-ENCLOSING: tuple[Method, ...] = tuple(method.relaxed(3e-4) for method in GRID)
-"""For compositions that stand for another and are about 3e-4 away from it: a closer answer is no use."""
+ENCLOSING: tuple[Method, ...] = tuple(method.relaxed(3e-4) for method in (_FIRST_GRID, _FEW, *GRID[2:]))
+"""For compositions that stand for another and are about 3e-4 away from it: a closer answer is no use.
+
+The grid comes first: deltas of few steps take 60 to 130 milliseconds in place of 100 to 180.
+"""
 
 TINY = -160.0
 """log delta below which the Renyi bound is the answer for many people: 1e-70."""

@@ -322,6 +322,35 @@ def test_an_infinite_mass_above_the_least_delta_has_no_mu():
     assert not pa.compose([(pair, 3)]).mu(1e-5).certified
 
 
+def test_infinite_losses_beside_others():
+    """An infinite mass m below the least delta, and one Gaussian step, whose curve without it is known."""
+    m, sigma, min_delta = 2e-5, 2.0, 1e-4
+    box = pa.ApproximateDP(0.0, m)
+    found = pa.compose([(box, 1), (pa.Gaussian(sigma), 1)]).mu(min_delta)
+    epsilon = np.linspace(0.0, 2.5, 2_001)
+    delta = m + (1.0 - m) * gdp.delta(epsilon, 1.0 / sigma)
+    some = delta >= min_delta
+    assert not some.all()
+    needed = gdp.mu(epsilon[some], delta[some]).max()
+    assert needed > 1.001 / sigma, "the infinite mass counts"
+    assert found.lower <= needed * (1.0 + 1e-9)
+    assert needed * (1.0 - 2e-3) <= found.upper <= needed * (1.0 + 2e-3)
+
+
+def test_a_shuffled_epoch_is_compared_point_by_point():
+    composed, min_delta = pa.compose([(pa.RandomAllocation(2.0, 10), 3)]), 1e-4
+    found = composed.mu(min_delta)
+    assert found.certified
+    assert found.upper - found.lower <= 2e-3 * found.upper
+    needed = 0.0
+    for epsilon in np.linspace(0.0, 1.5, 16):
+        delta = composed.delta(float(epsilon))
+        if delta.lower >= min_delta:
+            assert gdp.delta(epsilon, found.upper) >= delta.lower
+            needed = max(needed, float(gdp.mu(epsilon, delta.upper)))
+    assert 0.98 * found.lower <= needed <= found.upper * (1.0 + 1e-3)
+
+
 @pytest.mark.parametrize("group", [pa.GroupGaussian(2.0, 0.01, 4), pa.SampledGaussian(0.5, 0.01)])
 def test_few_steps_whose_points_need_tilts_of_their_own(group):
     # under addition one tilt for the whole curve bounds delta by several times the truth
