@@ -327,13 +327,13 @@ def test_infinite_losses_beside_others():
     m, sigma, min_delta = 2e-5, 2.0, 1e-4
     box = pa.ApproximateDP(0.0, m)
     found = pa.compose([(box, 1), (pa.Gaussian(sigma), 1)]).mu(min_delta)
-    epsilon = np.linspace(0.0, 2.5, 2_001)
+    epsilon = np.linspace(0.0, 2.5, 400_001)
     delta = m + (1.0 - m) * gdp.delta(epsilon, 1.0 / sigma)
     some = delta >= min_delta
     assert not some.all()
     needed = gdp.mu(epsilon[some], delta[some]).max()
     assert needed > 1.001 / sigma, "the infinite mass counts"
-    assert found.lower <= needed * (1.0 + 1e-9)
+    assert found.lower <= needed * (1.0 + 1e-6)
     assert needed * (1.0 - 2e-3) <= found.upper <= needed * (1.0 + 2e-3)
 
 
