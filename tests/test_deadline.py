@@ -70,7 +70,7 @@ def test_every_thread_sees_the_limit(monkeypatch):
 
 def few(steps=40):
     ledger = pa.Ledger(3, noise_multiplier=1.0, sample_rate=0.01, max_grad_norm=1.0, buckets=16)
-    ledger.record([0.2, 0.5, 1.0], repeat=steps)
+    ledger.record([0.7, 0.9, 1.0], repeat=steps)
     return ledger
 
 

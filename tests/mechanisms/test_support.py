@@ -52,5 +52,5 @@ def test_what_the_documentation_says_about(name):
         assert found.lower <= found.upper
     assert composed.delta(-0.3).lower >= 1.0 - np.exp(-0.3) - 1e-12, "delta(-e) is at least 1 - exp(-e)"
     assert composed.epsilon(0.0).certified == (name not in NO_LARGEST)
-    assert composed.mu(1e-6).certified == (name not in NO_MU)
+    assert composed.mu(1e-3).certified == (name not in NO_MU)
     assert np.isfinite(composed.rdp(4.0)) == (name not in NO_RDP)
