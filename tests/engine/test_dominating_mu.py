@@ -351,6 +351,18 @@ def test_a_shuffled_epoch_is_compared_point_by_point():
     assert 0.98 * found.lower <= needed <= found.upper * (1.0 + 1e-3)
 
 
+def test_bounds_of_a_curve_that_are_far_apart():
+    """Upper ends make the upper bound, lower ends the lower one."""
+    composed, min_delta = pa.compose([(pa.RandomAllocation(2.0, 20, 2), 3)]), 1e-3
+    found = composed.mu(min_delta)
+    assert found.lower < 0.97 * found.upper
+    for epsilon in np.linspace(0.0, 0.6, 7):
+        delta = composed.delta(float(epsilon))
+        if delta.upper >= min_delta:
+            assert gdp.delta(epsilon, found.upper) >= delta.upper * (1.0 - 1e-3)
+            assert gdp.delta(epsilon, found.lower) <= delta.upper
+
+
 @pytest.mark.parametrize("group", [pa.GroupGaussian(2.0, 0.01, 4), pa.SampledGaussian(0.5, 0.01)])
 def test_few_steps_whose_points_need_tilts_of_their_own(group):
     # under addition one tilt for the whole curve bounds delta by several times the truth

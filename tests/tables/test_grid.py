@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from pld_accountant import deadline
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine.plancherel import solve
 from pld_accountant.engine.question import EpsilonAt
@@ -225,7 +226,11 @@ def test_rows_filled_on_demand_equal_rows_filled_at_once(side):
 
 
 def test_a_grid_that_would_cost_too_much_is_refused():
-    assert made(1.0, 0.2, "remove", "upper").table(THETA, 16.0, 1e9, HERE, 1e3) is None
+    tables = made(1.0, 0.2, "remove", "upper")
+    assert tables.table(THETA, 16.0, 1e9, HERE, 1e3) is None
+    with deadline.limited(1e-6):
+        assert tables.table(THETA, 16.0, 1e9, HERE) is None
+    assert tables.table(THETA, 16.0, 1e9, HERE) is not None
 
 
 @pytest.mark.parametrize("theta", [0.01, 4.0, 25.0])
