@@ -22,6 +22,7 @@ __all__ = ["SeveralPairsComposition", "of_mechanisms"]
 _ROUGH = 1e-3  # width of the lower bound, relative; the best pair may be further away
 _BEGIN = (0.0, 0.15, 0.5, 1.0, 2.0, 4.0, 8.0)  # -log(2 (1 - share)), the same for -log(2 share) under addition
 _SEARCH = {"maxiter": 6, "xatol": 0.02}
+_END = 2.0**-30  # distance of a share from that of the largest loss, which no pair has
 _POINTS = 4  # of the curve, for a lower bound of mu
 
 
@@ -75,7 +76,11 @@ class SeveralPairsComposition(Composition):
         return between(lower, above.upper, status, above.method)
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
-        return self._above._largest_loss(wanted)
+        above, lower = self._above._largest_loss(wanted), 0.0
+        for way in wanted:
+            share = 1.0 - _END if way == "remove" else _END
+            lower = max(lower, float(self._with_pair(share)._largest_loss((way,)).lower))
+        return between(lower, above.upper, Status(above.status), above.method)
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         # the least mu lies above those of single points of the curve

@@ -130,6 +130,16 @@ def test_bounds_of_huge_ranges(epsilon):
     assert found.lower >= 2.0 * min(epsilon, 1e6) * 0.9997
 
 
+@pytest.mark.parametrize("direction", ["remove", "add", "both"])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 30.0])
+def test_the_largest_loss_is_the_sum_of_the_ranges(epsilon, direction):
+    """The range of a run's steps is rounded up, which may not reach the lower bound."""
+    for others, loss in (([], 0.0), ([(pa.PureDP(0.5), 2)], 1.0)):
+        found = pa.compose([(pa.ExponentialMechanism(epsilon), 3), *others]).epsilon(0.0, direction)
+        assert found.lower <= 3.0 * epsilon + loss <= found.upper
+        assert found.upper - found.lower <= 1e-8 * found.upper
+
+
 def test_ends_that_contradict_each_other_certify_nothing():
     with pytest.warns(RuntimeWarning, match="contradict"):
         assert between(1.001, 1.0, pa.Status.CERTIFIED, Method.GRID).status == pa.Status.NOT_CERTIFIED

@@ -66,3 +66,15 @@ def test_binomial_probabilities(rate, records):
 def test_more_records_than_the_noise_serves():
     with pytest.raises(ValueError, match=r"records must be at most 60 times the noise multiplier, got 1000000 at 1\.0"):
         pa.GroupGaussian(1.0, 0.1, 10**6)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("reach", [3.0, 8.0])
+def test_the_range_of_losses_leaves_out_no_more_than_its_share(reach, direction):
+    step = pa.ReplaceOneSampledGaussian(1.0, 0.3)
+    steps = step.steps([step], direction)
+    low, high = steps.range_of_losses(0, reach)
+    p, _ = steps.masses(0, np.array([low, 0.0, high]))
+    inside, _ = steps.masses(0, np.array([-40.0, low, high, 40.0]))
+    assert inside[0] + inside[2] <= np.exp(-0.5 * reach**2)
+    assert inside[1] == pytest.approx(p.sum(), rel=1e-9)
