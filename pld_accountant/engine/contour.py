@@ -19,7 +19,7 @@ from .working import WorkingBounds
 
 __all__ = ["Contour"]
 
-_MOST_LAWS, _MOST_STEPS = 4, 1e8
+_MOST_STEPS = 1e8
 # what `choose_parts` takes, for two searches: sharp saddles (many steps, large groups) need the last two of the first;
 # the second keeps more digits, and takes more parts
 _PEAKS = ((12.5, 4), (14.0, 2), (16.0, 4), (9.0, 0), (16.0, 0)), ((9.5, 4), (8.0, 2))
@@ -37,20 +37,30 @@ class Contour(Method):
     Attributes
     ----------
     most : int
-        With more different counts and targets among the people left open the method is skipped.
+        The method is skipped if more kinds of steps are left open, summed over different counts and targets.
+    most_kinds : int
+        People with more kinds of steps are skipped.
     """
 
-    most: int = 4
+    most: int = 16
+    most_kinds: int = 4
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
         if not isinstance(job.makers.steps, ContourSteps) or not isinstance(job.counts, WholeCounts):
             return
         alike: dict[tuple[bytes, float], list[int]] = {}
+        total = 0
         for person in who.tolist():
+            counts = job.counts.of_rows(person)
+            kinds = int(np.count_nonzero(counts))
+            if kinds > self.most_kinds:
+                continue
             target = float(np.ravel(job.question.of(np.array([person])).target)[0])
-            alike.setdefault((job.counts.of_rows(person).tobytes(), target), []).append(person)
-            if len(alike) > self.most:
+            people = alike.setdefault((counts.tobytes(), target), [])
+            total += 0 if people else kinds
+            people.append(person)
+            if total > self.most:
                 return
         for (_, target), (one, *others) in alike.items():
             self._improve(job, working, job.makers.steps, job.counts.of_rows(one), target, np.array([one]))
@@ -64,7 +74,7 @@ class Contour(Method):
     ) -> None:
         """One person, whose index is `at`."""
         rows, question = np.flatnonzero(counts), job.question.of(at)
-        if rows.size > _MOST_LAWS or counts.sum() > _MOST_STEPS:
+        if counts.sum() > _MOST_STEPS:
             return
         with np.errstate(all="ignore"):
             laws = [law for law in map(family.complex_law, rows.tolist()) if law is not None]

@@ -1,5 +1,7 @@
 """Methods of the schedules are needed: without one of them some bounds are wider."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -123,3 +125,21 @@ def test_contours_of_too_many_different_counts_are_not_tried():
     for most, solved in ((different - 1, False), (different, True)):
         found = solve(counts, makers, EpsilonAt(1e-8), methods=[Contour(0.0, most=most)])
         assert bool(np.all(found.method == pa.Method.CONTOUR)) == solved
+
+
+def test_contours_serve_people_with_many_kinds_of_few_rare_steps():
+    """Without contours of more than four kinds, the bounds of 24 steps of six kinds are far apart."""
+    ledger = pa.Ledger(3, noise_multiplier=0.54, sample_rate=1e-4, max_grad_norm=1.0, buckets=32)
+    for norms in np.linspace((0.4, 0.5, 0.45), (1.0, 0.9, 0.95), 6):
+        ledger.record(norms, repeat=4)
+    counts, makers = ledger._tally.whole(), ledger._of("remove")
+    kinds = [np.count_nonzero(counts.of_rows(person)) for person in range(3)]
+    assert min(kinds) > 4
+    for most, solved in ((sum(kinds) - 1, False), (sum(kinds), True)):
+        found = solve(counts, makers, EpsilonAt(2e-12), methods=[Contour(0.0, most=most, most_kinds=max(kinds))])
+        assert bool(np.all(found.method == pa.Method.CONTOUR)) == solved
+    fewer = [replace(m, most_kinds=4) if isinstance(m, Contour) else m for m in schedule.WHOLE]
+    close, apart = (solve(counts, makers, EpsilonAt(2e-12), methods=methods) for methods in (schedule.WHOLE, fewer))
+    assert np.max(close.upper - close.lower) < 1e-3 * close.upper.max()
+    assert np.max(apart.upper - apart.lower) > 1e-2 * apart.upper.max()
+    assert np.all(close.lower <= apart.upper) and np.all(apart.lower <= close.upper)
