@@ -478,3 +478,14 @@ def test_the_root_is_found_from_both_sides():
     for start in (0.7 * epsilon, epsilon, 1.5 * epsilon):
         assert contour._root(found, start) == pytest.approx(0.4108569, rel=1e-5)
     assert contour._root(found, 5.0 * epsilon) == pytest.approx(2.0 * epsilon, rel=1.0)
+
+
+@pytest.mark.parametrize("kinds", [6, 16])
+def test_many_kinds_of_steps_agree_with_the_transform(kinds):
+    steps = SampledGaussianSteps(np.linspace(0.9, 2.0, kinds), np.geomspace(1e-3, 2e-2, kinds), "remove")
+    counts = WholeCounts(np.arange(20, 20 + kinds)[None, :])
+    methods = schedule.SINGLE[0], Contour(0.0, most_kinds=kinds)
+    one, other = (solve(counts, TableMakers(steps), EpsilonAt(1e-6), methods=[method]) for method in methods)
+    assert other.method.tolist() == [Method.CONTOUR]
+    assert one.upper - one.lower < 1e-6 * one.upper and other.upper - other.lower < 1e-6 * other.upper
+    assert one.lower <= other.upper and other.lower <= one.upper
