@@ -22,7 +22,7 @@ __all__ = ["SeveralPairsComposition", "of_mechanisms"]
 _ROUGH = 1e-3  # width of the lower bound, relative; the best pair may be further away
 _BEGIN = (0.0, 0.15, 0.5, 1.0, 2.0, 4.0, 8.0)  # -log(2 (1 - share)), the same for -log(2 share) under addition
 _SEARCH = {"maxiter": 6, "xatol": 0.02}
-_END = 2.0**-30  # a share of 1 would have the largest loss, but is no pair; the pair asked has 1 less this
+_END = 2.0**-30  # a share of 1 has the largest loss but is no pair; the lower bound takes a pair this close to it
 _POINTS = 4  # of the curve, for a lower bound of mu
 
 

@@ -37,9 +37,10 @@ class Contour(Method):
     Attributes
     ----------
     most : int
-        The method is skipped if more kinds of steps are left open, summed over different counts and targets.
+        The largest number of kinds of steps, summed over different counts and targets of the people left open; with
+        more, the method is skipped.
     most_kinds : int
-        People with more kinds of steps are skipped.
+        The largest number of kinds of steps of one person; people with more are skipped.
     """
 
     most: int = 16

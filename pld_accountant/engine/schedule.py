@@ -158,9 +158,10 @@ WHOLE: tuple[Method, ...] = (
     replace(_WIDE, width_of_largest=0.0),
     # without it 774 of 792 deltas stay open
     replace(_CUT, width_of_largest=0.0),
-    # few rare steps: without it everybody has the worst case's bound at 5 steps of rate 4e-5 and delta 1e-7; with at
-    # most 4 kinds, bounds of 33 steps of noise multiplier 0.54, rate 1e-4 and delta 2e-12 are 12 % of it apart
-    Contour(1e-3, 1e-3, most_people=10_000, most=1200, most_kinds=16),
+    # few rare steps: without it everybody has the worst case's bound at 5 steps of rate 4e-5 and delta 1e-7; if at
+    # most 4 kinds are served, bounds are 12 % of the worst case wide at 33 steps of noise multiplier 0.54, rate 1e-4
+    # and delta 2e-12
+    Contour(1e-3, 1e-3, most_people=10_000, most=1_200, most_kinds=16),
     # the same for more different people: a contour takes 30 to 90 milliseconds for each, of 8 kinds up to a second
     *(replace(rare, width=5e-3, width_of_largest=2e-3, least_steps=2, most_steps=_SOME - 1) for rare in _RARE),
 )
