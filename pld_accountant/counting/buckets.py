@@ -23,10 +23,14 @@ __all__ = ["Buckets", "choose_group", "place_edges"]
 _CELLS = 8192  # of the look-up table of buckets
 _EVEN = 0.8  # share of the edges that are even in s; the others are even in log s
 _SMALL = 2e-3  # below this relative norm, edges are even in s only
+_CLIPPED = 1e-6  # width of the last bucket: several times the round-off of a norm that was clipped in float32
 
 
 def place_edges(buckets: int) -> NDArray:
     """Upper edges of the buckets in relative norm s, ascending, the last one 1; shape (buckets,).
+
+    The last bucket is narrow: clipped steps, usually the most expensive ones of a person, count nearly exactly even
+    where they are counted whole.
 
     For steps at relative norm s in a bucket of width h, interpolated bounds differ by at most
 
@@ -38,9 +42,9 @@ def place_edges(buckets: int) -> NDArray:
     """
     fine = np.unique(np.concatenate([np.linspace(0.0, 1.0, 8193), np.geomspace(_SMALL, 1.0, 8193)]))
     small = np.log(np.maximum(fine, _SMALL) / _SMALL) / np.log(1.0 / _SMALL)
-    edges = np.interp(np.arange(1, buckets + 1) / buckets, _EVEN * fine + (1.0 - _EVEN) * small, fine)
-    edges[-1] = 1.0
-    return edges
+    edges = np.interp(np.arange(1, buckets) / (buckets - 1), _EVEN * fine + (1.0 - _EVEN) * small, fine)
+    edges[-1] = 1.0 - _CLIPPED
+    return np.append(edges, 1.0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from math import erfc, sqrt
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,6 +61,15 @@ def largest_loss(counts: Counts, steps: StepFamily) -> NDArray:
     return np.where(infinite > 0.0, np.inf, total * (1.0 + _ROUNDING))
 
 
+@cache
+def _reaches() -> tuple[NDArray, NDArray]:
+    """r from -8 to 37.5 and log Phi(-r), with `math.erfc`: the import of scipy.special takes longer than an answer."""
+    r = np.linspace(-8.0, 37.5, 729)
+    beyond = 0.5 * np.array([erfc(abs(v) / sqrt(2.0)) for v in r])  # Phi(-37.5) is a normal number
+    with np.errstate(under="ignore"):
+        return r, np.where(r < 0.0, np.log1p(-beyond), np.log(beyond))
+
+
 def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: NDArray) -> NDArray:
     """Lower bounds of epsilon from the event that every step loses at least what it loses with chance Phi(-r).
 
@@ -66,15 +78,13 @@ def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: N
     """
     if not who.size:
         return np.zeros(0)
-    r = np.linspace(-8.0, 38.0, 737)
+    r, log_chance = _reaches()
     loss = steps.surely_lost(r)
     if not np.all(np.isfinite(loss)):
         return np.zeros(who.size)
-    from scipy.special import log_ndtr
-
     together, size = counts.times(loss, who), counts.times(np.abs(loss), who)
     number = counts.times(np.ones((steps.size, 1)), who)
-    log_share = question.targets(len(counts))[who][:, None] - number * log_ndtr(-r) * (1.0 + _ROUNDING)
+    log_share = question.targets(len(counts))[who][:, None] - number * log_chance * (1.0 + _ROUNDING)
     with np.errstate(invalid="ignore", divide="ignore"):
         epsilon = together - _ROUNDING * size + np.log1p(-np.exp(np.minimum(log_share, 0.0)))
     return np.maximum(epsilon.max(axis=1), 0.0)

@@ -24,6 +24,14 @@ def test_no_interval_is_left_wide():
     assert ratio[edges[1:] > 0.01].max() < 1.15
 
 
+def test_clipped_steps_have_a_bucket_of_their_own():
+    edges = place_edges(256)
+    assert 1.0 - edges[-2] == pytest.approx(1e-6)
+    for clipped in (1.0, 1.0 - 2.0**-53, float(np.float32(1.0) - np.finfo(np.float32).eps)):
+        assert np.searchsorted(edges, clipped, side="left") == 255
+    assert np.searchsorted(edges, 0.999) < 255
+
+
 def test_noise_at_an_edge():
     group = Buckets.make(1.5, 0.01, 64)
     assert group.size == 64

@@ -266,5 +266,6 @@ def test_the_growth_allowed_for_reaches_as_far_as_joined_outcomes(sigma, q):
     assert np.all(rho[some] >= least[some] * (1.0 - 1e-9))
     # and not by much further
     assert np.all(rho[some] <= 1.1 * least[some])
-    assert np.all(least[~some] > 600.0)
+    # the bucket of clipped steps is narrow, and counted whole for that reason
+    assert not some[-1] and np.all(least[:-1][~some[:-1]] > 600.0)
     np.testing.assert_allclose((scale * np.expm1(rho))[some], 1.0, rtol=1e-11)

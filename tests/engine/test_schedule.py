@@ -143,3 +143,14 @@ def test_contours_serve_people_with_many_kinds_of_few_rare_steps():
     assert np.max(close.upper - close.lower) < 1e-3 * close.upper.max()
     assert np.max(apart.upper - apart.lower) > 1e-2 * apart.upper.max()
     assert np.all(close.lower <= apart.upper) and np.all(apart.lower <= close.upper)
+
+
+def test_clipped_steps_count_nearly_exactly_where_they_count_whole():
+    """If the last bucket were as wide as the others, the bounds would lie 2.6 % of the worst case's epsilon apart."""
+    ledger = pa.Ledger(1, noise_multiplier=0.6, sample_rate=1e-4, max_grad_norm=1.0)
+    for norm, repeat in ((0.2, 1), (0.4, 2), (1.0, 5)):
+        ledger.record([norm], repeat)
+    found, worst = ledger.epsilon(1e-12), ledger.worst_case().epsilon(1e-12)
+    exact = pa.compose([(pa.SampledGaussian(0.6 / norm, 1e-4), n) for norm, n in ((0.2, 1), (0.4, 2), (1.0, 5))])
+    assert found.upper[0] - found.lower[0] < 1e-4 * worst.lower
+    assert found.lower[0] <= exact.epsilon(1e-12).upper and exact.epsilon(1e-12).lower <= found.upper[0]
