@@ -142,6 +142,39 @@ def add_values(a, pa, b, pb, twice, knots, mass, moment):
         moment[k] += w * d
 
 
+@jit("void(f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1], f8[:,::1])")
+def add_participations(a, pa, b, pb, chance, knots, masses):
+    """Write each cell's masses under 0 to k participations in two blocks of steps, a and b their ascending keys.
+
+    Of i + j participations, i fall into the first block with chance[i, j].  Every sum of keys must be at least the
+    first knot; the last cell has no right end.  A mass is the sum of at most a.size + b.size + k + 1 terms in a row.
+    """
+    masses[:] = 0.0
+    some, weight = np.zeros(pb.shape[1]), np.zeros(chance.shape)
+    first, last = 0, knots.size - 1
+    for i in range(a.size):
+        for m in range(some.size):
+            for n in range(some.size - m):
+                weight[m, n] = pa[i, m] * chance[m, n]
+        while first < last and a[i] + b[0] >= knots[first + 1]:
+            first += 1
+        k, j = first, 0
+        while j < b.size:
+            some[:] = 0.0
+            while j < b.size and (k == last or a[i] + b[j] < knots[k + 1]):
+                for n in range(some.size):
+                    some[n] += pb[j, n]
+                j += 1
+            for m in range(some.size):
+                total = 0.0
+                for n in range(m + 1):
+                    total += weight[m - n, n] * some[n]
+                masses[k, m] += total
+            if j < b.size:
+                while k < last and a[i] + b[j] >= knots[k + 1]:
+                    k += 1
+
+
 @jit("void(f8[::1], f8[::1], f8[::1], f8[::1])")
 def spread_up(knots, p, u, mass):
     """Share each cell's masses under P and Q between its ends; mass has an element for every knot."""

@@ -23,19 +23,24 @@ import enum
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ratio", "Side", "mean_of_lognormals"]
+__all__ = ["BASE", "ROUGH", "Cells", "Ratio", "Side", "cells_of_step", "mean_of_lognormals", "place_cells"]
 
 _UNIT = 2.0**-53
 _REACH = 14.0  # standard deviations: 1e-44 of P or Q lie beyond
 _NEAR = 7.0  # most of the cells lie within so many
 _CELLS = 2500
-_ROUGH = 300  # atoms of the sums by which grids are placed
+ROUGH = 300
+"""Atoms of the sums by which grids are placed."""
+
 _ENDS = 500  # smallest and largest pairs that are looked at one by one
-_BASE = 2.0**-41  # relative error of the masses and means of one variable's cells, at x up to 34
+BASE = 2.0**-41
+"""Relative error of the masses and means of one variable's cells, at x up to 34."""
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
@@ -69,6 +74,12 @@ class Ratio:
     moved: float
     slack: float
 
+    @property
+    def divergence(self) -> float:
+        """The Kullback-Leibler divergence of P and Q, if none is infinite."""
+        some = self.values > 0.0
+        return float((self.masses * self.values)[some] @ np.log(self.values[some]))
+
 
 def _settled(side: Side, knots: NDArray, mass: NDArray, moment: NDArray) -> tuple[NDArray, NDArray, float]:
     """Atoms of cells, whose `moment` is mass times the distance from the left end; and the mean that is at infinity."""
@@ -87,8 +98,20 @@ def _settled(side: Side, knots: NDArray, mass: NDArray, moment: NDArray) -> tupl
     return knots, atoms, float(moment[-1])
 
 
-def _one(s: float, side: Side, cells: int) -> Ratio:
-    """The law of one lognormal variable, on cells even in a variable that crowds them near the middle."""
+class Cells(NamedTuple):
+    """Cells of one lognormal variable: their left ends, their masses, and `moment` as in `_settled`.
+
+    `tail` is the part of the mean in the last cell.  Masses and means have relative errors of at most `BASE`.
+    """
+
+    knots: NDArray
+    mass: NDArray
+    moment: NDArray
+    tail: float
+
+
+def cells_of_step(s: float, cells: int) -> Cells:
+    """Cells even in a variable that crowds them near the middle."""
     from scipy.special import ndtr
 
     x = _places(cells, s)
@@ -102,8 +125,14 @@ def _one(s: float, side: Side, cells: int) -> Ratio:
     mass = np.concatenate([[ndtr(x[0])], inner, [ndtr(-x[-1])]])
     tail = float(ndtr(s - x[-1]))
     moment = np.concatenate([[ndtr(x[0] - s)], above, [max(tail - y[-1] * mass[-1], 0.0)]])
+    return Cells(knots, mass, moment, tail)
+
+
+def _one(s: float, side: Side, cells: int) -> Ratio:
+    """The law of one lognormal variable."""
+    knots, mass, moment, tail = cells_of_step(s, cells)
     values, masses, _ = _settled(side, knots, mass, moment)
-    return Ratio(1, values, masses, tail if side is Side.UPPER else 0.0, 2.0 * _BASE, _BASE)
+    return Ratio(1, values, masses, tail if side is Side.UPPER else 0.0, 2.0 * BASE, BASE)
 
 
 def _places(cells: int, s: float) -> NDArray:
@@ -123,41 +152,40 @@ def _thinned(law: Ratio, atoms: int) -> tuple[NDArray, NDArray]:
         return np.where(mass > 0.0, mean / mass, law.values[start]), mass
 
 
-def _quantiles(one: Ratio, two: Ratio) -> tuple[NDArray, NDArray, NDArray]:
-    """Values of the sum, ascending, and what parts of Q and of P lie below them, in standard deviations."""
+def place_cells(at: NDArray, q: NDArray, p: NDArray, cells: int) -> NDArray:
+    """Ends of cells for ascending places with masses under Q and P, from the left tail of Q to the right tail of P.
+
+    A half is even in standard deviations, the mean of P's and Q's, and a quarter even in `at`, both in the near range.
+    """
     from scipy.special import ndtri
 
-    (a, p), (b, r) = _thinned(one, _ROUGH), _thinned(two, _ROUGH)
-    sums = np.add.outer(a, b).ravel()
-    order = np.argsort(sums)
-    order = order[sums[order] > 0.0]
-    sums, mass = sums[order], np.multiply.outer(p, r).ravel()[order]
-    ends = min(_ENDS, sums.size // 2)
-    some = np.unique(np.concatenate([np.arange(ends), np.arange(0, sums.size, 16), sums.size - 1 - np.arange(ends)]))
-    z = []
-    for part in (mass, mass * sums):
+    ends = min(_ENDS, at.size // 2)
+    some = np.unique(np.concatenate([np.arange(ends), np.arange(0, at.size, 16), at.size - 1 - np.arange(ends)]))
+    deviations = []
+    for part in (q, p):
         low, high = np.cumsum(part), np.cumsum(part[::-1])[::-1]
         total = low[-1]
         low, high = (np.clip(tail[some] / total, 1e-280, 0.5) for tail in (low, high))
-        z.append(np.where(low < 0.5, ndtri(low), -ndtri(high)))
-    return sums[some], z[0], z[1]
-
-
-def _grid(one: Ratio, two: Ratio, cells: int) -> NDArray:
-    """Knots for the sum of two: 0, and places from the left tail of Q to the right tail of P.
-
-    A half is even in standard deviations, the mean of P's and Q's, and a quarter even in log, both in the near range.
-    """
-    sums, z_q, z_p = _quantiles(one, two)
-    log_sum, z = np.log(sums), np.maximum.accumulate(0.5 * (z_q + z_p))
+        deviations.append(np.where(low < 0.5, ndtri(low), -ndtri(high)))
+    at, (z_q, z_p) = at[some], deviations
+    z = np.maximum.accumulate(0.5 * (z_q + z_p))
     left, right = np.searchsorted(z_q, [-_REACH, -_NEAR]), np.searchsorted(z_p, [_NEAR, _REACH]) - 1
     (far_low, low), (high, far_high) = z[left], z[right]
     far = np.concatenate([np.linspace(far_low, low, cells // 8), np.linspace(high, far_high, cells // 8)])
     goal = np.concatenate([far, np.linspace(low, high, cells // 2)])
-    some = np.concatenate([[True], np.diff(z) > 0.0])
-    places = np.interp(goal, z[some], log_sum[some])
-    places = np.concatenate([places, np.linspace(log_sum[left[1]], log_sum[right[0]], cells // 4)])
-    return np.concatenate([[0.0], np.unique(np.exp(places))])
+    rising = np.concatenate([[True], np.diff(z) > 0.0])
+    places = np.interp(goal, z[rising], at[rising])
+    return np.unique(np.concatenate([places, np.linspace(at[left[1]], at[right[0]], cells // 4)]))
+
+
+def _grid(one: Ratio, two: Ratio, cells: int) -> NDArray:
+    """Knots for the sum of two: 0, and places by its logarithm."""
+    (a, p), (b, r) = _thinned(one, ROUGH), _thinned(two, ROUGH)
+    sums = np.add.outer(a, b).ravel()
+    order = np.argsort(sums)
+    order = order[sums[order] > 0.0]
+    sums, mass = sums[order], np.multiply.outer(p, r).ravel()[order]
+    return np.concatenate([[0.0], np.unique(np.exp(place_cells(np.log(sums), mass, mass * sums, cells)))])
 
 
 def _sum(one: Ratio, two: Ratio, side: Side, knots: NDArray) -> Ratio:

@@ -13,6 +13,7 @@ from .. import validate
 from .base import Direction, Mechanism, StepFamily
 from .discrete import DiscreteLaw, DiscreteSteps
 from .lognormal_sums import Ratio, Side, mean_of_lognormals
+from .participations import MOST_PARTICIPATIONS, several_participations
 from .sampled_gaussian import SampledGaussian
 
 __all__ = ["AllocationSide", "RandomAllocation"]
@@ -56,8 +57,9 @@ class RandomAllocation:
     With k participations in t batches, the upper bound is that of k epochs of floor(t / k) and ceil(t / k) batches, t
     in all, with one participation each.  For a random partition of the batches into blocks of these sizes, and a
     random batch of each block, is a random set of k batches; and a hockey-stick divergence is convex in the pair.  The
-    lower bound is that of the sum of all steps' outputs, a Gaussian mechanism of noise multiplier sigma sqrt(t) / k.
-    So both bound the mechanism itself; at little noise they are far apart.
+    lower bound is that of cells of the outputs (`participations`), or of the sum of all outputs, a Gaussian mechanism
+    of noise multiplier sigma sqrt(t) / k.  So both bound the mechanism itself.  They are 1 to 8 % apart
+    in most cases, and further at noise multipliers below 1.
 
     ``rdp`` is infinite, and ``mu`` unknown: a mass of 1e-35 or less is counted as an infinite loss.
 
@@ -116,6 +118,11 @@ class RandomAllocation:
         if self.participations == 1:
             return self._side(Side.LOWER)
         noise = self.noise_multiplier * math.sqrt(self.batches) / self.participations
+        if self.participations < min(self.batches, MOST_PARTICIPATIONS + 1):
+            part = AllocationSide(self.noise_multiplier, self.batches, Side.LOWER, self.participations)
+            # of two bounds that hold, the one that keeps more of the divergence
+            if part.ratio.divergence > 0.5 / noise**2:
+                return [(part, 1)], (part.ratio.slack + 2.0 * part.ratio.moved) * _WIDEN
         return [(SampledGaussian(noise * _WIDEN, 1.0), 1)], 0.0
 
     def above(self) -> tuple[list[tuple[Mechanism, int]], float]:
@@ -125,15 +132,21 @@ class RandomAllocation:
 
 @dataclass(frozen=True)
 class AllocationSide:
-    """A pair of discrete laws on one side of an epoch with one participation; `RandomAllocation` makes it."""
+    """A pair of discrete laws on one side of an epoch; `RandomAllocation` makes it.
+
+    With several participations there is a lower side only.
+    """
 
     noise_multiplier: float
     batches: int
     side: Side
+    participations: int = 1
 
     @property
     def ratio(self) -> Ratio:
         """The law of the likelihood ratio."""
+        if self.participations > 1:
+            return several_participations(1.0 / self.noise_multiplier, self.batches, self.participations)
         return mean_of_lognormals(1.0 / self.noise_multiplier, self.batches, self.side)
 
     def law(self, direction: Direction) -> DiscreteLaw:
