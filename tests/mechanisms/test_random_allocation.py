@@ -246,6 +246,7 @@ def test_round_off_of_participations_is_counted():
     law = several_participations(0.5, 16, 2)
     # both masses of a ratio err
     assert law.moved >= 2 * law.slack
+    assert pa.RandomAllocation(2.0, 16, 2).below()[1] >= law.slack + 2 * law.moved
 
 
 def test_the_tail_is_counted_as_infinite(monkeypatch):
