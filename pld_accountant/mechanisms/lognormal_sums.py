@@ -21,14 +21,17 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BASE", "ROUGH", "Cells", "Ratio", "Side", "cells_of_step", "mean_of_lognormals", "place_cells"]
+__all__ = ["BASE", "ROUGH", "Cells", "Ratio", "Side", "cells_of_step", "doubled", "mean_of_lognormals", "place_cells"]
+
+_T = TypeVar("_T")
 
 _UNIT = 2.0**-53
 _REACH = 14.0  # standard deviations: 1e-44 of P or Q lie beyond
@@ -203,6 +206,19 @@ def _sum(one: Ratio, two: Ratio, side: Side, knots: NDArray) -> Ratio:
     return Ratio(one.terms + two.terms, values, masses, infinite, moved, slack)
 
 
+def doubled(one: _T, number: int, added: Callable[[_T, _T], _T]) -> _T:
+    """So many of one thing, added up by doubling."""
+    total, power = None, one
+    while True:
+        if number & 1:
+            total = power if total is None else added(total, power)
+        number >>= 1
+        if not number:
+            assert total is not None
+            return total
+        power = added(power, power)
+
+
 @lru_cache(maxsize=64)
 def _both(s: float, terms: int, cells: int) -> dict[Side, Ratio]:
     """The sum of so many lognormal variables from both sides, on the same cells."""
@@ -214,15 +230,7 @@ def _both(s: float, terms: int, cells: int) -> dict[Side, Ratio]:
         knots = _grid(one[Side.UPPER], two[Side.UPPER], cells)
         return {side: _sum(one[side], two[side], side, knots) for side in Side}
 
-    total, rest = None, terms
-    while True:
-        if rest & 1:
-            total = power if total is None else added(total, power)
-        rest >>= 1
-        if not rest:
-            assert total is not None
-            return total
-        power = added(power, power)
+    return doubled(power, terms, added)
 
 
 def mean_of_lognormals(s: float, terms: int, side: Side, cells: int = _CELLS) -> Ratio:

@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .lognormal_sums import BASE, ROUGH, Ratio, cells_of_step, place_cells
+from .lognormal_sums import BASE, ROUGH, Ratio, cells_of_step, doubled, place_cells
 
 __all__ = ["MOST_PARTICIPATIONS", "several_participations"]
 
@@ -129,16 +129,8 @@ def several_participations(s: float, batches: int, k: int) -> Ratio:
     odds, y = k / (batches - k), math.exp(0.5 * s * s + _DEVIATIONS * s)
     z = 2.0 * odds / (1.0 + math.sqrt(1.0 + 4.0 * odds * y))  # z (1 + z y) = odds
     # a smaller s has smaller divergences
-    power = _step(math.nextafter(s, 0.0), k, z, cells)
-    total, rest = None, batches
-    while True:
-        if rest & 1:
-            total = power if total is None else _added(total, power, k, cells)
-        rest >>= 1
-        if not rest:
-            break
-        power = _added(power, power, k, cells)
-    assert total is not None
+    step = _step(math.nextafter(s, 0.0), k, z, cells)
+    total = doubled(step, batches, lambda one, two: _added(one, two, k, cells))
     some = (total.masses[:, 0] > _LEAST) | (total.masses[:, k] > _LEAST)
     without, with_record = total.masses[some, 0] + _FLOOR, total.masses[some, k] + _FLOOR
     slack = total.slack + 1e-14
