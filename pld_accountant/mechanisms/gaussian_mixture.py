@@ -14,7 +14,7 @@ from .. import deadline, validate
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
-from .mixture_spectrum import TiltedMixture, join, log_moments, log_ratio, log_ratio_and_slope
+from .mixture_spectrum import TiltedMixture, join, log_moments, log_quotient_and_slope, log_ratio
 
 __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
 
@@ -249,8 +249,7 @@ class GaussianMixtureSteps(DeltaSteps):
 
     def _loss(self, row: int, x: NDArray) -> NDArray:
         pair = self._pairs[row]
-        first, second = log_ratio(x, *pair[:2]), log_ratio(x, *pair[2:])
-        return self._sign * (first - second)
+        return self._sign * log_quotient_and_slope(x, pair[:2], pair[2:])[0]
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K at each tilt, rounded up, shape (size, tilts), at most that of the Gaussian of the largest shift.
@@ -363,9 +362,9 @@ class GaussianMixtureSteps(DeltaSteps):
         for _ in range(8):
             deadline.check()
             here = at[left]
-            (own, rises), (other, falls) = (log_ratio_and_slope(here, *mixture) for mixture in (pair[:2], pair[2:]))
+            loss, slope = log_quotient_and_slope(here, pair[:2], pair[2:])
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                moved = here - (own - other - asked[left]) / (rises - falls)
+                moved = here - (loss - asked[left]) / slope
             at[left] = np.clip(np.where(np.isfinite(moved), moved, here), low[left], high[left])
             left = left[np.abs(at[left] - here) > _PLACED * (1.0 + np.abs(here))]
             if not left.size:

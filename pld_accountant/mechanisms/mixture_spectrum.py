@@ -32,7 +32,7 @@ from .. import deadline
 from .base import Spectrum
 from .exponential_sums import are_many, excess_at, log_of_excess, products
 
-__all__ = ["TiltedMixture", "join", "log_moments", "log_ratio", "log_ratio_and_slope"]
+__all__ = ["TiltedMixture", "join", "log_moments", "log_quotient_and_slope", "log_ratio"]
 
 _UNIT = 2.0**-53
 _REACH = 9.0  # r of step 1
@@ -47,6 +47,7 @@ _CELLS = 700  # of the envelope
 _OUTSIDE = 1e-17  # twice the tilted mass outside of the cells, at least
 _SHIFTS = np.concatenate([np.geomspace(0.003, 0.3, 6), np.linspace(0.5, 3.0, 5)])  # y, over 1 / s or 1
 _LIGHT = -50.0  # log mass of a cell that is moved to the mass outside
+_NEAR = 0.01  # losses below this are differences of close logarithms
 _ROUND = 1e-9  # absorbs the round-off of a cell's quantities
 
 
@@ -73,6 +74,28 @@ def log_ratio_and_slope(x: NDArray, centres: NDArray, weights: NDArray) -> tuple
             total = weights @ e
             log[far], slope[far] = top + np.log(total), ((centres * weights) @ e) / total
     return log.reshape(x.shape), slope.reshape(x.shape)
+
+
+def log_quotient_and_slope(
+    x: NDArray, own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray]
+) -> tuple[NDArray, NDArray]:
+    """log of one mixture's density over the other's, and its derivative; terms that both share do not lose its digits.
+
+    The difference of the densities over that of the other is summed for each centre, with the difference of weights.
+    """
+    (first, rise), (second, fall) = (log_ratio_and_slope(x, *mixture) for mixture in (own, other))
+    found = first - second
+    near = np.abs(found) < _NEAR
+    if np.any(near):
+        centres, index = np.unique(np.concatenate([own[0], other[0]]), return_inverse=True)
+        change = np.bincount(index.reshape(-1), np.concatenate([own[1], -other[1]]))
+        some = change != 0.0
+        t = np.multiply.outer(centres[some], x[near]) - 0.5 * centres[some, None] ** 2
+        with np.errstate(under="ignore"):
+            # exp(t) - 1 over the other's density, without overflow
+            share = np.exp(np.maximum(t, 0.0) - second[near]) * np.copysign(-np.expm1(-np.abs(t)), t)
+        found[near] = np.log1p(change[some] @ share)
+    return found, rise - fall
 
 
 class TiltedMixture(NamedTuple):
