@@ -89,12 +89,10 @@ def log_quotient_and_slope(
     if np.any(near):
         centres, index = np.unique(np.concatenate([own[0], other[0]]), return_inverse=True)
         change = np.bincount(index.reshape(-1), np.concatenate([own[1], -other[1]]))
-        some = change != 0.0
-        t = np.multiply.outer(centres[some], x[near]) - 0.5 * centres[some, None] ** 2
-        with np.errstate(under="ignore"):
-            # exp(t) - 1 over the other's density, without overflow
-            share = np.exp(np.maximum(t, 0.0) - second[near]) * np.copysign(-np.expm1(-np.abs(t)), t)
-        found[near] = np.log1p(change[some] @ share)
+        centres, change = centres[change != 0.0, None], change[change != 0.0, None]
+        # the changes add up to 0
+        excess = np.expm1(np.minimum(centres * x[near] - 0.5 * centres**2 - second[near], 700.0))
+        found[near] = np.log1p((change * excess).sum(axis=0))
     return found, rise - fall
 
 

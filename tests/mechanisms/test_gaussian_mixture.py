@@ -6,6 +6,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.mechanisms import gaussian_mixture
+from pld_accountant.mechanisms.mixture_spectrum import log_quotient_and_slope
 
 
 def delta_of_step(group, epsilon, direction):
@@ -78,3 +79,37 @@ def test_the_range_of_losses_leaves_out_no_more_than_its_share(reach, direction)
     inside, _ = steps.masses(0, np.array([-40.0, low, high, 40.0]))
     assert inside[0] + inside[2] <= np.exp(-0.5 * reach**2)
     assert inside[1] == pytest.approx(p.sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "epsilon"), [(10.0, 1e-6, 1e-6), (3.0, 1e-8, 1e-7), (50.0, 1e-8, 1e-9), (0.3, 1e-8, 1e-12)]
+)
+def test_a_replaced_record_at_tiny_rates(sigma, q, epsilon):
+    """The loss is a difference of logarithms that agree to ten digits, or of densities that share their first term."""
+    with mp.workdps(80):
+        s, rate, factor = 1 / mp.mpf(sigma), mp.mpf(q), mp.exp(mp.mpf(epsilon))
+        laws = [[(0, 1 - rate), (sign * s, rate)] for sign in (1, -1)]
+
+        def excess(x):
+            own, other = (mp.fsum(w * mp.exp(c * x - c * c / 2) for c, w in law) for law in laws)
+            return own - factor * other
+
+        low, high = mp.mpf(0), mp.mpf(1)
+        while excess(high) < 0:
+            low, high = high, 2 * high
+        for _ in range(250):
+            middle = (low + high) / 2
+            low, high = (low, middle) if excess(middle) > 0 else (middle, high)
+        own, other = (mp.fsum(w * mp.ncdf(c - low) for c, w in law) for law in laws)
+        exact = own - factor * other
+    found = pa.compose([(pa.ReplaceOneSampledGaussian(sigma, q), 1)]).delta(epsilon)
+    assert found.lower <= exact <= found.upper <= found.lower * (1 + 1e-8)
+
+
+def test_the_loss_of_a_replaced_record_far_away():
+    """Where the densities agree to ten digits and more, exponentials of the terms need not be doubles."""
+    x = np.array([-98.0, 0.1, 40.0, 55.0, 62.0, 63.5, 97.0])
+    own, other = (np.array([20.0, 40.0]), np.array([1 - 1e-300, 1e-300])), (np.array([20.0]), np.array([1.0]))
+    loss, _ = log_quotient_and_slope(x, own, other)
+    exact = [mp.log1p(mp.mpf(10) ** -300 * mp.expm1(20 * mp.mpf(v) - 600)) for v in x.tolist()]
+    assert loss == pytest.approx([float(v) for v in exact], rel=1e-12, abs=1e-299)
