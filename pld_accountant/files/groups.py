@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,12 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from .cells import with_formula
 from .formats import ReadError, require
 from .npy import read_npy
 
 __all__ = ["read_labels"]
 
 Reader = Callable[[Path, int], np.ndarray]
+
+_IDS = "id", "person"
+_OTHER_SEPARATOR = re.compile("[;\t]")
 
 
 def read_labels(
@@ -32,15 +37,13 @@ def read_labels(
     ----------
     path : path
         ``.npy`` (one-dimensional, integers, booleans or strings), ``.txt`` (a label per line) or ``.csv``
-        (one column, or a header line with a column ``group``; if there is also a column ``index``, as in the tables of
-        the command line, it must count the people from 0), or ``.parquet`` (a column ``group`` and a column ``id`` or
-        ``person``: results, or an event table).  With a column ``id`` or ``person`` people are matched by id, and
-        others are ignored.
+        (one column in the order of the people, or a header line with the columns ``group`` and ``id`` or ``person``,
+        separated by commas), or ``.parquet`` (a column ``group`` and a column ``id`` or ``person``: results, or an
+        event table).  With a column ``id`` or ``person`` people are matched by id, and others are ignored.
     num_examples : int
         Number of people.
     people : ndarray, optional
-        Ids of the people.  Without them, ``.csv`` is read in the order of the people, and the ids of ``.parquet`` must
-        be their numbers.
+        Ids of the people; by default their numbers 0, 1, 2, ...
     hint : callable
         From another number of people to what to do about it: see `NormLog.hint`.
 
@@ -65,9 +68,10 @@ def read_labels(
     ['west', 'east', 'west']
     """
     file = Path(path)
+    everybody = np.arange(num_examples) if people is None else np.asarray(people)
     if file.suffix.lower() == ".parquet" and file.exists():
-        return _by_id(file, np.arange(num_examples) if people is None else np.asarray(people))
-    from_csv = partial(_from_csv, people=people)
+        return _by_id(file, everybody)
+    from_csv = partial(_from_csv, people=everybody)
     readers: dict[str, Reader] = {".npy": _from_npy, ".csv": from_csv, ".txt": _from_text}
     reader = readers.get(file.suffix.lower())
     if not file.exists():
@@ -101,33 +105,39 @@ def _from_text(file: Path, num_examples: int) -> np.ndarray:
     return _typed(file.read_text(encoding="utf-8-sig").rstrip().splitlines(), file)
 
 
-def _from_csv(file: Path, num_examples: int, people: np.ndarray | None) -> np.ndarray:
+def _from_csv(file: Path, num_examples: int, people: np.ndarray) -> np.ndarray:
     with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = list(csv.reader(lines))
     while rows and not rows[-1]:
         rows.pop()
     if not rows:
         raise ReadError(f"{file} is empty")
-    header = rows[0]
-    if header.count("group") > 1:
-        raise ReadError(f"{file} has two columns 'group'")
+    header = [name.strip().lower() for name in rows[0]]
+    for name in ("group", *_IDS):
+        if header.count(name) > 1:
+            raise ReadError(f"{file} has two columns {name!r}")
     if "group" in header:
         column, rows = header.index("group"), rows[1:]
     elif len(header) != 1:
         raise ReadError(f"{file} must have one column, or a header line with a column 'group'")
+    elif all(len(row) == 1 and _OTHER_SEPARATOR.search(row[0]) for row in rows):
+        raise ReadError(f"{file} must be separated by commas, not by semicolons or tabs")
     else:
         # If there is one line more than people, the first line is a header.
         column, rows = 0, rows[len(rows) == num_examples + 1 :]
     if any(len(row) != len(header) for row in rows):
         number = next(i for i, row in enumerate(rows) if len(row) != len(header))
         raise ReadError(f"{file}: the row of person {number} has {len(rows[number])} fields, not {len(header)}")
-    if "group" in header and "index" in header:
-        place = header.index("index")
-        if [row[place].strip() for row in rows] != [str(i) for i in range(len(rows))]:
-            raise ReadError(f"{file}: the rows must be those of the people in order, with the index 0, 1, 2, ...")
-    labels = [row[column] for row in rows]
-    if "group" in header and "id" in header and people is not None:
-        labels = _matched([row[header.index("id")] for row in rows], labels, people, file)
+    labels = [with_formula(row[column].strip()) for row in rows]
+    if len(header) > 1:
+        own = next((name for name in _IDS if name in header), None)
+        if own is None:
+            raise ReadError(
+                f"{file} must have a column 'id' or 'person' beside 'group'; "
+                "or 'group' alone, with the labels in the order of the people"
+            )
+        ids = [with_formula(row[header.index(own)].strip()) for row in rows]
+        labels = _matched(ids, labels, people, file)
     return _typed(labels, file)
 
 
@@ -137,7 +147,7 @@ def _by_id(file: Path, people: np.ndarray) -> np.ndarray:
         table = parquet.read_table(file)
     except (OSError, ValueError) as error:
         raise ReadError(f"{file} cannot be read as labels: {error}") from error
-    own = next((name for name in ("id", "person") if name in table.column_names), None)
+    own = next((name for name in _IDS if name in table.column_names), None)
     if own is None or "group" not in table.column_names:
         raise ReadError(f"{file} must have a column 'group' and a column 'id' or 'person'")
     if table.column("group").null_count or table.column(own).null_count:

@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..files.atomic import atomic_files, destination
+from ..files.cells import no_formula
 from ..files.formats import require
 from ..files.store import SENSITIVE
 from ..results import Method, Status
@@ -48,8 +48,6 @@ TABLE_ENDINGS = (".parquet", ".csv", ".npz")
 FIGURE_ENDINGS = (".png", ".pdf")
 PAGE_ENDINGS = (".html", ".htm")
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: full width
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 
 Writer = Callable[[BinaryIO], None]
 
@@ -254,18 +252,10 @@ def _write_csv(file: BinaryIO, columns: Mapping[str, np.ndarray]) -> None:
     writer.writerow(columns)
     # Python floats, whose shortest decimal form reads back as the same number.
     cells = [column.tolist() for column in columns.values()]
-    texts = [[_no_formula(cell) for cell in c] if c and isinstance(c[0], str) else c for c in cells]
+    texts = [[no_formula(cell) for cell in c] if c and isinstance(c[0], str) else c for c in cells]
     writer.writerows(zip(*texts, strict=True))
     text.flush()
     text.detach()
-
-
-def _no_formula(text: str) -> str:
-    """A text with an apostrophe in front if a spreadsheet would take it for a formula, as OWASP advises [1]_.
-
-    .. [1] OWASP, "CSV Injection", https://owasp.org/www-community/attacks/CSV_Injection
-    """
-    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def json_text(facts: Mapping[str, Any]) -> str:

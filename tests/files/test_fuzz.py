@@ -385,7 +385,7 @@ LOGS = {
 GROUPS = {
     "labels.npy": lambda path: np.save(path, np.array([3, 1, 2])),
     "words.npy": lambda path: np.save(path, np.array(["a", "bc", "d"])),
-    "labels.csv": lambda path: path.write_text("index,group\n0,a\n1,b\n2,c\n"),
+    "labels.csv": lambda path: path.write_text("id,group\n0,a\n1,b\n2,c\n"),
     "labels.txt": lambda path: path.write_text("a\nb\n7\n"),
 }
 

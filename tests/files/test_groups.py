@@ -5,6 +5,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet as pq
 
+from pld_accountant.files.cells import no_formula
 from pld_accountant.files.formats import ReadError
 from pld_accountant.files.groups import read_labels
 
@@ -23,10 +24,11 @@ def test_npy(tmp_path, labels):
         (".txt", "  west\neast side\n2", ["west", "east side", "2"]),
         (".csv", "3\r\n1\r\n2\r\n", [3, 1, 2]),
         (".csv", "digit\n3\n1\n2\n", [3, 1, 2]),
-        (".csv", 'name,group\n"Alpha, A",b\nBeta,a\nGamma,b\n', ["b", "a", "b"]),
+        (".csv", 'name,group,id\n"Alpha, A",b,0\nBeta,a,1\nGamma,b,2\n', ["b", "a", "b"]),
+        (".csv", "ID,Group\n2,c\n0,a\n7,x\n1,b\n", ["a", "b", "c"]),
+        (".csv", "group;size\na\nb\nc\n", ["a", "b", "c"]),
         (".csv", "group\na\nb\nc\n\n", ["a", "b", "c"]),
         (".csv", "\ufeffgroup\na\nb\nc\n", ["a", "b", "c"]),
-        (".csv", "index,group\n0,a\n1,b\n2,a\n", ["a", "b", "a"]),
         (".txt", "7\n007\n-1\n", ["7", "007", "-1"]),
         (".txt", "1_0\n10\n3\n", ["1_0", "10", "3"]),
     ],
@@ -46,8 +48,12 @@ def test_text(tmp_path, ending, text, expected):
         (".csv", "", "is empty"),
         (".csv", "a,1\nb,2\nc,3\n", "one column, or a header line with a column 'group'"),
         (".csv", "name,group\na,1\nb\nc,3\n", "row of person 1 has 1 fields, not 2"),
-        (".csv", "index,group\n0,a\n2,b\n1,c\n", "rows must be those of the people in order"),
-        (".csv", "index,group\n0,a\n0,b\n1,c\n", "rows must be those of the people in order"),
+        (".csv", "index,group\n0,a\n2,b\n1,c\n", "a column 'id' or 'person' beside 'group'"),
+        (".csv", "id,group\n0,a\n0,b\n1,c\n", "'0' has two groups, 'a' and 'b'"),
+        (".csv", "id,group\n0,a\n2,b\n", "no group of 1 people, for example 1"),
+        (".csv", "id;group\n0;a\n1;b\n2;c\n", "separated by commas"),
+        (".csv", "id\tgroup\n0\ta\n1\tb\n2\tc\n", "separated by commas"),
+        (".csv", "id,ID,group\n0,0,a\n1,1,b\n2,2,c\n", "two columns 'id'"),
         (".csv", "group,group\na,1\nb,1\nc,1\n", "two columns 'group'"),
         (".csv", "group\n", "holds 0 labels"),
         (".json", "[1, 2, 3]", "must end in"),
@@ -104,9 +110,21 @@ def test_people_are_matched_by_id(tmp_path, name):
 def test_ids_in_csv_are_matched_and_numbers_of_people_too(tmp_path):
     (tmp_path / "labels.csv").write_text("id,group\nb,2\na,1\n")
     assert read_labels(tmp_path / "labels.csv", 2, people=np.array(["a", "b"])).tolist() == [1, 2]
-    assert read_labels(tmp_path / "labels.csv", 2).tolist() == [2, 1]
+    with pytest.raises(ReadError, match="no group of 2 people, for example 0"):
+        read_labels(tmp_path / "labels.csv", 2)
     pq.write_table(pyarrow.table({"id": [1, 0], "group": [5, 4]}), tmp_path / "labels.parquet")
     assert read_labels(tmp_path / "labels.parquet", 2).tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("name", ["id", "person"])
+def test_the_tables_of_this_package_are_matched_whatever_their_order(tmp_path, name):
+    """Also ids and labels that have an apostrophe in CSV, because a spreadsheet would take them for formulas."""
+    people = np.array(["=sum", "+c10", "-", "plain"])
+    labels = np.array(["@home", "away", "@home", "away"])
+    rows = [f"{no_formula(one)},{no_formula(label)}" for one, label in zip(people, labels, strict=True)]
+    (tmp_path / "labels.csv").write_text("\n".join([f"{name},group", *rows[::-1]]) + "\n")
+    assert rows[0] == "'=sum,'@home"
+    assert read_labels(tmp_path / "labels.csv", 4, people=people).tolist() == labels.tolist()
 
 
 def test_parquet_without_groups(tmp_path):
