@@ -7,6 +7,7 @@ same folders and moves them into place when all are on disk (`files.atomic`).
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -27,6 +28,7 @@ from .individuals import Individuals
 
 __all__ = [
     "COLUMNS",
+    "DIGEST",
     "FIGURE_ENDINGS",
     "PAGE_ENDINGS",
     "SCHEMA_VERSION",
@@ -52,6 +54,7 @@ PAGE_ENDINGS = (".html", ".htm")
 Writer = Callable[[BinaryIO], None]
 
 SCHEMA_VERSION = 1
+DIGEST = "pld_accountant_sha256"
 """Version of the columns and the facts of a table with a row per person."""
 COLUMNS: dict[str, dict[str, str]] = {
     "id": {"meaning": "the person: the id in the events, else the number of the column in the log, from 0"},
@@ -228,7 +231,20 @@ def empty_table(person: Any, grouped: bool) -> Any:
 def _write_parquet(file: BinaryIO, columns: Mapping[str, np.ndarray], about: str) -> None:
     from pyarrow import parquet
 
-    parquet.write_table(_arrow(columns, about), file, compression="zstd")
+    table = _arrow(columns, about)
+    table = table.replace_schema_metadata({**table.schema.metadata, DIGEST: digest(columns, about)})
+    parquet.write_table(table, file, compression="zstd")
+
+
+def digest(columns: Mapping[str, np.ndarray], about: str) -> str:
+    """SHA-256 of the metadata and of every column: Parquet itself would read a damaged number without a word."""
+    found = hashlib.sha256(about.encode())
+    for name in sorted(columns):
+        found.update(f"\0{name}\0".encode())
+        values = columns[name]
+        number = {"f": "<f8", "i": "<i8", "u": "<i8"}.get(values.dtype.kind)
+        found.update(values.astype(number).tobytes() if number else "\0".join(values.astype(np.str_).tolist()).encode())
+    return found.hexdigest()
 
 
 def _arrow(columns: Mapping[str, np.ndarray], about: str) -> Any:

@@ -15,7 +15,7 @@ from ..results import Bounds, Guarantee, Method, Status
 from .comparison import Comparison, with_mu
 from .folder import ResultFolder
 from .individuals import Individuals
-from .outputs import SCHEMA_VERSION
+from .outputs import DIGEST, SCHEMA_VERSION, digest
 from .summary import Summary, summarise
 
 __all__ = ["read_results"]
@@ -83,12 +83,13 @@ def _from_parts(folder: ResultFolder) -> Summary | Comparison:
 def _read(name: str) -> tuple[Any, dict[str, Any]]:
     """The table of a file, and its facts."""
     parquet = require("pyarrow.parquet", "parquet", f"reading {name}")
+    arrow_error = require("pyarrow", "parquet", f"reading {name}").ArrowException
     try:
         with open(name, "rb") as file:
             table = parquet.read_table(file)
     except FileNotFoundError:
         raise
-    except (OSError, ValueError) as error:  # Arrow's errors derive from both
+    except (OSError, ValueError, arrow_error) as error:
         raise ReadError(f"{name} cannot be read as Parquet: {error}") from error
     text = (table.schema.metadata or {}).get(b"pld_accountant")
     if text is None:
@@ -98,8 +99,12 @@ def _read(name: str) -> tuple[Any, dict[str, Any]]:
         version = facts.get("schema_version")
         if version != SCHEMA_VERSION:
             raise ValueError(f"its columns have version {version}; this release reads version {SCHEMA_VERSION}")
+        written = table.schema.metadata.get(DIGEST.encode())
+        columns = {name: _values(table.column(name)) for name in table.schema.names}
+        if written is not None and written != digest(columns, text.decode()).encode():
+            raise ValueError("it was altered or damaged")
         return table, facts
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, arrow_error) as error:
         raise ReadError(f"{name} holds no results that can be read: {error}") from error
 
 
@@ -114,6 +119,8 @@ def _made(name: str, table: Any, facts: Mapping[str, Any]) -> Summary | Comparis
 def _results(table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
     columns = {name: _values(table.column(name)) for name in table.schema.names}
     bounds = [columns[f"epsilon_{name}"] for name in ("lower", "estimate", "upper")]
+    if np.any(bounds[0] > bounds[2]):
+        raise ValueError("a lower bound exceeds its upper bound")
     codes = [_codes(columns["status"], Status), _codes(columns["method"], Method)]
     worst = facts["worst_case"]
     people = Individuals(

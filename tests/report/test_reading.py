@@ -91,6 +91,37 @@ def test_texts_need_no_pickle_in_npz(tmp_path):
         assert file["id"].tolist() == ["a", "b"]
 
 
+def test_a_damaged_file_is_refused(tmp_path):
+    """Flipped bits are found wherever they lie; Parquet itself reads most of them without a word."""
+    path = written(pa.summarise(ledger_of([f"person {k}" for k in range(40)]), 1e-5), tmp_path)
+    whole = path.read_bytes()
+    good = pa.read_results(path).individuals
+    rng, refused = np.random.default_rng(0), 0
+    for place, bit in zip(rng.integers(len(whole), size=400), rng.integers(8, size=400), strict=True):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << bit
+        path.write_bytes(damaged)
+        try:
+            read = pa.read_results(path).individuals
+        except ReadError:
+            refused += 1
+        else:
+            assert read.epsilon == good.epsilon and read.people.tolist() == good.people.tolist()
+            assert read.worst_case == good.worst_case and read.delta == good.delta
+    assert refused > 200
+
+
+def test_a_lower_bound_above_its_upper_bound_is_refused(tmp_path):
+    path = written(pa.summarise(ledger_of(["a", "b"]), 1e-5), tmp_path)
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("epsilon_lower")
+    table = table.set_column(place, table.schema.field(place), [[9.0, 9.0]])
+    metadata = {key: value for key, value in table.schema.metadata.items() if key != b"pld_accountant_sha256"}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(ReadError, match="lower bound exceeds"):
+        pa.read_results(path)
+
+
 def test_other_files_are_refused(tmp_path):
     path = written(pa.summarise(ledger_of(["a", "b"]), 1e-5), tmp_path)
     whole, table = path.read_bytes(), pq.read_table(path)
