@@ -42,13 +42,8 @@ class PeopleCounts(Locked):
         self.num_examples = validate.count(num_examples, "num_examples", least=1)
         self.noise_multiplier = validate.noise_multiplier(noise_multiplier)
         self.sample_rate = validate.sample_rate(sample_rate)
-        self.max_grad_norm = validate.positive(max_grad_norm, "max_grad_norm")
-        if not 1e-100 <= self.max_grad_norm <= 1e100:
-            # if the scale of the norms overflowed, norms would count in the wrong bucket
-            raise ValueError(f"max_grad_norm must lie between 1e-100 and 1e100, got {max_grad_norm!r}")
-        self.buckets = validate.count(buckets, "buckets", least=2)
-        if self.buckets > 4096:
-            raise ValueError(f"buckets must be at most 4096, got {buckets}")
+        self.max_grad_norm = validate.clipping_norm(max_grad_norm)
+        self.buckets = validate.buckets(buckets)
         self._tally: Tally | PackedTally = Tally(self.num_examples, self.buckets)
         self._people: Any = None  # a pyarrow.Array of distinct ids, see `events.ids`
 
@@ -275,7 +270,7 @@ class PeopleCounts(Locked):
         ledger._people = found.people
 
         def tally_of(part: Events) -> Tally:
-            tally = Tally(len(part.people), buckets)
+            tally = Tally(len(part.people), ledger.buckets)
             tally.count_events(part.person, part.kind, part.norm, part.count, part.schedule, ledger.max_grad_norm)
             return tally
 

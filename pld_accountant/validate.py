@@ -100,10 +100,7 @@ def clipping_norm(value: Any, name: str = "max_grad_norm") -> float:
 
 def buckets(value: Any, name: str = "buckets") -> int:
     """A number of buckets of relative norms: a whole number from 2 to 4096."""
-    number = count(value, name, least=2)
-    if number > _MOST_BUCKETS:
-        raise ValueError(f"{name} must be at most {_MOST_BUCKETS}, got {value!r}")
-    return number
+    return count(value, name, least=2, most=_MOST_BUCKETS)
 
 
 def sample_rate(value: Any) -> float:
@@ -130,11 +127,13 @@ def delta(value: Any, name: str = "delta") -> float:
     return x
 
 
-def count(value: Any, name: str, *, least: int = 0) -> int:
-    """A whole number, at least `least`."""
+def count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
+    """A whole number, at least `least` and at most `most`."""
     x = _number(value, name)
     if not (x >= least and x == np.floor(x) and np.isfinite(x)):
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if most is not None and x > most:
+        raise ValueError(f"{name} must be at most {most}, got {value!r}")
     return int(value)
 
 

@@ -103,7 +103,7 @@ class BlackBoxComposition(Composition):
         return UNKNOWN
 
     def rdp(self, alpha: Any) -> NDArray:
-        orders = validate.orders(np.asarray(alpha, dtype=np.float64))
+        orders = validate.orders(alpha)
         theta = orders.reshape(-1) - 1.0
         return np.asarray(self._others.rdp(orders) + (self._of_boxes(theta) / theta).reshape(orders.shape))
 

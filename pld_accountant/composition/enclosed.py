@@ -115,7 +115,7 @@ class EnclosedComposition(Composition):
 
     def rdp(self, alpha: Any) -> NDArray:
         # the divergence is that of the f with f''(x) = x^(alpha - 2), an integral of deltas
-        orders = validate.orders(np.asarray(alpha, dtype=np.float64))
+        orders = validate.orders(alpha)
         return np.asarray(self._above.composition.rdp(orders) + self._above.slack / (orders - 1.0) * _UP)
 
     def rdp_epsilon(self, delta: float) -> float:

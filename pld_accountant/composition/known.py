@@ -206,7 +206,7 @@ class KnownComposition(Composition):
         return np.asarray(given_finite + (1.0 + theta) * self._log_finite(direction) * (1.0 - ROUNDING))
 
     def rdp(self, alpha: Any) -> NDArray:
-        orders = validate.orders(np.asarray(alpha, dtype=np.float64))
+        orders = validate.orders(alpha)
         if any(self.infinite(direction) for direction in self.larger_moments):
             return np.full(orders.shape, np.inf)
         theta = orders.reshape(-1) - 1.0

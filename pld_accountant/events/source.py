@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ __all__ = ["COLUMNS", "REQUIRED", "arrow_events", "column_names", "is_events_fil
 
 COLUMNS = ("person", "norm", "sensitivity", "count", "noise_multiplier", "sample_rate", "step", "group")
 REQUIRED = ("person",)
+_NORMS = ("norm", "sensitivity")
 
 
 def arrow_events(
@@ -87,10 +89,21 @@ def _check_names(there: list[str], names: Mapping[str, str], where: str) -> None
             raise ReadError(f"{where} has two columns {own!r}")
         if own not in there and (name in REQUIRED or own != name):
             raise ReadError(f"{where} has no column {own!r}; it has {', '.join(there)}")
-    both = [names[n] for n in ("norm", "sensitivity") if names[n] in there]
+    for name in COLUMNS:
+        # a misspelt column would be ignored, and a person's steps or groups with it
+        alike = [] if names[name] in there else [c for c in there if c not in names.values() and _alike(c, name)]
+        if alike and not (name in _NORMS and any(names[n] in there for n in _NORMS)):
+            raise ReadError(f"{where} has a column {alike[0]!r} but no {name!r}: rename it, or leave it out")
+    both = [names[n] for n in _NORMS if names[n] in there]
     if len(both) != 1:
         found = " and ".join(repr(b) for b in both) if both else "neither"
         raise ReadError(f"{where} must have one of the columns 'norm' and 'sensitivity', it has {found}")
+
+
+def _alike(one: str, name: str) -> bool:
+    """Whether a name is another one in a different spelling: Count, counts, sampling_rate, noise-multiplier."""
+    plain = re.sub("[^a-z]", "", one.lower().replace("sampling", "sample"))
+    return plain.removesuffix("s") == name.replace("_", "")
 
 
 def _from_pandas(frame: Any, names: Mapping[str, str]) -> Any:
@@ -99,6 +112,7 @@ def _from_pandas(frame: Any, names: Mapping[str, str]) -> Any:
 
     from .ids import as_ids
 
+    _check_names([str(own) for own in frame.columns], names, "the table")
     found = {}
     for own in frame.columns:
         if own in names.values():

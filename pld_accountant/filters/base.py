@@ -24,6 +24,7 @@ _CONDITION_ALL = (
 )
 
 _ROUNDING = 1e-12  # to which every budget is met, relative
+_MOST_STEPS = 2**53  # above this, a double does not hold every whole number
 
 
 class Filter(SavedState):
@@ -114,7 +115,7 @@ class Filter(SavedState):
         self._halted = bool(saved.take("halted", np.bool_, (), least=False, most=not self._individual))
 
     def _admit(self, norms: Any, steps: int | None = None, **step: Any) -> np.ndarray:
-        count = 1 if steps is None else validate.count(steps, "steps", least=1)
+        count = 1 if steps is None else validate.count(steps, "steps", least=1, most=_MOST_STEPS)
         if np.ndim(norms) == 0 and not self._individual:
             array = validate.norms(np.reshape(norms, 1), 1)
         else:

@@ -56,7 +56,8 @@ def own_shares(epsilon: Any, budget: Callable[[float], float]) -> tuple[float, d
     ValueError
         If the budget of somebody's epsilon is not above 0.
     """
-    values = np.asarray(epsilon, dtype=np.float64)
+    validate.in_order(epsilon, "epsilon")
+    values = validate.numbers(epsilon, "epsilon")
     if values.ndim == 0:
         return validate.positive(epsilon, "epsilon"), {}
     if values.ndim > 1 or not values.size or not np.all((values > 0) & (values < np.inf)):
@@ -87,7 +88,8 @@ class IntegerBudgetFilter(Filter):
         orders: int = 0,
         shares: Any = None,
     ) -> None:
-        self._shares = None if shares is None else np.array(shares, dtype=np.float64)
+        validate.in_order(shares, "shares")
+        self._shares = None if shares is None else validate.numbers(shares, "shares").copy()
         given = {} if self._shares is None else {"shares": self._shares}
         super().__init__(num_examples, individual, {**parameters, **given})
         people = self._num_examples if self._individual else 1
@@ -188,7 +190,7 @@ class NoisyStepFilter(IntegerBudgetFilter):
         shares: Any = None,
     ) -> None:
         self._noise_multiplier = validate.noise_multiplier(noise_multiplier)
-        self._clip = None if max_grad_norm is None else validate.positive(max_grad_norm, "max_grad_norm")
+        self._clip = None if max_grad_norm is None else validate.clipping_norm(max_grad_norm)
         step = {"noise_multiplier": self._noise_multiplier, "max_grad_norm": self._clip}
         super().__init__(num_examples, individual, {**parameters, **step}, orders, shares)
 
@@ -213,7 +215,7 @@ class NoisyStepFilter(IntegerBudgetFilter):
         if noise_multiplier is not None:
             noise = validate.noise_multiplier(noise_multiplier)
         if max_grad_norm is not None:
-            clip = validate.positive(max_grad_norm, "max_grad_norm")
+            clip = validate.clipping_norm(max_grad_norm)
         return noise, clip
 
     @staticmethod

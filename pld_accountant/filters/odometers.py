@@ -46,7 +46,7 @@ class _Odometer(SavedState):
     """A sequence of budgets for each person: one filter for each increment; `_level` counts fully spent budgets."""
 
     def __init__(self, increment: Any, num_examples: int, parameters: dict[str, Any]) -> None:
-        values = np.atleast_1d(np.asarray(increment, dtype=np.float64))
+        values = np.atleast_1d(validate.numbers(increment, "increment"))
         if values.ndim > 1 or not values.size or not np.all((values > 0) & (values < np.inf)):
             raise ValueError(f"increment must be a number above 0 or a list of such, got {increment!r}")
         self._increments = values
@@ -326,7 +326,7 @@ class PotentialOdometer(SavedState):
         max_grad_norm: float,
         alpha: float | None = None,
     ) -> None:
-        values = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        values = np.atleast_1d(validate.numbers(levels, "levels"))
         if values.ndim > 1 or not values.size or not np.all((values > 0) & (values < np.inf)):
             raise ValueError(f"levels must be numbers above 0, got {levels!r}")
         if np.any(np.diff(values) <= 0):

@@ -94,6 +94,7 @@ class PotentialFilter(NoisyStepFilter):
         if self._rates[0] == 1.0:
             raise ValueError("sample_rate must be below 1; GaussianFilter is exact for full-batch steps")
         largest, _ = own_shares(epsilon, lambda one: one)
+        epsilon = validate.numbers(epsilon, "epsilon")
         self._target = largest, validate.delta(delta)
         theta = None if alpha is None else validate.positive(validate.positive(alpha, "alpha") - 1.0, "alpha - 1")
         targets = tuple((one, delta) for one in sorted(set(np.ravel(epsilon).tolist()), reverse=True))
@@ -111,7 +112,7 @@ class PotentialFilter(NoisyStepFilter):
             },
             num_examples=num_examples,
             noise_multiplier=noise,
-            max_grad_norm=validate.positive(max_grad_norm, "max_grad_norm"),
+            max_grad_norm=validate.clipping_norm(max_grad_norm),
             individual=individual,
             **shares,
         )

@@ -139,7 +139,7 @@ class RenyiFilter(NoisyStepFilter):
         >>> f.admit([1.0]), f.spent()
         (array([ True]), array([[0.25, 0.5 ]]))
         """
-        alpha = np.asarray(orders, dtype=np.float64)
+        alpha = validate.numbers(orders, "orders")
         return cls(alpha * validate.positive(mu, "mu") ** 2 / 2, alpha, **arguments)
 
     @property
@@ -295,7 +295,7 @@ class RenyiFilter(NoisyStepFilter):
 
 def _orders_and_budgets(alpha: Any, budget: Any) -> tuple[np.ndarray, np.ndarray]:
     """Ascending orders and their budgets as arrays."""
-    orders, budgets = np.asarray(alpha, dtype=np.float64), np.asarray(budget, dtype=np.float64)
+    orders, budgets = validate.numbers(alpha, "alpha"), validate.numbers(budget, "budget")
     if orders.ndim > 1 or budgets.ndim > orders.ndim or not orders.size:
         raise ValueError("alpha must be a number or a list of orders, and budget a number or one for each order")
     if budgets.ndim == 1 and budgets.shape != orders.shape:

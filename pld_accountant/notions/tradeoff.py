@@ -240,7 +240,7 @@ class ProfileCurve:
     def type_two(self, alpha: float) -> tuple[float, float]:
         """Lower and upper bound of f(alpha)."""
         low, high = self._largest(alpha, self._one_minus, 0.0)
-        return max(low, 0.0), min(max(high, 0.0), 1.0 - alpha + _UNIT)
+        return max(low, 0.0), min(max(high, 0.0), 1.0 - alpha + _UNIT, 1.0)
 
     def true_positives(self, alpha: float) -> tuple[float, float]:
         """Lower and upper bound of 1 - f(alpha)."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import validate
 from ..files.fingerprint import Source
 from . import figures, outputs, summary
 from .comparison import Comparison, comparison_writer
@@ -114,9 +115,16 @@ def draw_histogram(found: Summary | Comparison, *, bins: int = 50) -> Figure:
     matplotlib.figure.Figure
         The caption holds the guarantee.  `write_results` writes the picture to a file.
     """
+    _check_results(found)
+    bins = validate.count(bins, "bins", least=1)
     if isinstance(found, Comparison):
         return figures.draw_comparison(found, bins=bins)
     return figures.draw_histogram(found.individuals, bins=bins)
+
+
+def _check_results(found: Any) -> None:
+    if not isinstance(found, Summary | Comparison):
+        raise TypeError(f"found must be what summarise, compare or read_results returned, got {type(found).__name__}")
 
 
 def planned(out: Path | None, figure: Path | None, json: Path | None) -> list[tuple[Path, Sequence[str]]]:
@@ -131,6 +139,7 @@ def result_writers(
     found: Summary | Comparison, out: Path | None, figure: Path | None, json_file: Path | None
 ) -> dict[Path, Writer]:
     """A writer for each requested file, and for the file beside a CSV table."""
+    _check_results(found)
     facts, writers = found.as_dict(), {}
     if out is not None:
         ending = out.suffix.lower()

@@ -156,6 +156,8 @@ class Request:
     min_group: int = MIN_GROUP
 
     def __post_init__(self) -> None:
+        if not hasattr(self.ledger, "worst_case"):
+            raise TypeError(f"ledger must be a Ledger, got {type(self.ledger).__name__}")
         validate.delta(self.delta)
         directions(self.direction)
         validate.count(self.min_group, "min_group", least=1)

@@ -12,6 +12,7 @@ from pyarrow import dataset, parquet
 from pld_accountant import Ledger
 from pld_accountant.events.source import is_events_file
 from pld_accountant.events.table import read_events
+from pld_accountant.files.formats import ReadError
 
 STEP = {"noise_multiplier": 2.0, "sample_rate": 0.01, "max_grad_norm": 1.0}
 
@@ -238,6 +239,16 @@ def test_other_column_names_are_given():
     renamed = {"user_id": events["person"], "l2": events["norm"], "step": events["step"]}
     ledger = Ledger.from_events(renamed, columns={"person": "user_id", "norm": "l2"}, **STEP)
     assert same(ledger, Ledger.from_events(events, **STEP))
+
+
+@pytest.mark.parametrize("name", ["Count", "counts", " count", "sampling_rate", "sampleRate", "Noise Multiplier"])
+@pytest.mark.parametrize("of", [dict, pyarrow.table, pandas.DataFrame])
+def test_a_misspelt_column_is_not_ignored(name, of):
+    """A person's five steps would count as one."""
+    with pytest.raises(ReadError, match=f"has a column '{name}' but no"):
+        Ledger.from_events(of({"person": [1, 2], "norm": [1.0, 1.0], name: [5, 5]}), **STEP)
+    ledger = Ledger.from_events(of({"person": [1, 2], "norm": [1.0, 1.0], "country": [5, 5], "normal": [1, 2]}), **STEP)
+    assert ledger.steps == 1
 
 
 # ------------------------------------------------------------------------------------------- merge, select, add people

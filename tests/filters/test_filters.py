@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numba
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +12,13 @@ from hypothesis import strategies as st
 from pld_accountant.files import store
 from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
 from pld_accountant.filters.integer_budget import TOLERANCE
+from pld_accountant.filters.odometers import PotentialOdometer
+from pld_accountant.filters.potential import PotentialFilter
 from pld_accountant.filters.pure_dp import ApproximateDPFilter
 from pld_accountant.filters.renyi import RenyiFilter
 from pld_accountant.kernels.charge import BUDGET, DUST, SLACK, admit_square
+
+OTHER_ORDER = pandas.Series([1.0, 2.0], index=[1, 0])
 
 PEOPLE = 5
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="tens of millions of steps, interpreted")
@@ -301,8 +306,24 @@ def test_guarantees_say_what_is_proven(make, makers):
         lambda: ApproximateDPFilter(1.0, 1.0, num_examples=1),
         lambda: ApproximateDPFilter(1.0, 1e-5, num_examples=1, conversion="other"),
         lambda: ZCDPFilter.for_epsilon(-1.0, 1e-5, num_examples=1, noise_multiplier=1.0),
+        lambda: GaussianFilter(1.0, num_examples=1, noise_multiplier=1.0, max_grad_norm=1e-310),
+        lambda: GaussianFilter(1.0, num_examples=1, noise_multiplier=1.0).admit([0.1], steps=2**63),
+        lambda: GaussianFilter.for_epsilon(["1", "2"], 1e-5, num_examples=2, noise_multiplier=4.0),
+        lambda: GaussianFilter.for_epsilon([True, True], 1e-5, num_examples=2, noise_multiplier=4.0),
+        lambda: ZCDPFilter.for_epsilon([1 + 0j, 2], 1e-5, num_examples=2, noise_multiplier=4.0),
+        lambda: ZCDPFilter.for_epsilon(
+            np.ma.array([1.0, 100.0], mask=[False, True]), 1e-5, num_examples=2, noise_multiplier=4.0
+        ),
+        lambda: GaussianFilter.for_epsilon(OTHER_ORDER, 1e-5, num_examples=2, noise_multiplier=4.0),
+        lambda: RenyiFilter.for_epsilon(OTHER_ORDER, 1e-5, num_examples=2, noise_multiplier=4.0),
+        lambda: PotentialFilter(
+            OTHER_ORDER, 1e-5, num_examples=2, noise_multiplier=2.0, sample_rate=0.1, max_grad_norm=1.0
+        ),
+        lambda: RenyiFilter("1", 2, num_examples=1, noise_multiplier=1.0),
+        lambda: RenyiFilter(1.0, ["2"], num_examples=1, noise_multiplier=1.0),
+        lambda: PotentialOdometer(["1"], 1e-5, num_examples=1, noise_multiplier=2.0, sample_rate=0.1, max_grad_norm=1),
     ],
 )
 def test_bad_arguments_are_refused(call):
-    with pytest.raises(ValueError, match=r"must|none of the orders"):
+    with pytest.raises(ValueError, match=r"must|none of the orders|counted by position"):
         call()
