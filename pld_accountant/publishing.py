@@ -24,6 +24,7 @@ ORDERS = tuple((1.0 + 2.0 ** (np.arange(-16, 81) / 8.0)).tolist())
 OTHERS = "(others)"
 """The group of people whose label is not in the public list."""
 
+_LEAST_COST, _MOST_COST = 1e-6, 1e3  # of epsilon; further out counts do not fit, or have no noise
 _SENTENCE = (
     "The counts are released with {epsilon:g}-differential privacy, when neighbouring data differ by one person added "
     "or removed. All other numbers are computed from the counts. Each person's epsilon is the Renyi bound at public "
@@ -193,8 +194,9 @@ def release(
     delta : float
         In (0, 1), at which each person's epsilon is computed.
     epsilon, rho : float
-        The most that the release may cost, above 0; one of the two.  A release within rho-zCDP is that of
-        epsilon = sqrt(2 rho).  It is (epsilon, delta)-DP for every delta.
+        The most that the release may cost; one of the two.  A release within rho-zCDP is that of
+        epsilon = sqrt(2 rho).  It is (epsilon, delta)-DP for every delta.  The epsilon must lie between 1e-6, where a
+        count is wrong by millions, and 1000.
     edges : sequence of float
         Ends of the cells, ascending, above 0 and finite; chosen without the data.  The worst case's epsilon and
         fractions of it are public.
@@ -253,8 +255,13 @@ def _cost(epsilon: float | None, rho: float | None) -> float:
     if (epsilon is None) == (rho is None):
         raise ValueError("give one of epsilon and rho, the most that the release may cost")
     if epsilon is not None:
-        return validate.positive(epsilon, "epsilon")
-    return math.sqrt(2.0 * validate.positive(rho, "rho")) * (1.0 - 2.0**-48)
+        cost = validate.positive(epsilon, "epsilon")
+    else:
+        cost = math.sqrt(2.0 * validate.positive(rho, "rho")) * (1.0 - 2.0**-48)
+    if not _LEAST_COST <= cost <= _MOST_COST:
+        what = "epsilon" if rho is None else "the epsilon of rho, sqrt(2 rho),"
+        raise ValueError(f"{what} must lie between {_LEAST_COST:g} and {_MOST_COST:g}, got {cost!r}")
+    return cost
 
 
 def _places(labels: Any, names: Sequence[Any], ledger: Ledger) -> NDArray:

@@ -150,6 +150,9 @@ class TestWithOpenDP:
             ({"labels": [1], "groups": [1]}, "labels must have shape"),
             ({"labels": [1, 1], "groups": [1, "1"]}, "groups must be distinct"),
             ({"delta": 2.0}, "delta must lie"),
+            ({"epsilon": 1e-7}, "epsilon must lie between 1e-06 and 1000"),
+            ({"epsilon": None, "rho": 1e-30}, "epsilon of rho, .* must lie between"),
+            ({"epsilon": 1e300}, "epsilon must lie between"),
         ],
     )
     def test_mistakes(self, changed, message):

@@ -10,7 +10,7 @@ import click
 
 from . import options
 from .kinds import load_ledger
-from .options import FILE, OUTPUT, example, user_errors
+from .options import INPUT, OUTPUT, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
 __all__ = ["compare", "epsilon", "report"]
@@ -116,7 +116,7 @@ def compare(
     short_help="One HTML page on everybody's epsilon from a ledger, with charts and tables.",
     epilog=example("report ledger.npz --delta 1e-5 --groups labels.npy --out report.html"),
 )
-@click.argument("ledger_file", metavar="LEDGER", type=FILE)
+@click.argument("ledger_file", metavar="LEDGER", type=INPUT)
 @options.delta
 @options.direction
 @options.groups

@@ -10,7 +10,7 @@ import click
 from ..rounding import people_and_steps
 from . import options
 from .kinds import as_text, described, load_ledger
-from .options import FILE, OUTPUT, example, user_errors
+from .options import INPUT, OUTPUT, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def record(norms: Path, out: Path, json_file: Path | None, quiet: bool, **log: A
     short_help="One ledger of several.",
     epilog=example("merge spring.npz autumn.npz --out year.npz"),
 )
-@click.argument("ledgers", metavar="LEDGERS...", type=FILE, nargs=-1, required=True)
+@click.argument("ledgers", metavar="LEDGERS...", type=INPUT, nargs=-1, required=True)
 @click.option("--same-steps", is_flag=True, help="The ledgers hold other people in the same steps, parts of one table.")
 @click.option("--out", type=OUTPUT, required=True, help="The ledger of everybody and all steps.")
 @options.json_file
@@ -72,9 +72,9 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Pat
     short_help="Check a ledger, and results against it.",
     epilog=example("verify ledger.npz --results eps.parquet"),
 )
-@click.argument("ledger_file", metavar="LEDGER", type=FILE)
+@click.argument("ledger_file", metavar="LEDGER", type=INPUT)
 @click.option(
-    "--results", type=FILE, help="Results as .parquet or in a folder, which are computed anew from the ledger."
+    "--results", type=INPUT, help="Results as .parquet or in a folder, which are computed anew from the ledger."
 )
 @options.json_file
 @options.quiet
@@ -141,7 +141,7 @@ def _of_ledger(ledger: Ledger) -> dict[str, Any]:
     short_help="The kind of a file: a ledger, a journal, a filter, results, events or a log.",
     epilog=example("describe ledger.npz"),
 )
-@click.argument("file", type=FILE)
+@click.argument("file", type=INPUT)
 @options.json_file
 @options.quiet
 def describe(file: Path, json_file: Path | None, quiet: bool) -> None:

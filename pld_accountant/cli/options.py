@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ import click
 
 __all__ = [
     "FILE",
+    "INPUT",
     "OUTPUT",
     "PROGRAM",
     "STDOUT",
@@ -57,7 +60,17 @@ class _Output(click.Path):
         return super().convert(value, param, ctx)
 
 
-OUTPUT = _Output(path_type=Path)
+class _Input(click.Path):
+    """A file to read, which must have a size and an end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.Path`."""
+        if Path(value).is_fifo():
+            self.fail(f"{value} is a pipe; write its contents to a file first", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+OUTPUT, INPUT = _Output(path_type=Path), _Input(path_type=Path)
 
 
 def example(*lines: str) -> str:
@@ -144,6 +157,16 @@ class Program(click.Group):
         words = list(sys.argv[1:] if args is None else args) or ["--help"]
         try:
             status = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except OSError as error:
+            if not standalone_mode:
+                raise
+            # what Python still holds of the output would fail again when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno == errno.EPIPE:
+                sys.exit(1)
+            click.echo(f"{PROGRAM}: standard output: {error.strerror or error}", err=True)
+            sys.exit(2)
         except click.ClickException as error:
             if not standalone_mode:
                 raise
@@ -301,13 +324,13 @@ json_file = click.option(
 )
 groups = click.option(
     "--groups",
-    type=FILE,
-    help="A label per example: .npy, .csv or .txt in the order of the people, or .parquet with the columns id (or "
-    "person) and group.",
+    type=INPUT,
+    help="A label per example: .npy, .txt or a .csv of one column in the order of the people; or .csv or .parquet with "
+    "the columns id (or person) and group.",
 )
 
 _LOG_OF_NORMS = (
-    click.argument("norms", type=FILE),
+    click.argument("norms", type=INPUT),
     number("--noise-multiplier", required=False, cls=OfSteps),
     number("--sample-rate", required=False, cls=OfSteps),
     number("--max-grad-norm", required=False, cls=OfSteps),

@@ -9,7 +9,7 @@ import click
 
 from . import options
 from .kinds import load_ledger
-from .options import FILE, OUTPUT, example, user_errors
+from .options import INPUT, OUTPUT, example, user_errors
 from .running import check_files, finish
 
 __all__ = ["release"]
@@ -19,7 +19,7 @@ __all__ = ["release"]
     short_help="A differentially private histogram of everybody's epsilon, to be published.",
     epilog=example("release ledger.npz --delta 1e-5 --epsilon 0.5 --edges 0.5,1,1.5,2 --json published.json"),
 )
-@click.argument("ledger_file", metavar="LEDGER", type=FILE)
+@click.argument("ledger_file", metavar="LEDGER", type=INPUT)
 @options.delta
 @click.option(
     "--epsilon",

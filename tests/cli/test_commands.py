@@ -199,6 +199,29 @@ def test_a_full_disk_leaves_nothing(folder, monkeypatch):
     assert "No space left on device" in line
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["--help"], ["epsilon-of", "--help"]])
+def test_output_on_a_full_disk_is_one_line(words):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "pld_accountant", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines() == ["pld-accountant: standard output: No space left on device"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_no_input(folder):
+    os.mkfifo("pipe.npy")
+    for words in (
+        ["epsilon", "pipe.npy", *OPTIONS],
+        ["epsilon", "norms.npy", *OPTIONS, "--groups", "pipe.npy"],
+        ["describe", "pipe.npy"],
+        ["report", "pipe.npy", "--delta", 1e-5, "--out", "page.html"],
+        ["verify", "pipe.npy"],
+    ):
+        assert "pipe.npy is a pipe" in fails(*words)
+
+
 def test_epsilon_of_is_one_line_that_holds_the_truth():
     result = run("epsilon-of", "--noise-multiplier", 2, "--sample-rate", 0.005, "--steps", 10000, "--delta", 1e-5)
     assert result.exit_code == 0 and result.stderr == ""
