@@ -1,7 +1,10 @@
 """One worst-case person: closed forms, invariances, and what is refused."""
 
+import math
+
 import numpy as np
 import pytest
+from scipy import special
 
 import pld_accountant as pa
 from pld_accountant.composition.known import KnownComposition
@@ -253,3 +256,41 @@ def test_steps_that_are_no_list(steps):
 def test_epsilons_that_are_no_finite_numbers(epsilon, said):
     with pytest.raises(ValueError, match=f"epsilon must be {said}"):
         pa.compose([(pa.Gaussian(1.0), 1)]).delta(epsilon)
+
+
+@pytest.mark.parametrize("failure", [1e-12, 1e-7, 0.3])
+@pytest.mark.parametrize("direction", ["remove", "add", "both"])
+def test_a_chance_of_failure_costs_itself_alone(failure, direction):
+    """delta = D + (1 - D) delta' of the other steps, which are answered as if they were alone."""
+    plain = pa.compose([(pa.SampledGaussian(2.0, 1e-4), 1_000)])
+    found = pa.compose([(pa.SampledGaussian(2.0, 1e-4), 1_000), (pa.ApproximateDP(0.0, failure), 5)])
+    chance = -math.expm1(5 * math.log1p(-failure))
+    for rest in (1e-7, 1e-4):
+        alone = plain.epsilon(rest, direction)
+        bounds = found.epsilon(chance + (1.0 - chance) * rest, direction)
+        assert bounds.status == pa.Status.CERTIFIED and bounds.method != pa.Method.RENYI
+        assert bounds.lower <= alone.upper * (1 + 1e-9) and alone.lower <= bounds.upper * (1 + 1e-9)
+        assert bounds.upper - bounds.lower <= 1e-5 * bounds.upper
+        delta = found.delta(alone.estimate, direction)
+        assert delta.lower * (1 - 1e-6) <= chance + (1.0 - chance) * rest <= delta.upper * (1 + 1e-6)
+    assert found.rdp_epsilon(0.9) == math.inf
+
+
+@pytest.mark.parametrize(("sigma", "failure"), [(1_000.0, 1e-12), (150.0, 1e-12), (300.0, 1e-3)])
+def test_few_small_losses_beside_a_large_one_and_a_failure(sigma, failure):
+    """One step of each: a mixture of two Gaussian curves, moved by the loss of the other step."""
+
+    def gaussian(epsilon):
+        a, b = -epsilon * sigma + 0.5 / sigma, -epsilon * sigma - 0.5 / sigma
+        return special.ndtr(a) - math.exp(epsilon) * special.ndtr(b)
+
+    found = pa.compose([(pa.Gaussian(sigma), 1), (pa.ApproximateDP(1.0, failure), 1)])
+    likely = 1.0 / (1.0 + math.exp(-1.0))
+    for epsilon in (0.999, 1.0, 1.0 + 0.5 / sigma, 1.0 + 2.0 / sigma):
+        rest = likely * gaussian(epsilon - 1.0) + (1.0 - likely) * gaussian(epsilon + 1.0)
+        exact = failure + (1.0 - failure) * rest
+        bounds = found.delta(epsilon)
+        assert bounds.lower * (1 - 1e-9) <= exact <= bounds.upper * (1 + 1e-9) and bounds.upper < 1.001 * bounds.lower
+        asked = found.epsilon(exact)
+        assert asked.status == pa.Status.CERTIFIED
+        assert asked.lower - 1e-9 <= epsilon <= asked.upper + 1e-9 and asked.upper - asked.lower < 1e-5

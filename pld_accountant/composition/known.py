@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -31,6 +32,7 @@ from .base import ROUNDING, UNKNOWN, Composition, OwnCurve
 
 __all__ = ["KnownComposition"]
 
+_ZERO = 2.0**-52  # a loss of round-off
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 
 
@@ -50,11 +52,16 @@ class KnownComposition(Composition):
         self._methods = methods
         self._makers: dict[Direction, TableMakers] = {}
         self._lattices: dict[Direction, DiscreteSum | None] = {}
-        self._logs_finite: dict[Direction, float] = {}
+        self._logs_finite: dict[Direction, tuple[float, float]] = {}
+
+    @cached_property
+    def _costly(self) -> dict[Any, int]:
+        """Without mechanisms that lose nothing or everything, as ``ApproximateDP(0, delta)``."""
+        return {m: n for m, n in self._counts.items() if not (isinstance(m, Discrete) and _is_failure(m))}
 
     @property
     def _row(self) -> WholeCounts:
-        return WholeCounts(np.array([list(self._counts.values())], dtype=np.int64))
+        return WholeCounts(np.array([list(self._costly.values())], dtype=np.int64))
 
     @property
     def _full_batch(self) -> float | None:
@@ -66,7 +73,7 @@ class KnownComposition(Composition):
 
     def _of(self, direction: Direction) -> TableMakers:
         if direction not in self._makers:
-            kinds = [list(group) for _, group in groupby(self._counts, key=type)]
+            kinds = [list(group) for _, group in groupby(self._costly, key=type)]
             parts = [kind[0].steps(kind, direction) for kind in kinds]
             self._makers[direction] = TableMakers(mixed(parts))
         return self._makers[direction]
@@ -115,10 +122,15 @@ class KnownComposition(Composition):
         return self._with_infinite(direction, question, width)
 
     def _log_finite(self, direction: Direction) -> float:
-        """log of the chance that no step's loss is infinite; only discrete laws have infinite losses."""
+        """log of the chance that no step's loss is infinite."""
+        return self._logs(direction)[0]
+
+    def _logs(self, direction: Direction) -> tuple[float, float]:
+        """`_log_finite`, and the part of the costly steps; only discrete laws have infinite losses."""
         if direction not in self._logs_finite:
-            laws = [(m.law(direction).infinite, n) for m, n in self._counts.items() if isinstance(m, Discrete)]
-            self._logs_finite[direction] = sum(n * (np.log1p(-mass) if mass < 1.0 else -np.inf) for mass, n in laws)
+            laws = {m: m.law(direction).infinite for m in self._counts if isinstance(m, Discrete)}
+            logs = {m: self._counts[m] * np.log1p(-mass) if mass < 1.0 else -np.inf for m, mass in laws.items()}
+            self._logs_finite[direction] = sum(logs.values()), sum(log for m, log in logs.items() if m in self._costly)
         return self._logs_finite[direction]
 
     def _with_infinite(self, direction: Direction, question: Question, width: float) -> Bounds:
@@ -126,8 +138,9 @@ class KnownComposition(Composition):
 
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
         """
-        log_finite = self._log_finite(direction)
+        log_finite, moved = self._logs(direction)
         below, above = infinite_mass(log_finite)
+        room = ROUNDING * abs(log_finite) + _ZERO * (self.steps - sum(self._costly.values()))
         if isinstance(question, EpsilonAt):
             delta = float(question.delta)
             if delta < below:
@@ -138,16 +151,14 @@ class KnownComposition(Composition):
             ends = [EpsilonAt(value) for value in (most * (1.0 + ROUNDING), least * (1.0 - ROUNDING)) if value < 1.0]
             found = bounds(self._row, self._of(direction), ends, methods=self._methods, width=width)
             low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
-            low, high = low + log_finite - ROUNDING * abs(log_finite), float(found[-1].upper[0]) + log_finite
-            high += ROUNDING * abs(log_finite)
+            low, high = low + moved - room, float(found[-1].upper[0]) + moved + room
             lower, upper = max(low, 0.0), max(high, 0.0)
             if not np.isfinite(upper):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             return _one_element(lower, 0.5 * (lower + upper), upper, found[-1].status[0], found[-1].method[0])
         if above >= 1.0:
             return _one_element(below, 1.0, 1.0)
-        epsilon = float(np.asarray(question.target)) - log_finite
-        room = ROUNDING * abs(log_finite)
+        epsilon = float(np.asarray(question.target)) - moved
         asked = [DeltaAt(epsilon + room), DeltaAt(max(epsilon - room, 0.0))]
         far, near = bounds(self._row, self._of(direction), asked, methods=self._methods, width=width)
         lower = below + (1.0 - above) * float(far.lower[0])
@@ -203,7 +214,8 @@ class KnownComposition(Composition):
         if not self._counts:
             return np.zeros(theta.shape)
         given_finite = self._row.times(self._of(direction).steps.log_moments(theta, exact=True))[0]
-        return np.asarray(given_finite + (1.0 + theta) * self._log_finite(direction) * (1.0 - ROUNDING))
+        log_finite, moved = self._logs(direction)
+        return np.asarray(given_finite + (log_finite + theta * moved) * (1.0 - ROUNDING))
 
     def rdp(self, alpha: Any) -> NDArray:
         orders = validate.orders(alpha)
@@ -238,6 +250,12 @@ def larger(a: Bounds, b: Bounds) -> Bounds:
     lower, estimate, upper = (np.maximum(x, y) for x, y in zip(a, b, strict=True))
     method = np.where(np.asarray(b.upper) > np.asarray(a.upper), b.method, a.method)
     return Bounds(lower, estimate, upper, np.maximum(a.status, b.status), method)
+
+
+def _is_failure(mechanism: Discrete) -> bool:
+    """Whether its finite loss is 0, in both directions."""
+    laws = (mechanism.law("remove"), mechanism.law("add"))
+    return all(law.losses.size == 1 and abs(law.losses[0]) <= _ZERO for law in laws)
 
 
 def _one_element(

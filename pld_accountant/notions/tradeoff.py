@@ -25,6 +25,7 @@ _MOST = 60  # evaluations for one alpha
 _CLOSE = 1e-5  # the wanted relative distance of the bounds
 _NEAR = 1e-7  # relative distance of two points below which nothing is gained
 _HALVINGS = 60
+_SEARCHES = 9  # halvings of intervals of several epsilons: the last ones are a hundredth wide
 _SHARES = (0.25, 0.5, 1.0)  # of -log alpha: epsilons that a search begins with
 _LITTLE = 1e-3  # of alpha: a delta that changes nothing
 _ORDERS = 1.0 + 2.0 ** (0.25 * np.arange(-48, 81))
@@ -309,9 +310,24 @@ class ProfileCurve:
             if done or min(abs(new - e) for e in epsilons) < _NEAR:
                 if self._narrow([epsilons[i - 1] for i in near if i]):
                     continue
+                # bounds of the curve that lie far apart have their maxima at different places
+                lower = max(lower, self._searched(epsilons, lambda e: at(e)[0] - np.exp(e) * alpha * (1.0 + _UNIT)))
                 break
             epsilons = sorted({*epsilons, new})
         return lower, upper + _UNIT * abs(upper)
+
+    def _searched(self, epsilons: list[float], value: Callable[[float], float]) -> float:
+        """The largest value found by halving the intervals beside the largest known one."""
+        known = {epsilon: value(epsilon) for epsilon in epsilons}
+        for _ in range(_SEARCHES):
+            best = max(known, key=known.__getitem__)
+            order = sorted(known)
+            place = order.index(best)
+            beside = [order[i] for i in (place - 1, place + 1) if 0 <= i < len(order)]
+            known |= {middle: value(middle) for middle in (0.5 * (best + other) for other in beside)}
+        best = max(known, key=known.__getitem__)
+        self._narrow([best])
+        return max(known[best], value(best))
 
 
 def _envelope(places: NDArray, low: NDArray, high: NDArray, alpha: float, top: float) -> tuple[float, float]:

@@ -83,6 +83,21 @@ def test_loose_curves_give_bounds_of_what_they_enclose(alpha):
     assert low <= 1 - exact <= high
 
 
+@pytest.mark.parametrize("alpha", [1e-9, 1e-6, 1e-3, 0.1])
+def test_the_promised_side_of_loose_curves_is_the_best_that_they_give(alpha):
+    """Where upper and lower bounds of delta are a factor apart, their best epsilons are apart, too."""
+
+    def loose(epsilon, wide):
+        d = float(gdp.delta(epsilon, 0.5))
+        return 0.2 * d, min(1.5 * d, 1.0)
+
+    curve = ProfileCurve(loose, loose)
+    epsilon = np.linspace(0.0, 8.0, 8001)
+    best = np.min(np.minimum(1.5 * gdp.delta(epsilon, 0.5), 1.0) + np.exp(epsilon) * alpha)
+    for promised in (curve.true_positives(alpha)[1], 1.0 - curve.type_two(alpha)[0]):
+        assert best * (1 - 1e-5) - 1e-15 <= promised <= best * 1.01
+
+
 @pytest.mark.parametrize("alpha", [1e-5, 0.01, 0.3])
 def test_close_bounds_take_the_place_of_wide_ones_where_they_decide(alpha):
     asked = []
