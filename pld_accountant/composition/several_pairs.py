@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.question import EpsilonAt, Question
-from ..mechanisms.base import Direction, SeveralPairs
+from ..mechanisms.base import Direction, Enclosed, SeveralPairs
 from ..notions import gdp
 from ..results import Bounds, Status
 from .base import Composition, between, spare
@@ -91,7 +91,9 @@ class SeveralPairsComposition(Composition):
         return between(least, most.upper, most.status, most.method)
 
     def rdp(self, alpha: Any) -> NDArray:
-        return self._above.rdp(alpha)
+        # the worst pair of one step at each order: Renyi divergences of adaptive steps add up
+        enclosed = any(isinstance(mechanism, Enclosed) for mechanism in self._counts)
+        return (EnclosedComposition if enclosed else KnownComposition)(self._counts).rdp(alpha)
 
     def rdp_epsilon(self, delta: float) -> float:
         return self._above.rdp_epsilon(delta)
