@@ -138,3 +138,10 @@ def test_a_question_about_a_curve_cut_short_holds(monkeypatch, name, question):
         assert np.all(found.lower <= np.asarray(exact.upper) * (1.0 + 1e-9))
         assert np.all(found.upper >= np.asarray(exact.lower) * (1.0 - 1e-9))
         monkeypatch.setattr(deadline.time, "monotonic", real)
+
+
+def test_mu_with_time_to_spare_is_as_close_as_without_a_limit():
+    """A Renyi bound that is known beforehand must not stand for the curve."""
+    run = pa.compose([(pa.SampledGaussian(2.0, 0.01), 100)])
+    without, spare = run.mu(1e-8), run.mu(1e-8, seconds=1e300)
+    assert spare.upper <= without.upper * (1 + 1e-6) and spare.lower >= without.lower * (1 - 1e-6)

@@ -75,8 +75,9 @@ class Convolution(Method):
         assert isinstance(job.counts, WholeCounts)
         for person in who:
             counts, steps = job.counts.of_rows(int(person)), job.makers.steps
-            # a law that excludes outcomes is below no Gaussian's, but its losses may be small
-            if np.minimum(steps.gaussian_mu(), steps.largest_loss())[counts > 0].max() > 1.0 / _LEAST_NOISE:
+            mu = steps.gaussian_mu()
+            # a discrete law that excludes outcomes is below no Gaussian's, but its losses may be small
+            if np.where(np.isfinite(mu), mu, steps.largest_loss())[counts > 0].max() > 1.0 / _LEAST_NOISE:
                 continue
             loss = ConvolvedLoss(steps, counts)
             if loss.tree.sums > _MOST_SUMS:

@@ -147,7 +147,7 @@ def _schedule(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
     if not isinstance(makers.steps, CharacteristicSteps):
         return schedule.GRID
     if few:
-        return schedule.SINGLE
+        return schedule.HANDFUL if isinstance(counts, WholeCounts) and counts.at is not None else schedule.SINGLE
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE
 
 
@@ -162,7 +162,8 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
         told += number
         report(job.progress, number)
 
-    if job.few and (job.known is not None or deadline.left() < np.inf):
+    # methods of infinite width leave alone whoever has a bound
+    if job.few and (job.known is not None or deadline.left() < np.inf) and any(np.isfinite(m.width) for m in methods):
         _cap_by_renyi(job, working, people)
     with suppress(deadline.OutOfTime), deadline.strict():
         for method in methods:
@@ -206,6 +207,9 @@ def _solve_loose(
     steps = whole.steps()
     many = np.flatnonzero(steps > 1)
     job = Job(counts, makers, question, steps, False, known=known)
+    if not question.wants_epsilon:
+        # the deltas that the Renyi bound shows to be tiny are not worth the time
+        _cap_by_renyi(job, working, many)
     loose = schedule.LOOSE.left_open(job, working, many)
     if loose.size and deadline.left() > 0.0:
         methods = _schedule(whole, makers, _handful(whole, many))

@@ -353,14 +353,15 @@ def test_a_shuffled_epoch_is_compared_point_by_point():
 
 def test_bounds_of_a_curve_that_are_far_apart():
     """Upper ends make the upper bound, lower ends the lower one."""
-    composed, min_delta = pa.compose([(pa.RandomAllocation(2.0, 20, 2), 3)]), 1e-3
+    composed, min_delta = pa.compose([(pa.FixedSizeBatch(2.0, 10, 100), 20)]), 1e-3
     found = composed.mu(min_delta)
     assert found.lower < 0.97 * found.upper
-    for epsilon in np.linspace(0.0, 0.6, 7):
-        delta = composed.delta(float(epsilon))
-        if delta.upper >= min_delta:
-            assert gdp.delta(epsilon, found.upper) >= delta.upper * (1.0 - 1e-3)
-            assert gdp.delta(epsilon, found.lower) <= delta.upper
+    points = np.linspace(0.0, composed.epsilon(min_delta).lower, 15)
+    curve = [composed.delta(float(epsilon)) for epsilon in points]
+    for epsilon, delta in zip(points, curve, strict=True):
+        assert gdp.delta(epsilon, found.upper) >= delta.upper * (1.0 - 1e-3)
+    needed = max(float(gdp.mu(epsilon, delta.lower)) for epsilon, delta in zip(points, curve, strict=True))
+    assert found.lower == pytest.approx(needed, rel=5e-3)
 
 
 @pytest.mark.parametrize("group", [pa.GroupGaussian(2.0, 0.01, 4), pa.SampledGaussian(0.5, 0.01)])

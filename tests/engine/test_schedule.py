@@ -9,7 +9,9 @@ import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import schedule
 from pld_accountant.engine.contour import Contour
+from pld_accountant.engine.convolution import Convolution
 from pld_accountant.engine.question import EpsilonAt
+from pld_accountant.engine.rare_losses.split import RareLosses
 from pld_accountant.engine.solver import solve
 from pld_accountant.tables.makers import TableMakers
 
@@ -154,3 +156,17 @@ def test_clipped_steps_count_nearly_exactly_where_they_count_whole():
     exact = pa.compose([(pa.SampledGaussian(0.6 / norm, 1e-4), n) for norm, n in ((0.2, 1), (0.4, 2), (1.0, 5))])
     assert found.upper[0] - found.lower[0] < 1e-4 * worst.lower
     assert found.lower[0] <= exact.epsilon(1e-12).upper and exact.epsilon(1e-12).lower <= found.upper[0]
+
+
+def test_tiny_deltas_of_a_handful_of_people_are_not_worth_the_time(monkeypatch):
+    """RareLosses and Convolution took 25 seconds for deltas of 1e-149 and 1e-39."""
+    tried = []
+    for kind in (RareLosses, Convolution):
+        monkeypatch.setattr(kind, "improve", lambda self, job, working, who: tried.append(who))
+    ledger = pa.Ledger(5, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=5.0)
+    ledger.record([0.0, 0.5, 1.0, 2.0, 5.0], repeat=100)
+    found, clipped = ledger.delta(0.5), pa.compose([(pa.SampledGaussian(2.0, 0.01), 100)]).delta(0.5)
+    assert not tried
+    assert np.all(found.upper[:4] < 1e-38) and found.upper[0] == 0.0
+    assert found.lower[4] <= clipped.lower * (1 + 1e-9) and clipped.upper <= found.upper[4] * (1 + 1e-9)
+    assert found.upper[4] < 1.001 * found.lower[4]
