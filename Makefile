@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 
 help:
 	@echo "make demo     train on handwritten digits and account for every example, into demo-output/"
-	@echo "make test     run the tests on all cores: about 10 minutes on two cores, less on more"
+	@echo "make test     run the tests on all cores: 10 to 20 minutes on two cores, less on more"
 	@echo "make test-extras  install opacus, jax, release and peers, one after the other, and run their tests: 5 GB, half an hour"
 	@echo "make lint     check style and types"
 	@echo "make figures  make the pictures that need no data but what is installed"
@@ -26,7 +26,7 @@ demo: $(VENV)/demo.made
 # Every process that finds no machine code compiles all kernels, at the same time as the others: to compile in one process
 # first would take as long.
 test: $(VENV)/test.made
-	@echo "Tests: about 10 minutes on two cores, less on more, and half a minute more when the kernels are compiled anew"
+	@echo "Tests: 10 to 20 minutes on two cores, less on more, and half a minute more when the kernels are compiled anew"
 	NUMBA_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto $(PYTEST_ARGS)
 
 # The tests that `make test` skips, because their libraries are large: torch alone takes 5 GB with its default wheels.

@@ -294,3 +294,19 @@ def test_few_small_losses_beside_a_large_one_and_a_failure(sigma, failure):
         asked = found.epsilon(exact)
         assert asked.status == pa.Status.CERTIFIED
         assert asked.lower - 1e-9 <= epsilon <= asked.upper + 1e-9 and asked.upper - asked.lower < 1e-5
+
+
+def test_renyi_divergences_of_order_one_and_infinity():
+    """Order 1: the Kullback-Leibler divergence in closed form; infinity: the largest loss."""
+    for scale, steps in ((100.0, 1), (1.0, 3), (0.05, 2)):
+        first, second, last = pa.compose([(pa.Laplace(scale), steps)]).rdp([1.0, 2.0, math.inf])
+        exact = steps * (1.0 / scale + math.expm1(-1.0 / scale))
+        assert exact <= first <= exact * (1 + 1e-5) and first < second < last
+        assert steps / scale <= last <= steps / scale * (1 + 1e-9)
+    gaussian = pa.compose([(pa.Gaussian(5.0), 10)])
+    assert 0.2 <= gaussian.rdp(1.0) <= 0.2 * (1 + 1e-5)
+    assert gaussian.rdp(math.inf) == math.inf
+    both = pa.compose([(pa.Laplace(1.0), 1), (pa.ZeroConcentratedDP(0.1), 1)]).rdp([1.0, 1.5])
+    assert math.exp(-1.0) + 0.1 <= both[0] <= both[1]
+    with pytest.raises(ValueError, match="alpha must be at least 1"):
+        gaussian.rdp([2.0, 0.9])

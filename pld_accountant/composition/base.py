@@ -68,6 +68,7 @@ _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, r
 _WIDE = 1e-4  # relative to log delta: points of a curve, and bounds with which a search on trade-offs begins
 _SHARED = 4  # one question of a search may take this part of the time that is left
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
+_NEAR_ONE = 1.0 + 10.0 ** np.arange(-6.0, -1.0)  # orders that stand for 1; closer ones have more round-off
 
 
 class Composition(Locked):
@@ -397,9 +398,11 @@ class Composition(Locked):
         low, middle, high = (less * (1.0 - value) for value in (min(d.upper, 1.0), d.estimate, max(d.lower, 0.0)))
         return Bounds(max(low - less * slack, 0.0), middle, high + less * slack, d.status, d.method)
 
-    @abstractmethod
     def rdp(self, alpha: Any) -> NDArray:
-        """Renyi divergence of the composition at orders alpha > 1, integer or not; the larger of the two directions.
+        """Renyi divergence of the composition at orders alpha >= 1, integer or not; the larger of the two directions.
+
+        Order 1 is the Kullback-Leibler divergence, rounded up to that of an order close to 1; order inf is the largest
+        loss.
 
         **Error**: rounded up, by at most a relative 1e-12 plus 1e-14 / (alpha - 1) a step; for mixtures of
         Gaussians about 1e-11 / (alpha - 1) a step, and the Gaussian divergence of their largest shift where they need
@@ -411,7 +414,27 @@ class Composition(Locked):
         >>> import pld_accountant as pa
         >>> pa.compose([(pa.Gaussian(100), 420)]).rdp([2.0, 21.5]).round(6)
         array([0.042 , 0.4515])
+        >>> pa.compose([(pa.Laplace(2), 3)]).rdp([1.0, np.inf]).round(4)
+        array([0.3196, 1.5   ])
         """
+        orders = validate.numbers(alpha, "alpha")
+        if not np.all(orders >= 1.0):
+            raise ValueError(f"alpha must be at least 1, got {alpha!r}")
+        flat = orders.reshape(-1)
+        found = np.empty(flat.shape)
+        first, last = flat == 1.0, flat == np.inf
+        if np.any(others := ~(first | last)):
+            found[others] = self._rdp(flat[others])
+        if np.any(first):
+            # the divergence grows with the order
+            found[first] = np.min(self._rdp(_NEAR_ONE))
+        if np.any(last):
+            found[last] = self._largest_loss(directions("both")).upper
+        return found.reshape(orders.shape)
+
+    @abstractmethod
+    def _rdp(self, orders: NDArray) -> NDArray:
+        """`rdp` at finite orders above 1, (orders,)."""
 
     @abstractmethod
     def rdp_epsilon(self, delta: float) -> float:

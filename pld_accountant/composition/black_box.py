@@ -102,10 +102,9 @@ class BlackBoxComposition(Composition):
         """Not certified: no Gaussian curve is known to lie above one of which only Renyi divergences are known."""
         return UNKNOWN
 
-    def rdp(self, alpha: Any) -> NDArray:
-        orders = validate.orders(alpha)
-        theta = orders.reshape(-1) - 1.0
-        return np.asarray(self._others.rdp(orders) + (self._of_boxes(theta) / theta).reshape(orders.shape))
+    def _rdp(self, orders: NDArray) -> NDArray:
+        theta = orders - 1.0
+        return np.asarray(self._others._rdp(orders) + self._of_boxes(theta) / theta)
 
     def rdp_epsilon(self, delta: float) -> float:
         question = EpsilonAt(validate.delta(delta))

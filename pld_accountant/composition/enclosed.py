@@ -113,10 +113,9 @@ class EnclosedComposition(Composition):
         least = low._mu(min_delta, wanted).lower
         return between(least, most.upper, most.status, most.method)
 
-    def rdp(self, alpha: Any) -> NDArray:
+    def _rdp(self, orders: NDArray) -> NDArray:
         # the divergence is that of the f with f''(x) = x^(alpha - 2), an integral of deltas
-        orders = validate.orders(alpha)
-        return np.asarray(self._above.composition.rdp(orders) + self._above.slack / (orders - 1.0) * _UP)
+        return np.asarray(self._above.composition._rdp(orders) + self._above.slack / (orders - 1.0) * _UP)
 
     def rdp_epsilon(self, delta: float) -> float:
         less = validate.delta(delta) * math.exp(-self._above.slack) / _UP

@@ -217,13 +217,11 @@ class KnownComposition(Composition):
         log_finite, moved = self._logs(direction)
         return np.asarray(given_finite + (log_finite + theta * moved) * (1.0 - ROUNDING))
 
-    def rdp(self, alpha: Any) -> NDArray:
-        orders = validate.orders(alpha)
+    def _rdp(self, orders: NDArray) -> NDArray:
         if any(self.infinite(direction) for direction in self.larger_moments):
             return np.full(orders.shape, np.inf)
-        theta = orders.reshape(-1) - 1.0
-        k = np.max([self.log_moments(direction, theta) for direction in self.larger_moments], axis=0)
-        return np.asarray((k / theta).reshape(orders.shape))
+        theta = orders - 1.0
+        return np.asarray(np.max([self.log_moments(d, theta) for d in self.larger_moments], axis=0) / theta)
 
     def rdp_epsilon(self, delta: float) -> float:
         delta = validate.delta(delta)

@@ -90,10 +90,10 @@ class SeveralPairsComposition(Composition):
             least = max(least, float(gdp.mu(epsilon, delta)) if epsilon > 0.0 else 0.0)
         return between(least, most.upper, most.status, most.method)
 
-    def rdp(self, alpha: Any) -> NDArray:
+    def _rdp(self, orders: NDArray) -> NDArray:
         # the worst pair of one step at each order: Renyi divergences of adaptive steps add up
         enclosed = any(isinstance(mechanism, Enclosed) for mechanism in self._counts)
-        return (EnclosedComposition if enclosed else KnownComposition)(self._counts).rdp(alpha)
+        return (EnclosedComposition if enclosed else KnownComposition)(self._counts)._rdp(orders)
 
     def rdp_epsilon(self, delta: float) -> float:
         return self._above.rdp_epsilon(delta)
