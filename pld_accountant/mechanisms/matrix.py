@@ -7,12 +7,15 @@ import math
 from .. import validate
 from .gaussian import Gaussian
 from .sampled_gaussian import SampledGaussian
+from .tree import tree_squared_sensitivity
 
 __all__ = ["BandedMatrix", "TreeAggregation"]
 
 
-def TreeAggregation(noise_multiplier: float, steps: int, trees: int = 1) -> list[tuple[Gaussian, int]]:
-    """DP-FTRL by binary trees, each person in one step of each tree: one Gaussian a tree.
+def TreeAggregation(
+    noise_multiplier: float, steps: int, trees: int = 1, *, max_participations: int = 1, min_separation: int = 0
+) -> list[tuple[Gaussian, int]]:
+    """DP-FTRL by binary trees, each person in one step of each tree, or in a few: one Gaussian a tree.
 
     Parameters
     ----------
@@ -22,6 +25,8 @@ def TreeAggregation(noise_multiplier: float, steps: int, trees: int = 1) -> list
         Leaves of a tree, at least 1.
     trees : int
         Trees, begun anew, at least 1.
+    max_participations, min_separation : int
+        A person takes part in at most so many steps of a tree, with at least so many others between two of them.
 
     Returns
     -------
@@ -35,7 +40,8 @@ def TreeAggregation(noise_multiplier: float, steps: int, trees: int = 1) -> list
 
     Notes
     -----
-    A leaf changes at most floor(log2(steps)) + 1 nodes, which is the squared sensitivity.
+    A leaf changes at most floor(log2(steps)) + 1 nodes, which is the squared sensitivity of one participation; see
+    `tree.tree_squared_sensitivity` for several.
 
     References
     ----------
@@ -48,9 +54,9 @@ def TreeAggregation(noise_multiplier: float, steps: int, trees: int = 1) -> list
     >>> round(compose(TreeAggregation(8.83, 1600)).epsilon(1e-6).upper, 6)
     1.648659
     """
-    nodes = validate.count(steps, "steps", least=1).bit_length()
+    square = tree_squared_sensitivity(steps, max_participations, min_separation)
     number = validate.count(trees, "trees", least=1)
-    return [(Gaussian(validate.noise_multiplier(noise_multiplier) / math.sqrt(nodes) * (1.0 - 2.0**-52)), number)]
+    return [(Gaussian(validate.noise_multiplier(noise_multiplier) / math.sqrt(square) * (1.0 - 2.0**-52)), number)]
 
 
 def BandedMatrix(
