@@ -299,7 +299,24 @@ class Ledger(PeopleCounts):
             else worst.delta(float(np.asarray(q.target)), direction)
             for q in questions
         ]
-        return [_joined(found, cap, lower, self._NEAR_UPPER) for *found, cap in zip(*sides, caps, strict=True)]
+        found = [_joined(found, cap, lower, self._NEAR_UPPER) for *found, cap in zip(*sides, caps, strict=True)]
+        return [
+            self._with_renyi(one, float(q.delta)) if isinstance(q, EpsilonAt) else one
+            for one, q in zip(found, questions, strict=True)
+        ]
+
+    def _with_renyi(self, found: Bounds, delta: float) -> Bounds:
+        """Whoever has a Renyi bound alone gets that of `rdp_epsilon`, at closer orders and without a limit of time."""
+        who = np.flatnonzero(found.status == Status.RENYI_ONLY)
+        if not who.size:
+            return found
+        upper, method = found.upper.copy(), found.method.copy()
+        # removal has the larger divergence at every order, so its bound holds for both directions
+        own = renyi.best_epsilon(self._unpacked().whole().of(who), self._of("remove").steps, delta)
+        method[who[own < upper[who]]] = Proof.RENYI
+        upper[who] = np.minimum(upper[who], own)
+        lower, middle = (np.minimum(one, upper) for one in (found.lower, found.estimate))
+        return Bounds(lower, middle, upper, found.status, method)
 
     def _sides(
         self,

@@ -549,3 +549,17 @@ def test_a_limit_of_time_leaves_renyi_bounds():
     assert np.all(found.status[:-1] == pa.Status.RENYI_ONLY)
     assert np.all((exact.lower <= found.upper) & (found.lower <= exact.upper))
     np.testing.assert_allclose(ledger.epsilon(1e-6, seconds=1e4).upper, exact.upper, rtol=1e-9)
+
+
+@pytest.mark.parametrize("direction", ["both", "remove", "add"])
+def test_a_renyi_bound_alone_is_the_one_of_renyi_accounting(direction):
+    """Where the time is up, the bound has the closest orders; it used to be the worst case's."""
+    ledger = pa.Ledger(40, noise_multiplier=1.0, sample_rate=0.01, max_grad_norm=1.0)
+    for row in np.random.default_rng(0).random((50, 40)):
+        ledger.record(row)
+    cut, whole = ledger.epsilon(1e-5, direction, seconds=1e-9), ledger.epsilon(1e-5, direction)
+    assert np.all(cut.status == pa.Status.RENYI_ONLY)
+    assert np.all(cut.upper <= ledger.rdp_epsilon(1e-5)) and np.all(cut.upper >= whole.lower)
+    assert np.all(cut.lower <= cut.upper)
+    above = ledger.epsilon(1e-5, direction, bounds="upper", seconds=1e-9)
+    assert np.array_equal(above.upper, cut.upper) and np.all(np.isnan(above.lower)) and np.all(np.isnan(above.estimate))

@@ -24,6 +24,7 @@ __all__ = ["compare", "epsilon", "report"]
     ),
 )
 @options.of_a_log
+@options.seconds
 @click.option("--out", type=OUTPUT, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=OUTPUT, help="The histogram, as .png or .pdf.")
 @options.json_file
@@ -39,6 +40,7 @@ def epsilon(
     min_group: int,
     quiet: bool,
     quantiles: Sequence[float],
+    seconds: float | None,
     **log: Any,
 ) -> None:
     """The epsilon of every example in a log of gradient norms.
@@ -57,7 +59,7 @@ def epsilon(
     check_files([*wanted, (ledger_file, ())], (norms, log["groups"]))
     bars = progress_bars(quiet)
     read = read_log(norms, bars, **log)
-    request = read.request(delta, direction, quantiles, min_group)
+    request = read.request(delta, direction, quantiles, min_group, seconds)
     with bars("Accounting", "examples") as show:
         found = calls.summary_of(request, show)
     writers = calls.result_writers(found, out, figure, None)

@@ -78,12 +78,14 @@ class Log(NamedTuple):
     source: Any
     note: str
 
-    def request(self, delta: float, direction: str, quantiles: Sequence[float], min_group: int) -> Any:
+    def request(
+        self, delta: float, direction: str, quantiles: Sequence[float], min_group: int, seconds: float | None = None
+    ) -> Any:
         """The `report.individuals.Request` about this log."""
         from ..report.individuals import Request
 
         about = self.labels, self.index, self.facts, self.source
-        return Request(self.ledger, delta, direction, *about, quantiles, min_group)
+        return Request(self.ledger, delta, direction, *about, quantiles, min_group, seconds)
 
 
 def read_log(

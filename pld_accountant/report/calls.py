@@ -38,6 +38,7 @@ def summarise(
     parameters: Mapping[str, Any] | None = None,
     source: Source | File | None = None,
     min_group: int = MIN_GROUP,
+    seconds: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
     """Everybody's epsilon in a few numbers: quantiles, groups, and the share under half the worst case.
@@ -58,6 +59,8 @@ def summarise(
         The file that the norms came from.  Its name and SHA-256 digest then stand in every output.
     min_group : int
         Nothing is shown about a group of fewer people; 1 shows everything.
+    seconds : float, optional
+        A limit of time: what is not proven by then is wider, and its status says so.
     progress : callable, optional
         Called with (people done, people in all).
 
@@ -92,6 +95,7 @@ def summarise(
         source=source,
         probabilities=probabilities,
         min_group=min_group,
+        seconds=seconds,
     )
     return summary_of(request, progress)
 

@@ -138,11 +138,13 @@ class Request:
         Quantiles to report.
     min_group : int
         See `Individuals`; 1 shows everything.
+    seconds : float, optional
+        A limit of time for everybody's bounds: see `Ledger.epsilon`.
 
     Raises
     ------
     ValueError
-        For a bad delta, direction or minimum, or labels of a wrong shape.
+        For a bad delta, direction, minimum or limit, or labels of a wrong shape.
     """
 
     ledger: Ledger
@@ -154,6 +156,7 @@ class Request:
     source: Source | str | os.PathLike[str] | None = None
     probabilities: Sequence[float] = QUANTILES
     min_group: int = MIN_GROUP
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not hasattr(self.ledger, "worst_case"):
@@ -161,6 +164,8 @@ class Request:
         validate.delta(self.delta)
         directions(self.direction)
         validate.count(self.min_group, "min_group", least=1)
+        if self.seconds is not None:
+            validate.positive(self.seconds, "seconds")
         if self.labels is not None:
             validate.in_order(self.labels, "labels")
             validate.array_shape(np.asarray(self.labels), (self.ledger.num_examples,), "labels")
@@ -172,12 +177,12 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
     No bound is changed here: the numbers are those of `Ledger.epsilon` and `Ledger.rdp_epsilon`.  `progress` is called
     with (people done, people in all).
     """
-    ledger, delta, direction = request.ledger, request.delta, request.direction
+    ledger, delta, direction, seconds = request.ledger, request.delta, request.direction, request.seconds
     worst = ledger.worst_case()
     given = _parameters(ledger) if request.parameters is None else request.parameters
     return Individuals(
         delta=delta,
-        epsilon=ledger.epsilon(delta, direction=direction, progress=progress),
+        epsilon=ledger.epsilon(delta, direction=direction, progress=progress, seconds=seconds),
         rdp_epsilon=ledger.rdp_epsilon(delta),
         worst_case=worst.epsilon(delta, direction=direction),
         worst_case_rdp=worst.rdp_epsilon(delta),
@@ -185,7 +190,7 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
         steps=ledger.steps,
         labels=None if request.labels is None else np.asarray(request.labels),
         people=ledger.people if request.index is None else request.index,
-        parameters={**given, "direction": direction},
+        parameters={**given, "direction": direction, **({} if seconds is None else {"seconds": seconds})},
         schedule=ledger.schedule,
         min_group=int(request.min_group),
         provenance=provenance(request.source),

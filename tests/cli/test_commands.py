@@ -190,6 +190,18 @@ def test_mistakes_in_the_log(folder):
     assert "Missing argument 'NORMS'" in fails("epsilon", *OPTIONS)
 
 
+def test_what_is_not_proven_in_time_says_so(folder):
+    result = run("epsilon", "norms.npy", *OPTIONS, "--seconds", 1e-9, "--json", "-")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["parameters"]["seconds"] == 1e-9
+    whole = json.loads(run("epsilon", "norms.npy", *OPTIONS, "--json", "-").stdout)
+    assert (
+        whole["quantiles"][0]["epsilon"] <= found["quantiles"][0]["epsilon"] <= 1.5 * whole["quantiles"][0]["epsilon"]
+    )
+    assert "seconds must be" in fails("epsilon", "norms.npy", *OPTIONS, "--seconds", 0)
+
+
 def test_a_full_disk_leaves_nothing(folder, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
