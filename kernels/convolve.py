@@ -146,7 +146,7 @@ def add_values(a, pa, b, pb, twice, knots, mass, moment):
 def add_participations(a, pa, b, pb, chance, knots, masses):
     """Write each cell's masses under 0 to k participations in two blocks of steps, a and b their ascending keys.
 
-    Of i + j participations, i fall into the first block with chance[i, j].  Every sum of keys must be at least the
+    With chance[i, j], i participations out of i + j fall into the first block.  Every sum of keys must be at least the
     first knot; the last cell has no right end.  A mass is the sum of at most a.size + b.size + k + 1 terms in a row.
     """
     masses[:] = 0.0

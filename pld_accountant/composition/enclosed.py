@@ -95,6 +95,8 @@ class EnclosedComposition(Composition):
         return max((end.composition._distinct(wanted) for end in (self._below, self._above)), key=len)
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
+        if any(getattr(mechanism, "unbounded", False) for mechanism in self._counts):
+            return Bounds(np.inf, np.inf, np.inf)
         lower = self._below.composition._largest_loss(wanted).lower
         upper = self._above.composition._largest_loss(wanted).upper
         if np.isinf(upper) and np.isfinite(lower):

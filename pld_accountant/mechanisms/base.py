@@ -76,6 +76,8 @@ class Enclosed(Protocol):
     ----------
     noise_multiplier : float
         As for `Mechanism`.
+    unbounded : bool, optional
+        Whether there is no largest loss, although `above` may count the last ones as infinite; False by default.
     """
 
     @property

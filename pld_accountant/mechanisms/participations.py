@@ -5,7 +5,7 @@ divergence of the cells' masses exceeds that of the outputs.  The masses of a ce
 participations:
 
 1. For one step they are those of N(0, 1) and of N(s, 1), s = 1 / sigma.
-2. Of j participations in two blocks of m and n steps, i fall into the first with the chance
+2. If j participations lie in two blocks of m and n steps, i of them fall into the first with the chance
    C(m, i) C(n, j - i) / C(m + n, j).  So the masses under j participations of pairs of cells are the sum over i of this
    chance times the masses under i of the one and j - i of the other.  Pairs of cells are put into cells again.
 3. Blocks are doubled until they hold all steps.  Then the masses under k participations and under none remain.

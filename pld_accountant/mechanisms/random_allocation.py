@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,7 @@ class RandomAllocation:
     noise_multiplier: float
     batches: int
     participations: int = 1
+    unbounded: ClassVar = True
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)

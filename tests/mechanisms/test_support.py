@@ -35,7 +35,7 @@ STEPS = {
     "sampled randomized response": pa.PoissonSampled(pa.RandomizedResponse(0.8, 3), 0.01),
     "sampled DensityPair": pa.PoissonSampled(pa.DensityPair(*LOGISTIC), 0.1),
 }
-NO_LARGEST = {"DensityPair", "sampled DensityPair", "RandomAllocation"}
+NO_LARGEST = {"DensityPair", "sampled DensityPair"}
 NO_MU = {"LossDistribution", "ZeroConcentratedDP", "RenyiDP"}
 NO_RDP = {name for name in STEPS if "DensityPair" in name or "Allocation" in name} | {
     "ApproximateDP",
