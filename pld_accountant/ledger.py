@@ -306,7 +306,7 @@ class Ledger(PeopleCounts):
         ]
 
     def _with_renyi(self, found: Bounds, delta: float) -> Bounds:
-        """A person with a Renyi bound alone gets that of `rdp_epsilon`, at closer orders and without a limit of time."""
+        """A person with a Renyi bound alone gets that of `rdp_epsilon`: at closer orders, without a limit of time."""
         who = np.flatnonzero(found.status == Status.RENYI_ONLY)
         if not who.size:
             return found

@@ -11,6 +11,7 @@ __all__ = ["tree_squared_sensitivity"]
 
 _NONE = np.iinfo(np.int64).min // 4
 _MOST_WORK = 3e9  # sums of the search, a few seconds; beyond, the bound by levels is the answer
+_CALL = 1000.0  # sums that take as long as a call of numpy
 
 
 def tree_squared_sensitivity(steps: int, max_participations: int = 1, min_separation: int = 0) -> int:
@@ -57,7 +58,7 @@ def tree_squared_sensitivity(steps: int, max_participations: int = 1, min_separa
     k = min(k, -(-number // (gap + 1)))
     if k == 1:
         return number.bit_length()
-    if float(k) ** 2 * float(gap + 1) ** 3 * number.bit_length() > _MOST_WORK:
+    if float(k) ** 2 * (gap + 1.0) * ((gap + 1.0) ** 2 + _CALL) * number.bit_length() > _MOST_WORK:
         return _by_levels(number, k, gap)
     tree, forest, done = np.full((2, gap + 1, gap + 1), _NONE), None, 0
     tree[0, : min(1, gap) + 1, : min(1, gap) + 1] = 0
