@@ -30,7 +30,7 @@ def place_edges(buckets: int) -> NDArray:
     """Upper edges of the buckets in relative norm s, ascending, the last one 1; shape (buckets,).
 
     The last bucket is narrow: clipped steps, usually the most expensive ones of a person, count nearly exactly even
-    where they are counted whole.  The edge that it needs is the lowest one's.
+    where they are counted whole.  The edge that it needs is the second lowest one's.
 
     For steps at relative norm s in a bucket of width h, interpolated bounds differ by at most
 
@@ -42,7 +42,8 @@ def place_edges(buckets: int) -> NDArray:
     """
     fine = np.unique(np.concatenate([np.linspace(0.0, 1.0, 8193), np.geomspace(_SMALL, 1.0, 8193)]))
     small = np.log(np.maximum(fine, _SMALL) / _SMALL) / np.log(1.0 / _SMALL)
-    edges = np.interp(np.arange(2, buckets + 1) / buckets, _EVEN * fine + (1.0 - _EVEN) * small, fine)
+    kept = np.delete(np.arange(1, buckets + 1), min(1, buckets - 2))
+    edges = np.interp(kept / buckets, _EVEN * fine + (1.0 - _EVEN) * small, fine)
     edges[-1] = 1.0 - _CLIPPED
     return np.append(edges, 1.0)
 
