@@ -561,5 +561,7 @@ def test_a_renyi_bound_alone_is_the_one_of_renyi_accounting(direction):
     assert np.all(cut.status == pa.Status.RENYI_ONLY)
     assert np.all(cut.upper <= ledger.rdp_epsilon(1e-5)) and np.all(cut.upper >= whole.lower)
     assert np.all(cut.lower <= cut.upper)
+    if direction != "add":
+        np.testing.assert_allclose(cut.upper, ledger.rdp_epsilon(1e-5), rtol=1e-9)
     above = ledger.epsilon(1e-5, direction, bounds="upper", seconds=1e-9)
     assert np.array_equal(above.upper, cut.upper) and np.all(np.isnan(above.lower)) and np.all(np.isnan(above.estimate))
