@@ -19,5 +19,5 @@ def no_formula(text: str) -> str:
 
 
 def with_formula(text: str) -> str:
-    """The text of which `no_formula` made this one."""
+    """The inverse of `no_formula`: the text without its apostrophe."""
     return text[1:] if text.startswith("'") and no_formula(text[1:]) == text else text

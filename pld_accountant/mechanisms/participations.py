@@ -1,20 +1,19 @@
-"""Several participations: k of t Gaussian steps, a uniformly random set of them, from below.
+"""Several participations: a lower bound for a record that enters a uniformly random set of k out of t Gaussian steps.
 
-The outputs of the steps are put into cells, and only the cell is looked at.  That is post-processing: no hockey-stick
-divergence of the cells' masses exceeds that of the outputs.  The masses of a cell are known for each number of
-participations:
+The outputs of the steps are reduced to a cell.  That is post-processing: no hockey-stick divergence of the cells'
+masses exceeds that of the outputs.  The masses of a cell are known for each number of participations:
 
 1. For one step they are those of N(0, 1) and of N(s, 1), s = 1 / sigma.
 2. If j participations lie in two blocks of m and n steps, i of them fall into the first with the chance
-   C(m, i) C(n, j - i) / C(m + n, j).  So the masses under j participations of pairs of cells are the sum over i of this
-   chance times the masses under i of the one and j - i of the other.  Pairs of cells are put into cells again.
+   C(m, i) C(n, j - i) / C(m + n, j).  The mass of a pair of cells under j participations is the sum over i of this
+   chance times the mass of the first under i times the mass of the second under j - i.  Pairs are reduced to cells.
 3. Blocks are doubled until they hold all steps.  Then the masses under k participations and under none remain.
 
-Which pairs share a cell decides how close the bound is, not whether it is true.  Each step has the key log(1 + z Y),
-Y its likelihood ratio, and a cell is an interval of the sum T of the keys.  The likelihood ratio of all steps is
-e_k(Y) / C(t, k), e_k the elementary symmetric polynomial: the coefficient of z^k in exp(T).  Near its saddle point z,
-T tells it nearly.  There z Y / (1 + z Y) adds up to k; we take Y = 1 for steps without the record, and for those with
-it two standard deviations more than its median.
+Every choice of cells gives a valid bound; a good one gives a close bound.  Each step has the key log(1 + z Y), where Y
+is its likelihood ratio, and a cell is an interval of the sum T of the keys.  The likelihood ratio of all steps is
+e_k(Y) / C(t, k).  The elementary symmetric polynomial e_k is the coefficient of z^k in exp(T), so T determines it
+approximately if z is the saddle point, where the sum of z Y / (1 + z Y) is k.  We solve this for Y = 1 in steps without
+the record, and Y two standard deviations above its median in steps with it.
 
 Only positive numbers are added, so that all masses have small relative errors (`Ratio.slack`).
 """

@@ -29,7 +29,7 @@ def tree_squared_sensitivity(steps: int, max_participations: int = 1, min_separa
     Returns
     -------
     int
-        With contributions of norm 1 that all point into one direction, the squared sensitivity; others have less.
+        The squared sensitivity for contributions of norm 1.  Contributions that all point in one direction attain it.
 
     Raises
     ------
