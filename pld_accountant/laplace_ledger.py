@@ -144,7 +144,7 @@ class LaplaceLedger(Ledger):
             if group.sample_rate == 1.0:
                 families.append(LaplaceSteps(group.sigma, direction))
             else:
-                rows: list[StepFamily] = [LaplaceSteps(group.sigma[k : k + 1], "remove") for k in range(group.size)]
+                rows = [LaplaceSteps(group.sigma[k : k + 1], "remove") for k in range(group.size)]
                 families.append(SampledBoundedSteps(rows, np.full(group.size, group.sample_rate), direction))
         return TableMakers(mixed(families))
 

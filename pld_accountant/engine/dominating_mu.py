@@ -22,7 +22,7 @@ from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from ..threads import for_blocks
 from . import plancherel, schedule
-from .method import Progress, report
+from .method import Method, Progress, report
 from .question import DeltaAt, EpsilonAt
 from .solver import bounds, solve
 from .working import WorkingBounds
@@ -116,7 +116,7 @@ def touching(
     if curve is not None:
         far = np.array([curve.epsilon(min_delta)[1]])
     elif end is None:
-        methods = None if patient or not isinstance(makers.steps, CharacteristicSteps) else schedule.CURVE
+        methods = None if patient else _of_points(makers.steps)
         far = bounds(counts, makers, [EpsilonAt(min_delta)], methods=methods)[0].upper
     else:
         far = end.copy()
@@ -263,6 +263,11 @@ def mu_lower(
     return lower
 
 
+def _of_points(steps: StepFamily) -> tuple[Method, ...] | None:
+    """The methods for single points of a curve; None: those for any question."""
+    return schedule.CURVE if isinstance(steps, CharacteristicSteps) and steps.decays else None
+
+
 def _least_mu_down(epsilon: NDArray, log_delta: NDArray) -> NDArray:
     """`kernels.dominate.least_mu_down` on several threads: (people,)."""
     from ..kernels import dominate
@@ -322,7 +327,7 @@ class _Curves:
         if few:
             open_points |= ~(curve[:, :, 1] - curve[:, :, 0] <= _LOOSE)
         person, point = np.nonzero(open_points)
-        methods = schedule.CURVE if isinstance(self._makers.steps, CharacteristicSteps) else None
+        methods = _of_points(self._makers.steps)
         for a in range(0, person.size, _PAIRS):
             i, j = person[a : a + _PAIRS], point[a : a + _PAIRS]
             question = DeltaAt(epsilon[i, j])

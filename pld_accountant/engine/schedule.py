@@ -26,6 +26,7 @@ __all__ = [
     "HANDFUL",
     "INTERPOLATED",
     "LOOSE",
+    "MIXED",
     "SINGLE",
     "TINY",
     "WHOLE",
@@ -77,6 +78,9 @@ GRID: tuple[Method, ...] = (
     Convolution(1e-4, most_people=4, wanted=1e-5),
 )
 """For families without characteristic functions."""
+
+MIXED: tuple[Method, ...] = (*SINGLE[:2], *GRID)
+"""For families some of whose characteristic functions come back: the others' decay, or the grid serves them."""
 
 GRID_OF_MANY: tuple[Method, ...] = (
     # milliseconds a person; the buckets keep the bounds of 300 steps 1.5 % apart, and this grid adds 0.1 %

@@ -146,6 +146,8 @@ def _schedule(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
     """The schedule for this kind of steps, counts and number of people."""
     if not isinstance(makers.steps, CharacteristicSteps):
         return schedule.GRID
+    if not makers.steps.decays:
+        return schedule.MIXED
     if few:
         return schedule.HANDFUL if isinstance(counts, WholeCounts) and counts.at is not None else schedule.SINGLE
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE

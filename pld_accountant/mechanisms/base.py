@@ -225,7 +225,16 @@ class Spectrum:
 
 @runtime_checkable
 class CharacteristicSteps(StepFamily, Protocol):
-    """A family that computes its characteristic functions itself, without a grid on the loss."""
+    """A family that computes its characteristic functions itself, without a grid on the loss.
+
+    Attributes
+    ----------
+    decays : bool
+        Whether every row's characteristic function falls to 0.  That of atoms does not.
+    """
+
+    @property
+    def decays(self) -> bool: ...
 
     def spectrum(
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float

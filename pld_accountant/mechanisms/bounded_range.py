@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from .base import Direction, Mechanism, StepFamily
+from .bounded_law import BoundedLaw
 from .bounded_range_run import BoundedRangeRun
 from .discrete import DiscreteLaw, DiscreteSteps
 from .laplace import LaplaceSteps
@@ -89,7 +90,7 @@ class ExponentialMechanism:
         return TwoPoints(min(self.epsilon * (1.0 - _NEARER), _LARGEST_RANGE), share)
 
     @staticmethod
-    def steps(mechanisms: Sequence[ExponentialMechanism], direction: Direction) -> StepFamily:
+    def steps(mechanisms: Sequence[ExponentialMechanism], direction: Direction) -> BoundedRangeSteps:
         """The family with one row for each of these mechanisms."""
         return BoundedRangeSteps(1.0 / np.array([m.epsilon for m in mechanisms]), direction)
 
@@ -128,6 +129,10 @@ class BoundedRangeSteps(LaplaceSteps):
     direction : {"remove", "add"}
         Without effect on the losses.
     """
+
+    def bounded_law(self, row: int) -> BoundedLaw:
+        """See `BoundedSteps`."""
+        return BoundedLaw(float(self._cap[row]), atoms=False)
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K(theta) = f((theta + 1/2) c) - f(c / 2), f(x) = log(sinh(x) / x), rounded up: (size, tilts).

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline, validate
-from .base import DeltaSteps, Direction, StepFamily
+from .base import DeltaSteps, Direction, Spectrum, StepFamily
+from .exponential_sums import products
+from .weighted_nodes import UNIT, WeightedNodes, join
 
 __all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
 
@@ -117,6 +119,15 @@ class DiscretePair:
         largest = max(float(np.abs(self.law(d).losses).max(initial=0.0)) for d in ("remove", "add"))
         return 1.0 / max(largest, 1e-300)
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether the outcomes can be paired so that each has the other's probabilities."""
+        if self.sample_rate < 1.0:
+            return False
+        p, q = np.array(self.with_record), np.array(self.without_record)
+        one, two = np.lexsort((q, p)), np.lexsort((p, q))
+        return np.array_equal(p[one], q[two]) and np.array_equal(q[one], p[two])
+
     def sampled(self, rate: float) -> DiscretePair:
         """The same mechanism on a Poisson sample; rates of repeated samples multiply."""
         rate = validate.sample_rate(rate) * self.sample_rate
@@ -176,6 +187,7 @@ class DiscreteSteps(DeltaSteps):
     """
 
     whole = True
+    decays = False
 
     def __init__(self, laws: Sequence[DiscreteLaw], direction: Direction) -> None:
         self.direction: Direction = direction
@@ -206,6 +218,44 @@ class DiscreteSteps(DeltaSteps):
                 value[large] = far * (1.0 + np.sign(far) * 1e-14)
                 found[k, some] = value + 2.0 * MASS_SLACK * theta[some]
         return found
+
+    def spectrum(
+        self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
+    ) -> Spectrum | None:
+        """See `base.CharacteristicSteps`."""
+        if sum(float(products(self._laws[k][0].size, m)) for k in rows) > work:
+            return None
+        found = []
+        for k in rows:
+            loss, nodes = self._laws[k][0], self._weigh(int(k), theta)
+            span = float(loss[0]), float(loss[-1])
+            found.append(nodes.spectrum(spacing, m, columns, span, products(loss.size, m)))
+        return join(found)
+
+    def _weigh(self, row: int, theta: float) -> WeightedNodes:
+        """The tilted law."""
+        loss, mass = self._laws[row]
+        exponent = np.log(np.maximum(mass, 1e-320)) + theta * loss
+        top = float(exponent.max())
+        weight = np.exp(exponent - top)
+        total = float(weight.sum())
+        share, of_loss = weight / total, np.abs(loss) + 2.0 * MASS_SLACK / UNIT
+        units = top - exponent + 2.0 * np.abs(exponent) + theta * (of_loss + np.abs(loss)) + MASS_SLACK / UNIT + 16.0
+        of_moment = float(share @ units) + math.log2(loss.size) + 16.0 + abs(top)
+        return WeightedNodes(share, loss, top + math.log(total), of_loss, units, of_moment, 0.0)
+
+    def envelope_levels(self, theta: float) -> tuple[int, int]:
+        """One level, below every band of this tilt."""
+        level = math.floor(2.0 * math.log2(0.05 * theta))
+        return level, level
+
+    def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
+        """0: the moduli of atoms come back."""
+        return np.zeros((rows.size, levels.size))
+
+    def infinite_mass(self) -> NDArray:
+        """None, given that the loss is finite."""
+        return np.zeros(self.size)
 
     def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """Sum over the losses above epsilon."""

@@ -14,7 +14,8 @@ from .. import deadline, validate
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
-from .mixture_spectrum import TiltedMixture, join, log_moments, log_quotient_and_slope, log_ratio
+from .mixture_spectrum import TiltedMixture, log_moments, log_quotient_and_slope, log_ratio
+from .weighted_nodes import join
 
 __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
 
@@ -234,6 +235,7 @@ class GaussianMixtureSteps(DeltaSteps):
     """
 
     whole = True
+    decays = True
 
     def __init__(self, pairs: Sequence[Pair], direction: Direction) -> None:
         self._pairs = list(pairs)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from .base import DeltaSteps, Direction, StepFamily
+from .bounded_law import BoundedLaw, BoundedSteps
 
 __all__ = ["Laplace", "LaplaceSteps"]
 
@@ -55,12 +56,12 @@ class Laplace:
         object.__setattr__(self, "noise_multiplier", validate.noise_multiplier(self.noise_multiplier))
 
     @staticmethod
-    def steps(mechanisms: Sequence[Laplace], direction: Direction) -> StepFamily:
+    def steps(mechanisms: Sequence[Laplace], direction: Direction) -> LaplaceSteps:
         """The family with one row for each of these mechanisms."""
         return LaplaceSteps(np.array([m.noise_multiplier for m in mechanisms]), direction)
 
 
-class LaplaceSteps(DeltaSteps):
+class LaplaceSteps(DeltaSteps, BoundedSteps):
     """Steps of the Laplace mechanism, one noise multiplier in each row.
 
     With c = 1 / b, the loss under P is c with mass 1/2, -c with mass exp(-c) / 2, and has the density
@@ -83,6 +84,10 @@ class LaplaceSteps(DeltaSteps):
     def size(self) -> int:
         """Number of rows."""
         return self._cap.size
+
+    def bounded_law(self, row: int) -> BoundedLaw:
+        """See `BoundedSteps`."""
+        return BoundedLaw(float(self._cap[row]), atoms=True)
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K(theta) = log((a e^(theta c) + (a - 1) e^(-a c)) / (2 a - 1)), a = 1 + theta, rounded up: (size, tilts).

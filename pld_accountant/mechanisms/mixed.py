@@ -134,6 +134,11 @@ class MixedCharacteristicSteps(MixedSteps):
 
     _parts: list[CharacteristicSteps]  # type: ignore[assignment]
 
+    @property
+    def decays(self) -> bool:
+        """Whether those of all parts fall to 0."""
+        return all(p.decays for p in self._parts)
+
     def _rows(self, rows: NDArray) -> Iterator[tuple[CharacteristicSteps, NDArray, NDArray]]:
         """Each part with the places among `rows` that are its own, and its own numbers of these rows."""
         for part, first, last in zip(self._parts, self._first[:-1], self._first[1:], strict=True):

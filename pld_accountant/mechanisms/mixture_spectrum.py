@@ -30,18 +30,16 @@ from numpy.typing import NDArray
 
 from .. import deadline
 from .base import Spectrum
-from .exponential_sums import are_many, excess_at, log_of_excess, products
+from .exponential_sums import products
+from .weighted_nodes import UNIT, WeightedNodes
 
-__all__ = ["TiltedMixture", "join", "log_moments", "log_quotient_and_slope", "log_ratio"]
+__all__ = ["TiltedMixture", "log_moments", "log_quotient_and_slope", "log_ratio"]
 
-_UNIT = 2.0**-53
 _REACH = 9.0  # r of step 1
 _TRUNCATED = 2e-17  # both tails, both as integrals and as sums, and the error of the rule, with room
 _LOG_ERROR = 47.0  # of the rule, relative to its growth
 _WIDEST = 6.0  # of the strip
 _NEGLIGIBLE = 1e-24  # share of a node that is left out
-_BLOCK = 64  # frequencies whose phases are products of two
-_CHUNK = 256  # nodes that a matrix product adds up
 _ELEMENTS = 1 << 18  # nodes times tilts of log-moments at a time
 _CELLS = 700  # of the envelope
 _OUTSIDE = 1e-17  # twice the tilted mass outside of the cells, at least
@@ -131,43 +129,14 @@ class TiltedMixture(NamedTuple):
         return low, step, math.ceil(min((high - low) / step, 2.0**60)) + 2
 
     def spectrum(self, spacing: float, m: int, columns: int, work: float) -> Spectrum | None:
-        """See `base.CharacteristicSteps.spectrum`; of one row, whose arrays have no first axis.
-
-        Round-off: phi - 1 is summed as it stands.  With d the loss less its mean, exp(i (a + b) d) - 1 is the product
-        of exp(i a d) and exp(i b d) - 1, plus exp(i a d) - 1.  Each has a few units of 2^-53 of omega |d|, and each sum
-        as many as it has terms.
-        """
+        """See `WeightedNodes.spectrum`."""
         low, step, number = self.nodes(m * spacing)
         cost = products(number, m)
         if float(cost) > work:
             return None
-        found = self._weigh(low, step, number)
-        p, k = found.share, found.log_moment
-        mean = float(p @ found.loss)
-        d = found.loss - mean
-        if are_many(number, m):
-            excess, constant, of_sums = excess_at(p, d, spacing, m)
-        else:
-            excess, constant = _phi_less_one(p, d, spacing, m), 0.0
-            of_sums = 2.0 * _UNIT * (2.0 * _CHUNK + p.size / _CHUNK + 32.0) * float(p @ np.abs(d))
-        re, im = log_of_excess(excess)
-        apart = np.abs(d)
-        slope = (2.5 * columns + 16.0) * float(p @ apart)
-        slope += float(p @ (found.units * apart)) + 2.0 * float(p @ found.units_of_log)
-        truncated = _TRUNCATED + 2.0 * found.left_out
-        return Spectrum(
-            log_moment=np.array(k),
-            mean=np.array(mean),
-            log_moment_error=np.array(truncated + _UNIT * (found.units_of_moment + (columns + 8.0) * abs(k))),
-            error=np.array(2.0 * truncated + constant),
-            error_slope=np.array(2.0 * _UNIT * slope + of_sums),
-            re=re,
-            im=im,
-            span=np.array(self._ends),
-            cost=cost,
-        )
+        return self._weigh(low, step, number).spectrum(spacing, m, columns, self._ends, cost)
 
-    def _weigh(self, low: float, step: float, number: int) -> _Nodes:
+    def _weigh(self, low: float, step: float, number: int) -> WeightedNodes:
         """The rule's nodes with their shares of the tilted mass."""
         x, log_a, log_b, of_log = _logs(self.own, self.other, low, step, number)
         exponent = (1.0 + self.theta) * log_a - self.theta * log_b - 0.5 * x * x
@@ -177,14 +146,14 @@ class TiltedMixture(NamedTuple):
         kept = weight > _NEGLIGIBLE * total
         share, of_log = weight[kept] / total, of_log[kept]
         units = _units(self.theta, x[kept], of_log, top - exponent[kept])
-        return _Nodes(
+        return WeightedNodes(
             share,
             (log_a - log_b)[kept],
             top + math.log(total * step / math.sqrt(2.0 * math.pi)),
             of_log,
             units,
             float(share @ units) + math.log2(number) + 16.0 + abs(top),
-            float(weight[~kept].sum()) / total,
+            _TRUNCATED + 2.0 * float(weight[~kept].sum()) / total,
         )
 
     def log_envelope(self, levels: NDArray, log_moment: float) -> NDArray:
@@ -222,18 +191,6 @@ class TiltedMixture(NamedTuple):
                 falls[j % 2] *= falls[j % 2]
                 np.maximum(falls[j % 2], 1e-150, out=falls[j % 2])
         return bound
-
-
-class _Nodes(NamedTuple):
-    """Nodes that are not negligible: share of the mass, loss, and round-off in units of 2^-53."""
-
-    share: NDArray
-    loss: NDArray
-    log_moment: float
-    units_of_log: NDArray
-    units: NDArray
-    units_of_moment: float
-    left_out: float
 
 
 def _logs(
@@ -278,27 +235,8 @@ def log_moments(own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], th
             total = weight.sum(axis=1)
             units = (weight * _units(t, x, of_log, below)).sum(axis=1) / total + math.log2(number) + 16.0 + np.abs(top)
             k = top + np.log(total * step / math.sqrt(2.0 * math.pi))
-            found[some] = k + _TRUNCATED + _UNIT * (units + np.abs(k))
+            found[some] = k + _TRUNCATED + UNIT * (units + np.abs(k))
     return found
-
-
-def _phi_less_one(p: NDArray, d: NDArray, spacing: float, m: int) -> NDArray:
-    """Sum of p_j (exp(i omega d_j) - 1) at the frequencies spacing, ..., m spacing."""
-    blocks = m // _BLOCK + 1
-    found = np.zeros((blocks, _BLOCK), dtype=complex)
-    near, far = spacing * np.arange(_BLOCK), spacing * _BLOCK * np.arange(blocks)
-    for begin in range(0, d.size, _CHUNK):
-        deadline.check()
-        q, e = p[begin : begin + _CHUNK], d[begin : begin + _CHUNK]
-        within, beyond = _turn_less_one(np.multiply.outer(e, near)), _turn_less_one(np.multiply.outer(far, e))
-        found += (q * (1.0 + beyond)) @ within + (beyond @ q)[:, None]
-    return found.ravel()[1 : m + 1]
-
-
-def _turn_less_one(angle: NDArray) -> NDArray:
-    """exp(i angle) - 1."""
-    half = np.sin(0.5 * angle)
-    return -2.0 * half * half + 1j * np.sin(angle)
 
 
 def _on_line(x: NDArray, y: float, centres: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -310,8 +248,3 @@ def _on_line(x: NDArray, y: float, centres: NDArray, weights: NDArray) -> tuple[
     with np.errstate(under="ignore"):
         value, moment = (np.exp(t - top[:, None]) @ np.stack([turned, centres * turned], axis=1)).T
     return top + np.log(np.abs(value)), y * least + np.angle(value), (moment / value).real
-
-
-def join(rows: list[Spectrum]) -> Spectrum:
-    """Spectra of single rows as one of all."""
-    return Spectrum(*(np.stack([getattr(row, name) for row in rows]) for name in Spectrum.__dataclass_fields__))

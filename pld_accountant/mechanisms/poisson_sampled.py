@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from .. import deadline, validate
 from .base import DeltaSteps, Direction, StepFamily
+from .bounded_law import BoundedLaw, BoundedSteps
 from .bounded_range import ExponentialMechanism
-from .laplace import Laplace
+from .laplace import Laplace, LaplaceSteps
 
 __all__ = ["SampledBounded", "SampledBoundedSteps"]
 
@@ -63,24 +64,24 @@ class SampledBounded:
     @staticmethod
     def steps(mechanisms: Sequence[SampledBounded], direction: Direction) -> StepFamily:
         """The family with one row for each of these mechanisms."""
-        parts = [type(m.mechanism).steps([m.mechanism], "remove") for m in mechanisms]  # type: ignore[list-item]
+        parts = [m.mechanism.steps([m.mechanism], "remove") for m in mechanisms]  # type: ignore[list-item]
         return SampledBoundedSteps(parts, np.array([m.sample_rate for m in mechanisms]), direction)
 
 
-class SampledBoundedSteps(DeltaSteps):
+class SampledBoundedSteps(DeltaSteps, BoundedSteps):
     """Sampled steps, from the masses of the losses without sampling.
 
     Parameters
     ----------
-    parts : sequence of StepFamily
-        One row each, symmetric, with losses in [-c, c].
+    parts : sequence of LaplaceSteps
+        One row each.
     rates : ndarray, shape (size,)
     direction : {"remove", "add"}
     """
 
     whole = True
 
-    def __init__(self, parts: Sequence[StepFamily], rates: NDArray, direction: Direction) -> None:
+    def __init__(self, parts: Sequence[LaplaceSteps], rates: NDArray, direction: Direction) -> None:
         self._parts, self._rates = list(parts), rates
         self.direction: Direction = direction
         self._cap = np.array([float(p.largest_loss()[0]) for p in parts])
@@ -90,6 +91,11 @@ class SampledBoundedSteps(DeltaSteps):
     def size(self) -> int:
         """Number of rows."""
         return self._rates.size
+
+    def bounded_law(self, row: int) -> BoundedLaw:
+        """See `BoundedSteps`."""
+        law = self._parts[row].bounded_law(0)
+        return law._replace(rate=float(self._rates[row]), remove=self.direction == "remove")
 
     def _sampled(self, row: int, loss: NDArray) -> NDArray:
         """log(1 - q + q exp(l)), the loss under removal."""

@@ -95,6 +95,8 @@ class SampledGaussianSteps:
         Where the part begins and ends, in the Gaussian's own variable (see `kernels.characterise`).
     """
 
+    decays = True
+
     def __init__(
         self,
         sigma: NDArray,

@@ -136,8 +136,9 @@ def test_families_keep_their_protocols():
     laplace, gaussian = LaplaceSteps(np.ones(2), "remove"), SampledGaussianSteps(np.ones(1), np.ones(1), "remove")
     for family in (laplace, gaussian, MixedSteps([laplace, gaussian])):
         assert isinstance(family, StepFamily)
-    assert isinstance(gaussian, CharacteristicSteps)
-    assert not isinstance(laplace, CharacteristicSteps)
+    assert gaussian.decays and not laplace.decays
+    assert isinstance(gaussian, CharacteristicSteps) and isinstance(laplace, CharacteristicSteps)
+    assert not isinstance(MixedSteps([laplace, gaussian]), CharacteristicSteps)
 
 
 def test_rows_of_a_mixed_family_are_those_of_its_parts():

@@ -10,7 +10,7 @@ from pld_accountant.engine import schedule, solver
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.tilting import Limits
 from pld_accountant.engine.transform import GridTransform, Transform
-from pld_accountant.mechanisms import mixture_spectrum
+from pld_accountant.mechanisms import mixture_spectrum, weighted_nodes
 from pld_accountant.mechanisms.base import CharacteristicSteps
 from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture, log_moments
 from pld_accountant.notions import gdp
@@ -66,13 +66,14 @@ def test_characteristic_functions_are_within_their_errors(name, direction, theta
     assert excess_of_errors(law_of(name, direction, theta), [0, 12, NUMBER - 1]) <= 0.0
 
 
-@pytest.mark.parametrize("name, value", [("_LOG_ERROR", 1.5), ("_REACH", 2.0), ("_UNIT", 2.0**-60)])
+@pytest.mark.parametrize("name, value", [("_LOG_ERROR", 1.5), ("_REACH", 2.0), ("UNIT", 2.0**-60)])
 def test_a_rule_that_is_too_rough_is_found(name, value, monkeypatch):
     """At frequencies close to 0, where the growth that the rule allows for is nearly the true one."""
     law = law_of("little noise", "remove", 6.0)
     assert excess_of_errors(law, [0, 40], 1e-4) <= 0.0
-    monkeypatch.setattr(mixture_spectrum, name, value)
-    monkeypatch.setattr(mixture_spectrum, "_TRUNCATED", mixture_spectrum._TRUNCATED if name != "_UNIT" else 0.0)
+    for module in (mixture_spectrum, weighted_nodes):
+        monkeypatch.setattr(module, name, value, raising=module is mixture_spectrum)
+    monkeypatch.setattr(mixture_spectrum, "_TRUNCATED", mixture_spectrum._TRUNCATED if name != "UNIT" else 0.0)
     assert excess_of_errors(law, [0, 40], 1e-4) > 0.0
 
 
@@ -98,8 +99,8 @@ def test_log_moments_of_tilts_that_share_nodes(name, direction, monkeypatch):
 def test_what_is_left_out_is_in_the_error(monkeypatch):
     law = law_of("group", "remove", 6.0)
     monkeypatch.setattr(mixture_spectrum, "_NEGLIGIBLE", 1e-4)
-    assert law._weigh(*law.nodes(0.0)).left_out > 1e-9 and excess_of_errors(law, [40]) <= 0.0
-    monkeypatch.setattr(mixture_spectrum._Nodes, "left_out", 0.0)
+    assert law._weigh(*law.nodes(0.0)).truncated > 1e-9 and excess_of_errors(law, [40]) <= 0.0
+    monkeypatch.setattr(weighted_nodes.WeightedNodes, "truncated", mixture_spectrum._TRUNCATED)
     assert excess_of_errors(law, [40]) > 0.0
 
 
