@@ -12,7 +12,8 @@ from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
 
 __all__ = ["DiscreteSum", "FiniteDelta", "infinite_mass"]
 
-_HALVINGS = 100
+_STEPS = 200
+_CLOSE = 1e-14  # relative, of the ends of a root
 _UNDERFLOW = 1e-110  # an infinite mass below it may be that of finite losses whose probabilities underflowed
 
 FiniteDelta = Callable[[float, float], float]
@@ -75,21 +76,46 @@ class DiscreteSum(ABC):
         finite, top = self._near_delta(below), max(self.largest, 0.0)
         if finite(0.0, 1.0) <= below:
             return 0.0, 0.0
-        upper = _bisect(lambda epsilon: finite(epsilon, 1.0) > below, 0.0, top)[1]
+        upper = _root(lambda epsilon: finite(epsilon, 1.0), below, 0.0, top)[1]
         # lower bounds are tight near their own epsilon only: search down from the upper one
         gap = 1e-13 * (1.0 + top)
         while gap < upper:
             if finite(upper - gap, -1.0) > above:
-                return _bisect(lambda epsilon: finite(epsilon, -1.0) > above, upper - gap, upper)[0], upper
+                return _root(lambda epsilon: finite(epsilon, -1.0), above, upper - gap, upper)[0], upper
             gap *= 4.0
         return 0.0, upper
 
 
-def _bisect(exceeds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """The ends of an interval after halvings; `exceeds` holds at the low end and fails at the high one."""
-    for _ in range(_HALVINGS):
+def _root(value: Callable[[float], float], goal: float, low: float, high: float) -> tuple[float, float]:
+    """Ends of a short interval: `value`, which falls, exceeds the goal at the low end and not at the high one.
+
+    Regula falsi in the logarithm, which is about linear.  Where one end stays, its weight falls by the other's progress
+    (Anderson and Bjorck 1973); where three steps do not halve the interval, the fourth does.
+    """
+    above, below, last, length, least = _log_ratio(value(low), goal), -math.inf, 0, math.inf, 1e-8 * high
+    for k in range(_STEPS):
         middle = 0.5 * (low + high)
-        if not low < middle < high:
+        close = _CLOSE * (high + least)
+        if not low < middle < high or high - low <= close:
             break
-        low, high = (middle, high) if exceeds(middle) else (low, middle)
+        slow = k % 3 == 0 and high - low > 0.5 * length
+        length = high - low if k % 3 == 0 else length
+        if not slow and math.isfinite(below) and math.isfinite(above) and above > below:
+            nearest = low + (high - low) * above / (above - below)
+            middle = min(max(nearest, low + 0.3 * close), high - 0.3 * close)
+        found = _log_ratio(value(middle), goal)
+        if found > 0.0:
+            below *= _weight(found, above) if last > 0 else 1.0
+            low, above, last = middle, found, 1
+        else:
+            above *= _weight(found, below) if last < 0 else 1.0
+            high, below, last = middle, found, -1
     return low, high
+
+
+def _weight(new: float, old: float) -> float:
+    return 1.0 - new / old if 0.0 < abs(new) < abs(old) else 0.5
+
+
+def _log_ratio(value: float, goal: float) -> float:
+    return math.log(value / goal) if value > 0.0 and value / goal > 0.0 else -math.inf

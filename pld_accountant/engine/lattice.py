@@ -29,7 +29,7 @@ from ..fft import roundoff
 from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
 from .discrete_sum import DiscreteSum, FiniteDelta
 
-__all__ = ["LatticeSum"]
+__all__ = ["LatticeSum", "is_lattice"]
 
 _MOST = 1 << 22  # points of a window, and of one step
 _FARTHEST = 1e12  # points of a sum
@@ -39,9 +39,14 @@ _SOME_TILTS = 2.0 ** np.arange(-6.0, 10.0, 2.0)
 _TAUS = 2.0 ** np.arange(-24.0, 42.0, 1.0)
 _LOG_WRAPPED, _WRAPPED = 40.0, 1e-16  # 2 exp(-40) is 8.5e-18; the rest is for the round-off of log-moments
 _UNIT = 2.0**-53
-_MOST_ATOMS = 1 << 18
+_MOST_ATOMS = 1 << 19
 _FINER = 8.0  # lattices that share only a much finer one are kept apart
 _EXPONENT = 64.0  # largest exponent within a block of tail sums
+
+
+def is_lattice(law: DiscreteLaw, count: int) -> bool:
+    """Whether the sum of this number of losses lies on a lattice that is coarse enough."""
+    return _Lattice.of([law], [count]) is not None
 
 
 class _Lattice:

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant.engine import lattice
+from pld_accountant.counting.counts import WholeCounts
+from pld_accountant.engine import lattice, schedule, solver
+from pld_accountant.engine.discrete_sum import _root
 from pld_accountant.engine.lattice import LatticeSum
+from pld_accountant.engine.lattices import Lattices
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
+from pld_accountant.mechanisms.mixed import mixed
+from pld_accountant.tables.makers import TableMakers
 
 SUMS = {
     "two lattices": [(0.25, 60), (0.0731, 45)],
@@ -142,3 +148,76 @@ def test_symmetric_pairs_are_computed_once():
     found = pa.compose([(other, 3)])
     assert found.delta(0.5, "remove").upper != found.delta(0.5, "add").upper
     assert found.delta(0.5).upper == max(found.delta(0.5, d).upper for d in ("remove", "add"))
+
+
+BESIDE = {
+    "Laplace": ([(pa.RandomizedResponse(0.37, 13), 248), (pa.Laplace(2.7), 2)], 2, 1e-6),
+    "sampled Laplace": ([(pa.DiscreteGaussian(7.0, 2), 30), (pa.PoissonSampled(pa.Laplace(0.5), 0.1), 3)], 3, 1e-6),
+    "rare steps": ([(pa.PureDP(0.4), 9), (pa.SampledGaussian(0.7, 1e-3), 4)], 4, 2e-3),
+    "no lattice": (
+        [(pa.DiscreteLaplace(0.3), 40), (pa.PoissonSampled(pa.RandomizedResponse(0.2, 5), 0.1), 6)],
+        6,
+        1e-4,
+    ),
+}
+
+
+def family(steps, direction):
+    mechanisms, counts = zip(*steps, strict=True)
+    return TableMakers(mixed([m.steps([m], direction) for m in mechanisms])), WholeCounts(np.array([counts]))
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_lattices_beside_others_agree_with_the_grid(name, direction):
+    steps, _, width = BESIDE[name]
+    makers, counts = family(steps, direction)
+    for question in (EpsilonAt(1e-3), EpsilonAt(1e-9), DeltaAt(1.0)):
+        a, b = (solver.bounds(counts, makers, [question], methods=m)[0][0] for m in ((Lattices(0.0),), schedule.GRID))
+        assert a.method == pa.Method.LATTICE
+        assert max(a.lower, b.lower) <= min(a.upper, b.upper)
+        assert a.upper - a.lower <= width * a.upper
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_lattices_leave_alone_what_they_do_not_serve(name):
+    steps, others, _ = BESIDE[name]
+    makers, counts = family(steps, "remove")
+    few = solver.bounds(counts, makers, [EpsilonAt(1e-3)], methods=(Lattices(0.0, most=others - 1),))[0]
+    assert few.method[0] != pa.Method.LATTICE
+    alone, counts = family(steps[1:], "remove")
+    assert solver.bounds(counts, alone, [EpsilonAt(1e-3)], methods=(Lattices(0.0),))[0].method[0] != pa.Method.LATTICE
+
+
+def test_one_law_beside_a_lattice_is_a_sum_of_closed_forms():
+    """Laplace's delta is a closed form: the sum over the lattice is exact."""
+    n, c = 12, 0.4
+    with mpmath.workdps(50):
+        p = 1 / (1 + mpmath.exp(-mpmath.mpf(c)))
+
+        def laplace(epsilon):
+            low = mpmath.mpf(1) - mpmath.exp(epsilon)
+            return -mpmath.expm1((epsilon - 1) / 2) if -1 < epsilon < 1 else (low if epsilon <= -1 else mpmath.mpf(0))
+
+        for epsilon in (0.3, 2.0, 5.0):
+            weights = (mpmath.binomial(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1))
+            true = mpmath.fsum(w * laplace(epsilon - (2 * k - n) * mpmath.mpf(c)) for k, w in enumerate(weights))
+            makers, counts = family([(pa.PureDP(c), n), (pa.Laplace(1.0), 1)], "remove")
+            found = solver.bounds(counts, makers, [DeltaAt(epsilon)], methods=(Lattices(0.0),))[0][0]
+            assert found.lower <= true <= found.upper and found.upper - found.lower <= 1e-6 * true
+
+
+def test_a_root_lies_between_its_ends():
+    calls = []
+
+    def falls(x):
+        calls.append(x)
+        return math.exp(-x - 0.01 * x * x)
+
+    for goal, top in ((0.3, 50.0), (1e-12, 60.0), (1e-200, 700.0), (1.0 - 1e-12, 3.0)):
+        calls.clear()
+        low, high = _root(falls, goal, 0.0, top)
+        assert len(calls) < 60
+        assert falls(low) > goal >= falls(high) and high - low <= 2e-14 * high + 2e-22 * top
+    low, high = _root(lambda x: 1.0 if x < 0.7 else 0.0, 0.5, 0.0, 9.0)
+    assert low < 0.7 <= high <= low + 1e-13
