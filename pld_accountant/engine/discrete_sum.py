@@ -92,7 +92,7 @@ def _root(value: Callable[[float], float], goal: float, low: float, high: float)
     Regula falsi in the logarithm, which is about linear.  Where one end stays, its weight falls by the other's progress
     (Anderson and Bjorck 1973); where three steps do not halve the interval, the fourth does.
     """
-    above, below, last, length, least = _log_ratio(value(low), goal), -math.inf, 0, math.inf, 1e-8 * high
+    above, below, last, length, least = _log_ratio(value(low), goal), -math.inf, 0, math.inf, 1e-3 * high
     for k in range(_STEPS):
         middle = 0.5 * (low + high)
         close = _CLOSE * (high + least)

@@ -39,7 +39,7 @@ _SOME_TILTS = 2.0 ** np.arange(-6.0, 10.0, 2.0)
 _TAUS = 2.0 ** np.arange(-24.0, 42.0, 1.0)
 _LOG_WRAPPED, _WRAPPED = 40.0, 1e-16  # 2 exp(-40) is 8.5e-18; the rest is for the round-off of log-moments
 _UNIT = 2.0**-53
-_MOST_ATOMS = 1 << 19
+_MOST_ATOMS = 1 << 17
 _FINER = 8.0  # lattices that share only a much finer one are kept apart
 _EXPONENT = 64.0  # largest exponent within a block of tail sums
 
@@ -203,11 +203,11 @@ class LatticeSum(DiscreteSum):
         return {**self.__dict__, "_last": None}
 
     @staticmethod
-    def of(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> LatticeSum | None:
-        """The sum, if the losses lie on few lattices that are coarse enough."""
+    def of(laws: Sequence[DiscreteLaw], counts: Sequence[int], atoms: int = _MOST_ATOMS) -> LatticeSum | None:
+        """The sum, if the losses lie on a few lattices that are coarse enough; all but one make at most these atoms."""
         for finer in (_FINER, np.inf):
             found = _lattices(laws, counts, finer)
-            if found and math.prod(lattice.widest for lattice in found[:-1]) <= _MOST_ATOMS:
+            if found and math.prod(lattice.widest for lattice in found[:-1]) <= atoms:
                 return LatticeSum(found, laws, counts)
         return None
 

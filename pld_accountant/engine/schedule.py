@@ -38,11 +38,15 @@ _PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are e
 
 _FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
 
-SINGLE: tuple[Method, ...] = (
+_TRANSFORMS = (
     # most compositions, in milliseconds and within 1e-9; the work of a table is limited for mixtures of many Gaussians
     Transform(0.0, limits=Limits(frequencies=1 << 15, work=2e7)),
     # rare steps, in 5 milliseconds: without it 44 of 182 take more than 50 milliseconds in place of 8
     Transform(1e-6, limits=Limits(tilts=16, frequencies=1 << 12, least_expectation=1e-2), truncated=True),
+)
+
+SINGLE: tuple[Method, ...] = (
+    *_TRANSFORMS,
     # few steps and rare steps, in 20 to 80 milliseconds: without it the slowest 5 % take ten times as long, and
     # mixtures of Gaussians a hundred times
     Contour(1e-6, most_people=4),
@@ -82,7 +86,7 @@ GRID: tuple[Method, ...] = (
 
 MIXED: tuple[Method, ...] = (
     # atoms beside noise that spreads them, in 10 to 40 milliseconds in place of seconds
-    *SINGLE[:2],
+    *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
     # many discrete steps beside a few others, in 40 to 300 milliseconds in place of 0.3 to 5 seconds
     Lattices(1e-6, most_people=4),
     *GRID,

@@ -213,7 +213,8 @@ class DiscreteSteps(DeltaSteps):
 
     def discrete_law(self, row: int) -> DiscreteLaw:
         """The law of a row, given that its loss is finite."""
-        return DiscreteLaw(*self._laws[row], 0.0, bool(self._excluded[row]))
+        losses, masses = self._laws[row]
+        return DiscreteLaw(losses, masses, 0.0, bool(self._excluded[row]))
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K(theta) = log sum of mass exp(theta loss), rounded up; (size, tilts)."""
