@@ -310,3 +310,21 @@ def test_renyi_divergences_of_order_one_and_infinity():
     assert math.exp(-1.0) + 0.1 <= both[0] <= both[1]
     with pytest.raises(ValueError, match="alpha must be at least 1"):
         gaussian.rdp([2.0, 0.9])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(pa.SampledGaussian(0.9, 0.01), 40), (pa.GroupGaussian(2.0, 0.05, 3), 10)],
+        [(pa.DiscretePair([0.5, 0.3, 0.2, 0.0], [0.2, 0.2, 0.5, 0.1]), 3), (pa.Gaussian(3.0), 2)],
+        [(pa.PoissonSampled(pa.RandomizedResponse(0.4, 3), 0.2), 9), (pa.Laplace(4.0), 5)],
+    ],
+)
+def test_total_variation_is_asked_of_one_direction(steps):
+    """It is the same in both: the other direction's interval overlaps, and costs no time."""
+    both, remove, add = (pa.compose(steps).delta(0.0, direction) for direction in ("both", "remove", "add"))
+    assert both == remove
+    assert max(remove.lower, add.lower) <= min(remove.upper, add.upper)
+    one = pa.LossDistribution([-0.2, 0.3], [0.3, 0.7], add=([-0.3, 0.2], [0.3, 0.7]))
+    apart = [pa.compose([(one, 2)]).delta(0.0, direction).upper for direction in ("both", "remove", "add")]
+    assert apart[0] == max(apart[1:]) and apart[1] != apart[2], "here the two directions are two laws"

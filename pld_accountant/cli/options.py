@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -178,6 +179,8 @@ class Program(click.Group):
             click.echo(f"{PROGRAM}: interrupted", err=True)
             sys.exit(130)
         if standalone_mode:
+            # the process ends: to look through all of numba's objects for cycles would take a tenth of a second
+            gc.freeze()
             sys.exit(status if isinstance(status, int) else 0)
         return status
 

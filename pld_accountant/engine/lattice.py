@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft as transforms
 
 from ..fft import roundoff
 from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
@@ -136,6 +135,8 @@ class _Lattice:
 
     def tilted(self, theta: float) -> tuple[int, NDArray, float, float, float]:
         """First point, tilted masses, the error of each, the log of what they were divided by, their relative error."""
+        from scipy import fft as transforms
+
         first, points = self._window(theta)
         length = transforms.next_fast_len(points, real=True)
         product, log_scale, relative = np.ones(length // 2 + 1, dtype=complex), 0.0, 0.0
