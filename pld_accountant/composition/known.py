@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Container, Mapping
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
@@ -136,10 +136,15 @@ class KnownComposition(Composition):
     def _logs(self, direction: Direction) -> tuple[float, float]:
         """`_log_finite`, and the part of the costly steps; only discrete laws have infinite losses."""
         if direction not in self._logs_finite:
-            laws = {m: m.law(direction).infinite for m in self._counts if isinstance(m, Discrete)}
-            logs = {m: self._counts[m] * np.log1p(-mass) if mass < 1.0 else -np.inf for m, mass in laws.items()}
-            self._logs_finite[direction] = sum(logs.values()), sum(log for m, log in logs.items() if m in self._costly)
+            self._logs_finite[direction] = self._logs_of(direction)
         return self._logs_finite[direction]
+
+    def _logs_of(self, direction: Direction, without: Container[Any] = ()) -> tuple[float, float]:
+        """`_logs` without some mechanisms."""
+        some = [m for m in self._counts if isinstance(m, Discrete) and m not in without]
+        laws = {m: m.law(direction).infinite for m in some}
+        logs = {m: self._counts[m] * np.log1p(-mass) if mass < 1.0 else -np.inf for m, mass in laws.items()}
+        return sum(logs.values()), sum(log for m, log in logs.items() if m in self._costly)
 
     def _with_infinite(self, direction: Direction, question: Question, width: float) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
@@ -213,17 +218,25 @@ class KnownComposition(Composition):
         )
         return Bounds(lower, 0.5 * (lower + upper), upper, method=method)
 
+    @cached_property
+    def _concentrated(self) -> dict[Any, float]:
+        """rho of the mechanisms whose log-moments are at most rho theta (1 + theta), infinite losses included."""
+        return {m: m.rho for m in self._counts if isinstance(m, DiscretePair) and m.rho is not None}
+
     def infinite(self, direction: Direction) -> float:
-        """An upper bound of the chance that some step's loss is infinite."""
-        return -float(np.expm1(self._log_finite(direction))) * (1.0 + ROUNDING)
+        """An upper bound of the chance that some step's loss is infinite, which `log_moments` leave out."""
+        return -float(np.expm1(self._logs_of(direction, self._concentrated)[0])) * (1.0 + ROUNDING)
 
     def log_moments(self, direction: Direction, theta: NDArray) -> NDArray:
         """Upper bounds of log E[e^(theta L); L finite], L the sum of all losses; shape of theta."""
-        if not self._counts:
-            return np.zeros(theta.shape)
-        given_finite = self._row.times(self._of(direction).steps.log_moments(theta, exact=True))[0]
-        log_finite, moved = self._logs(direction)
-        return np.asarray(given_finite + (log_finite + theta * moved) * (1.0 - ROUNDING))
+        rho = sum(self._counts[m] * value for m, value in self._concentrated.items())
+        found = rho * theta * (1.0 + theta) * (1.0 + ROUNDING)
+        counts = {m: 0 if m in self._concentrated else n for m, n in self._costly.items()}
+        if any(counts.values()):
+            row = WholeCounts(np.array([list(counts.values())], dtype=np.int64))
+            found += row.times(self._of(direction).steps.log_moments(theta, exact=True))[0]
+        log_finite, moved = self._logs_of(direction, self._concentrated)
+        return np.asarray(found + (log_finite + theta * moved) * (1.0 - ROUNDING))
 
     def _rdp(self, orders: NDArray) -> NDArray:
         if any(self.infinite(direction) for direction in self.larger_moments):
@@ -237,6 +250,9 @@ class KnownComposition(Composition):
             return 0.0
         if any(self.infinite(direction) for direction in self.larger_moments):
             return float("inf")
+        if self._concentrated:
+            moments = [partial(self.log_moments, d) for d in self.larger_moments]
+            return max(0.0, *(renyi.optimum(of, EpsilonAt(delta)) for of in moments))
         return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self.larger_moments)
 
     @property

@@ -107,6 +107,7 @@ class DiscretePair:
     without_record: tuple[float, ...]
     sample_rate: float = 1.0
     name: str = field(default="", compare=False, repr=False)
+    rho: float | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         laws = [_law(getattr(self, at), at) for at in ("with_record", "without_record")]
@@ -178,9 +179,11 @@ def _law(values: Sequence[float], name: str) -> NDArray:
     return law / total
 
 
-def named_pair(name: str, with_record: NDArray, without_record: NDArray) -> DiscretePair:
-    """A pair that is shown under a name."""
-    return DiscretePair(tuple(with_record.tolist()), tuple(without_record.tolist()), 1.0, name)
+def named_pair(name: str, with_record: NDArray, without_record: NDArray, rho: float | None = None) -> DiscretePair:
+    """A pair that is shown under a name; rho: that of zero-concentrated DP, of the law that the pair stands for."""
+    pair = DiscretePair(tuple(with_record.tolist()), tuple(without_record.tolist()), 1.0, name)
+    object.__setattr__(pair, "rho", rho)
+    return pair
 
 
 class DiscreteSteps(DeltaSteps):

@@ -250,3 +250,34 @@ def test_the_range_of_losses_leaves_out_no_more_than_its_share(reach):
     outside = law.masses[(law.losses < low) | (law.losses > high)].sum()
     assert outside <= np.exp(-0.5 * reach**2)
     assert high < law.losses.max() and low > law.losses.min()
+
+
+@pytest.mark.parametrize("sigma, s, order", [(5.0, 2, 3.14159), (0.6, 1, 2.5), (1.3, 3, 40.0), (20.0, 1, 1.0001)])
+def test_renyi_divergences_of_the_discrete_gaussian(sigma, s, order):
+    """Above the sum over the integers, by little: the exponent is that of a Gaussian around order times s."""
+    with mpmath.workdps(40):
+        places = [mpmath.mpf(k) for k in range(-int(60 * sigma) - 3, int(60 * sigma) + int(order * s) + 3)]
+        total = mpmath.fsum(mpmath.exp(-(k**2) / (2 * mpmath.mpf(sigma) ** 2)) for k in places)
+        around = mpmath.fsum(mpmath.exp(-((k - order * s) ** 2) / (2 * mpmath.mpf(sigma) ** 2)) for k in places)
+        alpha = mpmath.mpf(order)
+        exact = alpha * s**2 / (2 * mpmath.mpf(sigma) ** 2) + mpmath.log(around / total) / (alpha - 1)
+    found = pa.compose([(pa.DiscreteGaussian(sigma, s), 1)]).rdp(order)
+    assert exact <= found * (1 + 1e-15) and found <= order * s**2 / (2 * sigma**2) * (1 + 1e-12)
+    assert found - exact <= (1e-4 if sigma < 1 else 1e-9) * found * 100
+
+
+def test_the_discrete_gaussian_beside_other_renyi_guarantees():
+    noise, box = pa.DiscreteGaussian(5.0), pa.ZeroConcentratedDP(0.01)
+    both = pa.compose([(noise, 10), (pa.Laplace(4.0), 3), (pa.ApproximateDP(0.0, 0.0), 1)])
+    alone = [pa.compose([step]).rdp(3.0) for step in ((noise, 10), (pa.Laplace(4.0), 3))]
+    assert both.rdp(3.0) == pytest.approx(sum(alone), rel=1e-12)
+    assert both.rdp_epsilon(1e-6) >= both.epsilon(1e-6).upper
+    as_box = pa.compose([(box, 1), (pa.ZeroConcentratedDP(0.5 / 25.0), 10)])
+    assert pa.compose([(box, 1), (noise, 10)]).epsilon(1e-6).upper == pytest.approx(
+        as_box.epsilon(1e-6).upper, rel=1e-9
+    )
+    # a law that ends has infinite losses, and so has one with them beside it
+    assert pa.compose([(pa.DiscreteGaussian(5.0, truncation_bound=20), 1)]).rdp(3.0) == np.inf
+    assert pa.compose([(noise, 1), (pa.ApproximateDP(0.1, 1e-9), 1)]).rdp(3.0) == np.inf
+    by_hand = pa.DiscretePair(noise.with_record, noise.without_record)
+    assert by_hand != noise and pa.compose([(by_hand, 1)]).rdp(3.0) == np.inf
