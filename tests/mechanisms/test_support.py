@@ -39,7 +39,6 @@ NO_LARGEST = {"DensityPair", "sampled DensityPair"}
 NO_MU = {"LossDistribution", "ZeroConcentratedDP", "RenyiDP"}
 NO_RDP = {name for name in STEPS if "DensityPair" in name or "Allocation" in name} | {
     "ApproximateDP",
-    "DiscreteGaussian",
     "LossDistribution",
 }
 
