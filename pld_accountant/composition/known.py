@@ -200,6 +200,8 @@ class KnownComposition(Composition):
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
         wanted = self._distinct(wanted)
+        if max(infinite_mass(self._log_finite(d))[0] for d in wanted) > min_delta:
+            return Bounds(np.inf, np.inf, np.inf)  # no epsilon brings delta down to min_delta
         curves = {d: self._lattice(d) or (OwnCurve(self, d) if self._log_finite(d) else None) for d in wanted}
         method = Proof.LATTICE if all(self._lattice(d) for d in wanted) else Proof.TRANSFORM
         return self.mu_of(curves, min_delta, method)

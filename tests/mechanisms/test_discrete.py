@@ -89,7 +89,7 @@ def test_infinite_losses_are_exact():
     assert found.upper - found.lower <= 1e-4 * found.upper
     assert mixed.epsilon(1e-3).upper == np.inf
     assert np.isinf(mixed.rdp([2.0])).all()
-    assert mixed.mu().status == pa.Status.NOT_CERTIFIED
+    assert mixed.mu().certified and mixed.mu().lower == np.inf
 
 
 def test_disjoint_laws_cost_everything():
@@ -281,3 +281,10 @@ def test_the_discrete_gaussian_beside_other_renyi_guarantees():
     assert pa.compose([(noise, 1), (pa.ApproximateDP(0.1, 1e-9), 1)]).rdp(3.0) == np.inf
     by_hand = pa.DiscretePair(noise.with_record, noise.without_record)
     assert by_hand != noise and pa.compose([(by_hand, 1)]).rdp(3.0) == np.inf
+
+
+def test_no_gaussian_reaches_below_the_chance_of_an_infinite_loss():
+    steps = pa.compose([(pa.ApproximateDP(1.0, 1e-3), 2), (pa.Gaussian(4.0), 1)])
+    below, above = steps.mu(1e-3), steps.mu(1e-2)
+    assert below.certified and below.lower == below.upper == np.inf
+    assert above.certified and above.upper < 10.0

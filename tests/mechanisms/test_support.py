@@ -36,7 +36,7 @@ STEPS = {
     "sampled DensityPair": pa.PoissonSampled(pa.DensityPair(*LOGISTIC), 0.1),
 }
 NO_LARGEST = {"DensityPair", "sampled DensityPair"}
-NO_MU = {"LossDistribution", "ZeroConcentratedDP", "RenyiDP"}
+NO_MU = {"ZeroConcentratedDP", "RenyiDP"}
 NO_RDP = {name for name in STEPS if "DensityPair" in name or "Allocation" in name} | {
     "ApproximateDP",
     "LossDistribution",
