@@ -219,8 +219,8 @@ class Composition(Locked):
         Returns
         -------
         Bounds
-            Floats; 0 and inf, with the status NOT_CERTIFIED, if no mu was proven.  Both inf if the chance of an infinite
-            loss exceeds `min_delta`.
+            Floats; 0 and inf, with the status NOT_CERTIFIED, if no mu was proven.  Both are inf if the chance of an
+            infinite loss exceeds `min_delta`.
 
         **Cost**: tenths of a second; sampled discrete laws, and few steps, take up to 20 seconds.
 

@@ -31,6 +31,7 @@ from .discrete_sum import DiscreteSum, FiniteDelta
 __all__ = ["LatticeSum", "is_lattice"]
 
 _MOST = 1 << 22  # points of a window, and of one step
+_FARTHEST_WINDOW = 1 << 25
 _FARTHEST = 1e12  # points of a sum
 _NEAR = 1e-9  # distance from a lattice, relative to its step, at which a loss counts as on it
 _TILTS = 2.0 ** np.arange(-24.0, 42.0, 0.5)
@@ -95,6 +96,8 @@ class _Lattice:
         # the largest span tells the step best
         span = max(float(law.losses[-1] - law.losses[0]) for law in laws)
         step = span / max(round(span / step), 1) if span > 0.0 else step
+        if span / step > _MOST:
+            return None  # a later law made the step too small for an earlier one
         points = 0.0
         for law, n in zip(laws, counts, strict=True):
             places = (law.losses - law.losses[0]) / step
@@ -118,7 +121,7 @@ class _Lattice:
                 total[k] += n * (top + math.log(np.exp(exponent - top).sum()))
         return total
 
-    def _window(self, theta: float) -> tuple[int, int]:
+    def window(self, theta: float) -> tuple[int, int]:
         """First point and length of a window of the lattice outside of which the tilted sum has `_WRAPPED` at most.
 
         The Chernoff bounds of the tilted sum at tau: exp(K(theta + tau) - K(theta) - tau l) above l, and the same with
@@ -133,11 +136,13 @@ class _Lattice:
         last = min(math.ceil((top - self.start) / self.step) + 2, self.points)
         return first, max(last - first, 1)
 
-    def tilted(self, theta: float) -> tuple[int, NDArray, float, float, float]:
-        """First point, tilted masses, the error of each, the log of what they were divided by, their relative error."""
+    def tilted(self, theta: float, first: int, points: int) -> tuple[int, NDArray, float, float, float]:
+        """First point, tilted masses, the error of each, the log of what they were divided by, their relative error.
+
+        Of a window that `window` gives.
+        """
         from scipy import fft as transforms
 
-        first, points = self._window(theta)
         length = transforms.next_fast_len(points, real=True)
         product, log_scale, relative = np.ones(length // 2 + 1, dtype=complex), 0.0, 0.0
         size, error = np.ones(product.size), np.zeros(product.size)
@@ -244,7 +249,11 @@ class LatticeSum(DiscreteSum):
         return last[1]
 
     def _at_tilt(self, theta: float) -> FiniteDelta:
-        *others, (longest, end) = [(lattice, lattice.tilted(theta)) for lattice in self._lattices]
+        windows = [lattice.window(theta) for lattice in self._lattices]
+        if max(points for _, points in windows) > _FARTHEST_WINDOW:
+            return lambda epsilon, sign: 1.0 if sign > 0.0 else 0.0  # longer than `widest` told
+        sums = [x.tilted(theta, *window) for x, window in zip(self._lattices, windows, strict=True)]
+        *others, (longest, end) = zip(self._lattices, sums, strict=True)
         atoms, masses, errors = np.zeros(1), np.ones(1), np.zeros(1)
         log_scale, relative, size = end[3], end[4], longest.size
         for lattice, (first, tilted, each, scale, of_sum) in others:

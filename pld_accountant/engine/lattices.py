@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .. import deadline
 from ..counting.counts import WholeCounts
-from ..mechanisms.base import StepFamily
+from ..mechanisms.base import MASS_ERROR, StepFamily
 from ..mechanisms.discrete import DiscreteLaw, DiscreteRows
 from ..results import Method as Proof
 from ..tables.grid import discretised
@@ -26,6 +26,7 @@ from .working import WorkingBounds
 __all__ = ["Lattices"]
 
 _MOST_REACH = 38.0
+_ERROR = 8.0 * MASS_ERROR  # of a grid's masses: each is a difference of four numbers that err by `MASS_ERROR`
 
 Side = Literal["upper", "lower"]
 _SIDES: tuple[Side, Side] = ("lower", "upper")
@@ -93,5 +94,8 @@ class Lattices(Method):
         found = {}
         for k, span in spans.items():
             start, mass, beyond = discretised(steps, k, span, step, side, reach)
+            # the error of a mass is relative to those of the cells around it
+            error = _ERROR * np.convolve(np.abs(mass), np.ones(5), "same")
+            mass = np.maximum(mass + error if side == "upper" else mass - error, 0.0)
             found[k] = DiscreteLaw(start + step * np.arange(mass.size), mass, beyond, False)
         return found

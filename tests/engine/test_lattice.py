@@ -9,12 +9,15 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
-from pld_accountant.engine import lattice, schedule, solver
+from pld_accountant.engine import lattice, lattices, schedule, solver
 from pld_accountant.engine.discrete_sum import _root
 from pld_accountant.engine.lattice import LatticeSum
 from pld_accountant.engine.lattices import Lattices
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
+from pld_accountant.mechanisms.base import MASS_ERROR
 from pld_accountant.mechanisms.mixed import mixed
+from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+from pld_accountant.tables.grid import discretised
 from pld_accountant.tables.makers import TableMakers
 
 SUMS = {
@@ -70,8 +73,8 @@ def test_errors_of_masses_are_in_the_bounds(name, sign, monkeypatch):
     original, wrong = lattice._Lattice.tilted, 1e-7
 
     def tilted(told):
-        def found(self, theta):
-            first, masses, _, *scales = original(self, theta)
+        def found(self, theta, *window):
+            first, masses, _, *scales = original(self, theta, *window)
             return first, masses + sign * wrong, told, *scales
 
         return found
@@ -221,3 +224,51 @@ def test_a_root_lies_between_its_ends():
         assert falls(low) > goal >= falls(high) and high - low <= 2e-14 * (high + 1e-3 * top)
     low, high = _root(lambda x: 1.0 if x < 0.7 else 0.0, 0.5, 0.0, 9.0)
     assert low < 0.7 <= high <= low + 1e-13
+
+
+def test_a_window_longer_than_expected_leaves_everything_open(monkeypatch):
+    assert LatticeSum.of(*laws(SUMS["two lattices"])).delta(1.0)[1] < 1.0
+    monkeypatch.setattr(lattice, "_FARTHEST_WINDOW", 10)
+    assert LatticeSum.of(*laws(SUMS["two lattices"])).delta(1.0) == (0.0, 1.0)
+
+
+def test_a_later_law_does_not_make_the_step_of_an_earlier_one_too_small():
+    one, two = pa.PureDP(1.0).law("remove"), pa.PureDP(1.1e-9).law("remove")
+    assert lattice._Lattice.of([one, two], [1, 1]) is None
+    found = pa.compose([(pa.PureDP(1.0), 1), (pa.PureDP(1.1e-9), 1)])
+    assert len(found._lattice("remove")._lattices) == 2
+    alone = pa.compose([(pa.PureDP(1.0), 1)]).delta(0.3)
+    assert alone.lower <= found.delta(0.3).upper <= alone.upper + 1e-8
+
+
+def test_masses_of_a_grid_may_be_negative_by_round_off():
+    """A lower law whose last mass is -7e-22: nothing is left of a mass that is below its error."""
+    steps = SampledGaussianSteps(np.array([1.0]), np.array([1e-4]), "remove")
+    span = steps.range_of_losses(0, 10.0)
+    width = (span[1] - span[0]) / (1 << 13)
+    mass = discretised(steps, 0, span, width, "lower", 10.0)[1]
+    assert -1e-12 * mass.max() < mass.min()
+    for epsilon in (0.5, 2.0):
+        one, two = (pa.compose([(pa.PureDP(0.1), 5), (pa.SampledGaussian(1.0, 1e-4), n)]) for n in (20, 21))
+        assert one.delta(epsilon).lower <= two.delta(epsilon).upper
+    makers, counts = family([(pa.PureDP(0.1), 5), (pa.SampledGaussian(1.0, 1e-4), 20)], "remove")
+    a, b = (solver.bounds(counts, makers, [DeltaAt(0.6)], methods=m)[0][0] for m in ((Lattices(0.0),), schedule.GRID))
+    assert max(a.lower, b.lower) <= min(a.upper, b.upper)
+
+
+@pytest.mark.parametrize("side, sign", [("lower", 1.0), ("upper", -1.0)])
+def test_masses_of_a_grid_may_be_wrong_by_their_error(side, sign, monkeypatch):
+    """All too large below, or too small above, by seven times what a family's masses may err."""
+    steps = family([(pa.Laplace(0.7), 1)], "remove")[0].steps
+    exact = Lattices(0.0, points=100)._on_grid(steps, [0], 38.0, side)[0]
+
+    def wrong(*given):
+        start, mass, beyond = discretised(*given)
+        return start, mass * (1.0 + sign * 7.0 * MASS_ERROR), beyond
+
+    monkeypatch.setattr(lattices, "discretised", wrong)
+    true = discretised(steps, 0, steps.range_of_losses(0, 38.0), np.diff(exact.losses).mean(), side, 38.0)[1]
+    room = sign * (true - Lattices(0.0, points=100)._on_grid(steps, [0], 38.0, side)[0].masses)
+    assert np.all(room >= 0.0)
+    monkeypatch.setattr(lattices, "_ERROR", 0.0)
+    assert np.any(sign * (true - Lattices(0.0, points=100)._on_grid(steps, [0], 38.0, side)[0].masses) < 0.0)
