@@ -103,8 +103,9 @@ def _root(value: Callable[[float], float], goal: float, low: float, high: float)
         if not slow and math.isfinite(below) and math.isfinite(above) and above > below:
             nearest = low + (high - low) * above / (above - below)
             middle = min(max(nearest, low + 0.3 * close), high - 0.3 * close)
-        found = _log_ratio(value(middle), goal)
-        if found > 0.0:
+        found = value(middle)
+        exceeds, found = found > goal, _log_ratio(found, goal)
+        if exceeds:
             below *= _weight(found, above) if last > 0 else 1.0
             low, above, last = middle, found, 1
         else:

@@ -179,11 +179,12 @@ class _Lattice:
         variance = np.zeros(_SOME_TILTS.size)
         for (start, masses), n in zip(self._laws, self.counts, strict=True):
             place = np.flatnonzero(masses)
-            loss = start + self.step * place
-            exponent = np.multiply.outer(_SOME_TILTS, loss) + np.log(masses[place])
-            share = np.exp(exponent - exponent.max(axis=1, keepdims=True))
-            share /= share.sum(axis=1, keepdims=True)
-            variance += n * (share * (loss - (share @ loss)[:, None]) ** 2).sum(axis=1)
+            loss, log_mass = start + self.step * place, np.log(masses[place])
+            for k, theta in enumerate(_SOME_TILTS.tolist()):
+                exponent = theta * loss + log_mass
+                share = np.exp(exponent - exponent.max())
+                share /= share.sum()
+                variance[k] += n * float(share @ (loss - share @ loss) ** 2)
         return min(self.points, 2.0 * math.sqrt(2.0 * _LOG_WRAPPED * float(variance.max())) / self.step + 3.0)
 
 

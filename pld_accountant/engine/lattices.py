@@ -26,6 +26,7 @@ from .working import WorkingBounds
 __all__ = ["Lattices"]
 
 _MOST_REACH = 38.0
+_LEAST = -660.0  # log delta, far above where doubles end
 _ERROR = 8.0 * MASS_ERROR  # of a grid's masses: each is a difference of four numbers that err by `MASS_ERROR`
 
 Side = Literal["upper", "lower"]
@@ -67,7 +68,9 @@ class Lattices(Method):
             at = np.array([person])
             question = job.question.of(at)
             target = float(np.ravel(question.target)[0])
-            ends = []
+            if question.wants_epsilon and target < _LEAST:
+                continue
+            ends: list[float] = []
             for side in _SIDES:
                 deadline.check()
                 gridded = self._on_grid(steps, others, far, side)
@@ -75,8 +78,8 @@ class Lattices(Method):
                 total = LatticeSum.of(chosen, counts[rows].tolist(), self.atoms)
                 if total is None:
                     break
-                found = total.epsilon(float(np.exp(target))) if question.wants_epsilon else total.delta(target)
-                ends.append(found[side == "upper"])
+                lower, upper = total.epsilon(float(np.exp(target))) if question.wants_epsilon else total.delta(target)
+                ends.append(lower if side == "lower" else upper)
             if len(ends) < 2 or not np.isfinite(ends[1]):
                 continue
             if not question.wants_epsilon:
