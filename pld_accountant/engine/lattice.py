@@ -139,7 +139,7 @@ class _Lattice:
     def tilted(self, theta: float, first: int, points: int) -> tuple[int, NDArray, float, float, float]:
         """First point, tilted masses, the error of each, the log of what they were divided by, their relative error.
 
-        Of a window that `window` gives.
+        The window is that of `window`.
         """
         from scipy import fft as transforms
 
