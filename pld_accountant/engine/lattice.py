@@ -17,7 +17,7 @@ frequencies bounds the error of each mass.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -110,11 +110,16 @@ class _Lattice:
         found = _Lattice(laws, counts, step)
         return found if found.widest <= _MOST else None
 
-    def log_moment(self, theta: NDArray) -> NDArray:
-        total = np.zeros(theta.size)
+    def _atoms(self) -> Iterator[tuple[NDArray, NDArray, int]]:
+        """Losses and log masses of each law, and its count."""
         for (start, masses), n in zip(self._laws, self.counts, strict=True):
-            some = np.flatnonzero(masses)
-            loss, log_mass = start + self.step * some, np.log(masses[some])
+            place = np.flatnonzero(masses)
+            yield start + self.step * place, np.log(masses[place]), n
+
+    def log_moment(self, theta: NDArray) -> NDArray:
+        """log E[exp(theta L)] of the sum L at each tilt."""
+        total = np.zeros(theta.size)
+        for loss, log_mass, n in self._atoms():
             for k, t in enumerate(theta.tolist()):
                 exponent = t * loss + log_mass
                 top = exponent.max()
@@ -175,11 +180,9 @@ class _Lattice:
 
     @cached_property
     def widest(self) -> float:
-        """Points of the longest window, about: that of a Gaussian of the sum's largest variance at any tilt."""
+        """An estimate of the longest window's points: that of a Gaussian with the largest variance at some tilts."""
         variance = np.zeros(_SOME_TILTS.size)
-        for (start, masses), n in zip(self._laws, self.counts, strict=True):
-            place = np.flatnonzero(masses)
-            loss, log_mass = start + self.step * place, np.log(masses[place])
+        for loss, log_mass, n in self._atoms():
             for k, theta in enumerate(_SOME_TILTS.tolist()):
                 exponent = theta * loss + log_mass
                 share = np.exp(exponent - exponent.max())
@@ -252,7 +255,7 @@ class LatticeSum(DiscreteSum):
     def _at_tilt(self, theta: float) -> FiniteDelta:
         windows = [lattice.window(theta) for lattice in self._lattices]
         if max(points for _, points in windows) > _FARTHEST_WINDOW:
-            return lambda epsilon, sign: 1.0 if sign > 0.0 else 0.0  # longer than `widest` told
+            return lambda epsilon, sign: 1.0 if sign > 0.0 else 0.0  # far beyond the estimate `widest`
         sums = [x.tilted(theta, *window) for x, window in zip(self._lattices, windows, strict=True)]
         *others, (longest, end) = zip(self._lattices, sums, strict=True)
         atoms, masses, errors = np.zeros(1), np.ones(1), np.zeros(1)

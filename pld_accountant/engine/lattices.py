@@ -40,11 +40,12 @@ class Lattices(Method):
     Attributes
     ----------
     points : int
-        Cells of the grid of the other steps, of which the widest range of losses takes all.
+        Cells of the grid of the other steps; the widest of their ranges of losses takes this number.
     most : int
         The largest number of other steps.
     atoms : int
-        As for `LatticeSum.of`: each takes about 0.1 microseconds, thirty times for an epsilon.
+        The largest number of atoms, as for `LatticeSum.of`.  Each takes about 0.1 microseconds for a delta, and thirty
+        times that for an epsilon.
     """
 
     points: int = 1 << 13
