@@ -325,6 +325,6 @@ def test_total_variation_is_asked_of_one_direction(steps):
     both, remove, add = (pa.compose(steps).delta(0.0, direction) for direction in ("both", "remove", "add"))
     assert both == remove
     assert max(remove.lower, add.lower) <= min(remove.upper, add.upper)
-    one = pa.LossDistribution([-0.2, 0.3], [0.3, 0.7], add=([-0.3, 0.2], [0.3, 0.7]))
+    one = pa.LossDistribution([-0.3, 0.2], [0.3, 0.7], add=([-0.2, 0.3], [0.3, 0.7]))
     apart = [pa.compose([(one, 2)]).delta(0.0, direction).upper for direction in ("both", "remove", "add")]
     assert apart[0] == max(apart[1:]) and apart[1] != apart[2], "here the two directions are two laws"

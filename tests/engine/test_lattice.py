@@ -232,9 +232,11 @@ def test_a_window_longer_than_expected_leaves_everything_open(monkeypatch):
     assert LatticeSum.of(*laws(SUMS["two lattices"])).delta(1.0) == (0.0, 1.0)
 
 
-def test_a_later_law_does_not_make_the_step_of_an_earlier_one_too_small():
+def test_a_later_law_does_not_make_the_step_of_an_earlier_one_too_small(monkeypatch):
     one, two = pa.PureDP(1.0).law("remove"), pa.PureDP(1.1e-9).law("remove")
-    assert lattice._Lattice.of([one, two], [1, 1]) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(lattice._Lattice, "__init__", None)  # no array of 10^9 cells is made to find out
+        assert lattice._Lattice.of([one, two], [1, 1]) is None
     found = pa.compose([(pa.PureDP(1.0), 1), (pa.PureDP(1.1e-9), 1)])
     assert len(found._lattice("remove")._lattices) == 2
     alone = pa.compose([(pa.PureDP(1.0), 1)]).delta(0.3)
@@ -272,3 +274,29 @@ def test_masses_of_a_grid_may_be_wrong_by_their_error(side, sign, monkeypatch):
     assert np.all(room >= 0.0)
     monkeypatch.setattr(lattices, "_ERROR", 0.0)
     assert np.any(sign * (true - Lattices(0.0, points=100)._on_grid(steps, [0], 38.0, side)[0].masses) < 0.0)
+
+
+def test_losses_beside_the_lattice_move_epsilon():
+    """The middle one of three losses lies 1e-10 beside its place: thirty steps are wrong by more than their masses."""
+    n, losses, masses = 30, [-0.3, 1e-10, 0.3], [0.2, 0.5, 0.3]
+    law = type(pa.PureDP(0.3).law("remove"))(np.array(losses), np.array(masses), 0.0, True)
+    with mpmath.workdps(40):
+        x, m = [mpmath.mpf(v) for v in losses], [mpmath.mpf(v) for v in masses]
+        true = mpmath.mpf(0)
+        for i in range(n + 1):
+            for j in range(n + 1 - i):
+                k = n - i - j
+                total = i * x[0] + j * x[1] + k * x[2]
+                ways = mpmath.binomial(n, i) * mpmath.binomial(n - i, j)
+                true += ways * m[0] ** i * m[1] ** j * m[2] ** k * max(-mpmath.expm1(1.05 - total), 0)
+    lower, upper = LatticeSum.of([law], [n]).delta(1.05)
+    assert lower <= true <= upper <= lower + 1e-7
+
+
+def test_deltas_near_the_end_of_doubles_are_left_alone(monkeypatch):
+    makers, counts = family(BESIDE["Laplace"][0], "remove")
+    asked = []
+    monkeypatch.setattr(LatticeSum, "of", lambda *given: asked.append(given))
+    for delta, number in ((1e-300, 0), (1e-200, 1)):
+        solver.bounds(counts, makers, [EpsilonAt(delta)], methods=(Lattices(0.0),))
+        assert len(asked) == number
