@@ -10,7 +10,7 @@ from scipy import stats
 import pld_accountant as pa
 from pld_accountant.mechanisms.base import CharacteristicSteps, StepFamily
 from pld_accountant.mechanisms.laplace import LaplaceSteps
-from pld_accountant.mechanisms.mixed import MixedSteps
+from pld_accountant.mechanisms.mixed import MixedSteps, mixed
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 
 
@@ -137,6 +137,7 @@ def test_families_keep_their_protocols():
     for family in (laplace, gaussian, MixedSteps([laplace, gaussian])):
         assert isinstance(family, StepFamily)
     assert gaussian.decays and not laplace.decays
+    assert mixed([gaussian, gaussian]).decays and not mixed([gaussian, laplace]).decays
     assert isinstance(gaussian, CharacteristicSteps) and isinstance(laplace, CharacteristicSteps)
     assert not isinstance(MixedSteps([laplace, gaussian]), CharacteristicSteps)
 
