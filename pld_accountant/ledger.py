@@ -343,7 +343,14 @@ class Ledger(PeopleCounts):
                 sides.append(solve_bounds(whole, makers, questions, progress=report))
         return sides
 
-    def mu(self, min_delta: float = 1e-10, direction: str = "both", *, progress: Progress | None = None) -> Bounds:
+    def mu(
+        self,
+        min_delta: float = 1e-10,
+        direction: str = "both",
+        *,
+        progress: Progress | None = None,
+        seconds: float | None = None,
+    ) -> Bounds:
         """The smallest mu whose Gaussian curve lies above a person's at every epsilon >= 0 with delta >= min_delta.
 
         Parameters
@@ -353,6 +360,9 @@ class Ledger(PeopleCounts):
         direction : {"both", "remove", "add"}
         progress : callable, optional
             Called as ``progress(done, total)``, counted in people times passes.
+        seconds : float, optional
+            People whose curves are not known by then get the mu of their steps without sampling, a loose upper bound
+            whose method is CLOSED_FORM, and perhaps no lower bound.
 
         Returns
         -------
@@ -366,9 +376,14 @@ class Ledger(PeopleCounts):
         **Cost**: about 0.1 milliseconds a person on one core.
         """
         if isinstance(self._tally, PackedTally):
-            return joined(self._by_blocks(lambda block, tell: block.mu(min_delta, direction, progress=tell), progress))
-        min_delta = validate.delta(min_delta, "min_delta")
-        wanted = directions(direction)
+            with deadline.limited(seconds):
+                return joined(
+                    self._by_blocks(lambda block, tell: block.mu(min_delta, direction, progress=tell), progress)
+                )
+        with deadline.limited(seconds):
+            return self._mu(validate.delta(min_delta, "min_delta"), directions(direction), progress)
+
+    def _mu(self, min_delta: float, wanted: tuple[Direction, ...], progress: Progress | None) -> Bounds:
         tally = self._unpacked()
         if not tally.groups:
             zero = np.zeros(self.num_examples)
@@ -385,11 +400,15 @@ class Ledger(PeopleCounts):
             tally.whole(lower=True), self._of(first), min_delta, share=share, progress=report
         )
         self._keep_tables()
+        # of every person a mu is known that ignores sampling
+        most = dominating_mu.undiminished_mu(counts, self._of(first).steps)
+        method = np.where(most <= upper, Proof.CLOSED_FORM, Proof.TRANSFORM).astype(np.uint8)
+        upper = np.minimum(upper, most)
         finite = np.isfinite(upper)
-        lower = np.where(finite, below * _LOWER, 0.0)
+        lower = np.where(finite, np.minimum(below * _LOWER, upper), 0.0)
         middle = np.where(finite, 0.5 * (lower + upper), np.nan)
         status = np.where(finite, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
-        method = np.where(finite, Proof.TRANSFORM, Proof.NONE).astype(np.uint8)
+        method[~finite] = Proof.NONE
         return Bounds(lower, middle, upper, status, method)
 
     def rdp_epsilon(self, delta: float, *, orders: Any = None) -> NDArray:

@@ -551,6 +551,18 @@ def test_a_limit_of_time_leaves_renyi_bounds():
     np.testing.assert_allclose(ledger.epsilon(1e-6, seconds=1e4).upper, exact.upper, rtol=1e-9)
 
 
+def test_a_limit_of_time_leaves_the_mu_of_steps_without_sampling():
+    ledger = pa.Ledger(20, noise_multiplier=1.0, sample_rate=0.01, max_grad_norm=1.0)
+    norms = np.linspace(0.1, 1.0, 20)
+    ledger.record(norms, repeat=200)
+    exact, found = ledger.mu(1e-6), ledger.mu(1e-6, seconds=1e-9)
+    assert np.all(found.method == pa.Method.CLOSED_FORM) and np.all(found.status == pa.Status.CERTIFIED)
+    assert np.all((norms * 200**0.5 <= found.upper) & (found.upper <= 1.02 * norms * 200**0.5))
+    assert np.all((exact.lower <= found.upper) & (found.lower <= exact.upper))
+    assert np.all(exact.method == pa.Method.TRANSFORM) and np.all(exact.upper < 0.2 * found.upper)
+    np.testing.assert_allclose(ledger.mu(1e-6, seconds=1e4).upper, exact.upper, rtol=1e-9)
+
+
 @pytest.mark.parametrize("direction", ["both", "remove", "add"])
 def test_a_renyi_bound_alone_is_the_one_of_renyi_accounting(direction):
     """Where the time is up, the bound has the closest orders; it used to be the worst case's."""

@@ -24,7 +24,6 @@ __all__ = ["compare", "epsilon", "report"]
     ),
 )
 @options.of_a_log
-@options.seconds
 @click.option("--out", type=OUTPUT, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=OUTPUT, help="The histogram, as .png or .pdf.")
 @options.json_file
@@ -97,6 +96,7 @@ def compare(
     out: Path | None,
     figure: Path | None,
     json_file: Path | None,
+    seconds: float | None,
     **log: Any,
 ) -> None:
     """PLD, Gaussian and Renyi accounting of every example side by side; NORMS as in `epsilon`."""
@@ -107,7 +107,7 @@ def compare(
         comparison.check_min_delta(min_delta, delta)
     bars = progress_bars(quiet)
     read = read_log(norms, bars, **log)
-    request = read.request(delta, direction, quantiles, min_group)
+    request = read.request(delta, direction, quantiles, min_group, seconds)
     with bars("Comparing", "examples") as show:
         found = comparison.comparison_of(request, min_delta, show)
     writers = calls.result_writers(found, out, figure, None)
@@ -123,6 +123,7 @@ def compare(
 @options.direction
 @options.groups
 @options.min_group
+@options.seconds
 @options.json_file
 @options.quiet
 @click.option(
@@ -140,6 +141,7 @@ def report(
     min_group: int,
     json_file: Path | None,
     quiet: bool,
+    seconds: float | None,
     deltas: Sequence[float] | None,
     title: str,
     out: Path,
@@ -161,9 +163,9 @@ def report(
         ledger = load_ledger(ledger_file)
         labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
         source = fingerprint(ledger_file)
-    request = Request(ledger, delta, direction, labels, source=source, min_group=min_group)
+    request = Request(ledger, delta, direction, labels, source=source, min_group=min_group, seconds=seconds)
     with bars("Accounting", "examples") as show:
         found = assess(request, show)
     with user_errors(), bars("Further deltas", "examples") as show:
-        gathered = gather(ledger, found, deltas, progress=show)
+        gathered = gather(ledger, found, deltas, progress=show, seconds=seconds)
     finish(gathered.summary.as_dict(), "", json_file, quiet, {out: page_writer(gathered, title)})

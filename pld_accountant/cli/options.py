@@ -369,6 +369,7 @@ _QUESTION = (
     direction,
     groups,
     min_group,
+    seconds,
     quiet,
     click.option(
         "--quantiles",

@@ -79,7 +79,7 @@ class Log(NamedTuple):
     note: str
 
     def request(
-        self, delta: float, direction: str, quantiles: Sequence[float], min_group: int, seconds: float | None = None
+        self, delta: float, direction: str, quantiles: Sequence[float], min_group: int, seconds: float | None
     ) -> Any:
         """The `report.individuals.Request` about this log."""
         from ..report.individuals import Request

@@ -101,8 +101,8 @@ def touching(
     Returns
     -------
     upper : ndarray, shape (people,)
-        mu; 0, or floor, if delta(0) is at most min_delta; `undiminished_mu` if the curve could not be bounded, inf
-        with a `curve`.
+        mu; 0, or floor, if delta(0) is at most min_delta; `undiminished_mu` if the curve could not be bounded, or if
+        the time was over before a block of people; inf with a `curve`.
     touch : ndarray, shape (people,)
         The epsilon of the point that needs the largest mu; 0 if floor serves all.
     end : ndarray, shape (people,)
@@ -127,6 +127,10 @@ def touching(
     curves = _Curves(counts, makers, min_delta, steps == 1) if curve is None else _PointByPoint(curve)
     for start in range(0, todo.size, _BLOCK):
         who = todo[start : start + _BLOCK]
+        if people > _FEW and deadline.left() <= 0.0:
+            upper[who] = np.inf
+            report(progress, who.size)
+            continue
         found, at, grid, again, last = _look(
             curves, who, far[who, None] * share, upper[who, None].repeat(2, 1), ceiling, _ROUNDS == 0
         )
@@ -244,7 +248,8 @@ def mu_lower(
         far = np.array([curve.epsilon(min_delta)[0]])
     else:
         far = bounds(counts, makers, [EpsilonAt(min_delta)], progress=progress)[0].lower
-    lower = np.zeros(len(counts))
+    people = len(counts)
+    lower = np.zeros(people)
     todo = np.flatnonzero(far > 0.0)
     points = np.linspace(0.0, 1.0, _intervals(min_delta) + 1)
     if share is not None:
@@ -254,6 +259,8 @@ def mu_lower(
         points = _NEAR / np.sqrt(-2.0 * goal)
     curves = _Curves(counts, makers, min_delta, counts.steps() == 1) if curve is None else _PointByPoint(curve)
     for start in range(0, todo.size, _BLOCK):
+        if people > _FEW and deadline.left() <= 0.0:
+            break
         who = todo[start : start + _BLOCK]
         shares = points if share is None else np.clip(share[who, None] + points, 0.0, 1.0)
         epsilon = far[who, None] * shares

@@ -212,6 +212,7 @@ def write_report(
     direction: str = "both",
     source: Source | File | None = None,
     min_group: int = MIN_GROUP,
+    seconds: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write one HTML page on everybody's epsilon, with charts and tables, that needs no network and no script.
@@ -226,6 +227,8 @@ def write_report(
         Further deltas for one table.  By default `delta` times 1e2, 1e-1, 1e-3 and 1e-5.
     title : str
         The heading.
+    seconds : float, optional
+        A limit of time for the bounds at `delta`, and again for those at the further deltas.
 
     Returns
     -------
@@ -243,6 +246,7 @@ def write_report(
     """
     file = Path(path)
     outputs.check([(file, outputs.PAGE_ENDINGS)])
-    people = assess(Request(ledger, delta, direction, labels, source=source, min_group=min_group), progress)
-    outputs.write_all({file: page_writer(gather(ledger, people, deltas, progress=progress), title)})
+    request = Request(ledger, delta, direction, labels, source=source, min_group=min_group, seconds=seconds)
+    content = gather(ledger, assess(request, progress), deltas, progress=progress, seconds=seconds)
+    outputs.write_all({file: page_writer(content, title)})
     return file

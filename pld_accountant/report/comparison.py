@@ -168,6 +168,7 @@ def compare(
     probabilities: Sequence[float] = QUANTILES,
     source: Source | str | os.PathLike[str] | None = None,
     min_group: int = MIN_GROUP,
+    seconds: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compute every person's epsilon by PLD, by Renyi accounting, and by the Gaussian curve above the PLD curve.
@@ -182,6 +183,8 @@ def compare(
         Each person's number, by default the ids of the ledger.
     probabilities : sequence of float in [0, 1]
         Quantiles to report.
+    seconds : float, optional
+        A limit of time for everybody's epsilons, and again for everybody's mu.
 
     Raises
     ------
@@ -192,7 +195,7 @@ def compare(
 
     **Cost**: the cost of `Ledger.mu`.
     """
-    request = Request(ledger, delta, direction, labels, index, parameters, source, probabilities, min_group)
+    request = Request(ledger, delta, direction, labels, index, parameters, source, probabilities, min_group, seconds)
     return comparison_of(request, min_delta, progress)
 
 
@@ -203,7 +206,7 @@ def comparison_of(
     ledger, delta, direction = request.ledger, request.delta, request.direction
     least = check_min_delta(min_delta, delta)
     people = assess(request, progress)
-    mu = ledger.mu(least, direction)
+    mu = ledger.mu(least, direction, seconds=request.seconds)
     worst = float(ledger.worst_case().mu(least, direction).upper)
     return with_mu(people, mu, worst, least, tuple(request.probabilities))
 

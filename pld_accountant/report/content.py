@@ -33,12 +33,15 @@ class AtDelta:
         The epsilon of a person clipped at every step, by PLD and by Renyi accounting.
     quantiles : Quantiles
         At 5, 50 and 95 percent.
+    loose : int
+        Number of people without a tight bound.
     """
 
     delta: float
     worst_case: float
     worst_case_rdp: float
     quantiles: Quantiles
+    loose: int
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def gather(
     deltas: Sequence[float] | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
+    seconds: float | None = None,
 ) -> Report:
     """Collect the content of the page.
 
@@ -100,6 +104,8 @@ def gather(
         1e-5, as far as the products lie in (0, 1).
     progress : callable, optional
         Called with (done, total).
+    seconds : float, optional
+        A limit of time for the bounds at the further deltas.
 
     Raises
     ------
@@ -118,17 +124,18 @@ def gather(
     wanted = sorted({main, *deltas}, reverse=True)
     others = [delta for delta in wanted if delta != main]
     direction = individuals.parameters.get("direction", "both")
-    upper = {main: individuals.epsilon.upper}
+    bounds = {main: individuals.epsilon}
     if others:
-        found = ledger.epsilon(others, direction, bounds="upper", progress=progress)
-        upper.update(zip(others, found.upper, strict=True))
+        found = ledger.epsilon(others, direction, bounds="upper", progress=progress, seconds=seconds)
+        bounds.update((delta, found[k]) for k, delta in enumerate(others))
     worst = ledger.worst_case()
     rows = tuple(
         AtDelta(
             delta,
             worst.epsilon(delta, direction).upper,
             worst.rdp_epsilon(delta),
-            quantiles(upper[delta], (0.05, 0.5, 0.95)),
+            quantiles(bounds[delta].upper, (0.05, 0.5, 0.95)),
+            int(np.count_nonzero(bounds[delta].status)),
         )
         for delta in wanted
     )

@@ -200,6 +200,14 @@ def test_what_is_not_proven_in_time_says_so(folder):
         whole["quantiles"][0]["epsilon"] <= found["quantiles"][0]["epsilon"] <= 1.5 * whole["quantiles"][0]["epsilon"]
     )
     assert "seconds must be" in fails("epsilon", "norms.npy", *OPTIONS, "--seconds", 0)
+    cut = json.loads(run("compare", "norms.npy", *OPTIONS, "--seconds", 1e-9, "--json", "-").stdout)
+    full = json.loads(run("compare", "norms.npy", *OPTIONS, "--json", "-").stdout)
+    for kind in ("PLD", "Gaussian"):
+        quick, slow = (one["by"][kind]["quantiles"][-1]["epsilon"] for one in (cut, full))
+        assert slow < quick < 100 * slow
+    run("epsilon", "norms.npy", *OPTIONS, "--ledger", "some.npz")
+    run("report", "some.npz", "--delta", 1e-5, "--min-group", 1, "--seconds", 1e-9, "--out", "cut.html")
+    assert (folder / "cut.html").read_text().count("people have no tight bound") == 5
 
 
 def test_a_full_disk_leaves_nothing(folder, monkeypatch):

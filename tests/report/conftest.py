@@ -94,7 +94,7 @@ def made_up():
         return Report(
             summarise(individuals, (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)),
             Extremes(np.argsort(-upper)[:20], np.array([], dtype=int), 1, 1),
-            (AtDelta(1e-5, 4.0, 4.4, numbers),),
+            (AtDelta(1e-5, 4.0, 4.4, numbers, 0),),
             ((1.5, 0.01, 1000),),
             1.0,
             256,

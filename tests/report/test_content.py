@@ -206,3 +206,13 @@ def test_corner_cases(make_individuals, upper, worst, read_page, made_up):
 
 def test_equal_inputs_give_equal_pages(ledger, found):
     assert page(gather(ledger, found), "x") == page(gather(ledger, replace(found)), "x")
+
+
+def test_bounds_that_are_not_tight_are_counted_below_the_table(ledger, found, read_page):
+    cut, whole = gather(ledger, found, seconds=1e-9), gather(ledger, found)
+    assert [at.loose for at in whole.at_deltas] == [0] * 5
+    assert sum(at.loose > 0 for at in cut.at_deltas) == 4
+    for quick, slow in zip(cut.at_deltas, whole.at_deltas, strict=True):
+        assert np.all(np.asarray(quick.quantiles.values) >= np.asarray(slow.quantiles.values))
+        told = f"At delta = {quick.delta:g}, {quick.loose:,} of {len(found.rdp_epsilon):,} people have no tight bound."
+        assert (told in read_page(page(cut, "")).words) == (quick.loose > 0)

@@ -291,7 +291,14 @@ def _deltas(report: Report) -> Markup:
         *(quantile_name(p).capitalize() for p in (0.95, 0.5, 0.05)),
         "Worst case by Renyi",
     ]
-    return table("at-deltas", "Epsilon at several deltas: upper bounds, rounded up", head, rows)
+    shown = table("at-deltas", "Epsilon at several deltas: upper bounds, rounded up", head, rows)
+    people = report.summary.individuals.num_examples
+    loose = [
+        Markup(f'<p class="note">At delta = {at.delta:g}, {at.loose:,} of {people:,} people have no tight bound.</p>')
+        for at in report.at_deltas
+        if at.loose
+    ]
+    return joined([shown, *loose])
 
 
 def _promise(people: Individuals) -> Markup:
