@@ -16,6 +16,7 @@ from .convolution import Convolution
 from .lattices import Lattices
 from .method import Method
 from .rare_losses.split import RareLosses
+from .smoothed import Smoothed
 from .tilting import Limits
 from .transform import GridTransform, Transform
 
@@ -89,6 +90,12 @@ MIXED: tuple[Method, ...] = (
     *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
     # many discrete steps beside a few others, in 40 to 300 milliseconds in place of 0.3 to 5 seconds
     Lattices(1e-6, most_people=4),
+    Smoothed(
+        1e-6,
+        most_people=4,
+        least_steps=17,
+        limits=Limits(tilts=4, frequencies=1 << 18, least_expectation=1e-5, work=3e8),
+    ),
     *GRID,
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""

@@ -1,0 +1,145 @@
+"""`Smoothed`: losses with atoms, bounded by the same losses beside a Gaussian mechanism of very little loss.
+
+Let delta_s(epsilon) be the curve of the steps beside a Gaussian mechanism of mu = s.  Leaving out its output is
+post-processing, so delta <= delta_s.  For the other side let H_s(y) = delta of the Gaussian mechanism at epsilon = y.
+With the steps' loss L under P,
+
+    delta_s(epsilon) - delta(epsilon) = E[h_s(L)],    h_s(x) = H_s(|epsilon - x|) min(1, exp(epsilon - x)).
+
+1. H_s(y) is exp(y / 2) times the integral over 0 < u < s of exp(-y^2 / (2 u^2) - u^2 / 8) / sqrt(2 pi).
+2. A larger y moves the weight of this integrand to larger u.  So H_s / H_2s falls with y, and h_s <= r h_2s
+   everywhere, r = H_s(0) / H_2s(0).
+3. So E[h_s] <= r / (1 - r) (delta_2s - delta_s), and
+
+    delta_s - r / (1 - r) (delta_2s - delta_s) <= delta <= delta_s.
+
+r / (1 - r) is nearly 1.  If the losses are dense near epsilon, the two sides are about 3 s^2 / 2 times that density
+apart.  So the band of frequencies, about 7 / s, need not reach what the atoms would ask for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import deadline
+from ..counting.counts import WholeCounts
+from ..mechanisms.base import CharacteristicSteps
+from ..mechanisms.mixed import mixed
+from ..mechanisms.sampled_gaussian import SampledGaussianSteps
+from ..results import Method as Proof
+from ..tables.makers import TableMakers
+from .method import Job, Method
+from .plancherel import solve
+from .question import DeltaAt, EpsilonAt, Question
+from .tilting import Limits
+from .working import WorkingBounds
+
+__all__ = ["Smoothed"]
+
+_MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms
+_FIRST = 5  # the one that is tried first
+_ROUND_OFF = 1e-13  # of r / (1 - r), relative
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Smoothed(Method):
+    """Bounds by a small Gaussian mechanism beside the steps, person by person, for whole counts of many steps.
+
+    Attributes
+    ----------
+    limits : Limits
+    wanted : float
+        The width at which the search for a mu stops, in the unit of `width`.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    wanted: float = 5e-7
+
+    def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
+        """See `Method`."""
+        steps = job.makers.steps
+        if not isinstance(steps, CharacteristicSteps) or not isinstance(job.counts, WholeCounts):
+            return
+        makers = job.makers.kept("smoothed", lambda: _beside_gaussians(steps))
+        for person in who:
+            at = np.array([person])
+            one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits, float(working.estimate[person]))
+            question = job.question.of(at)
+            target = float(np.ravel(question.target)[0])
+            level = _FIRST
+            for _ in range(_TRIES):
+                deadline.check()
+                ends = one.epsilon(target, level) if question.wants_epsilon else one.log_delta(target, level)
+                if not math.isfinite(ends[1]):
+                    break
+                found = WorkingBounds.unknown(1, question)
+                found.settle(np.array([0]), ends[0], ends[1], ends[1], Proof.TRANSFORM)
+                working.merge(at, found)
+                if not self.left_open(job, working, at).size:
+                    break
+                size = ends[1] if question.wants_epsilon else min(max(1.0, -ends[1]), 700.0)
+                apart = (ends[1] - ends[0]) / size
+                # the width is proportional to mu^2
+                closer = math.ceil(0.5 * math.log2(min(apart, 1.0) / self.wanted))
+                if closer < 1 or level + closer >= _MU.size:
+                    break
+                level += closer
+
+
+def _beside_gaussians(steps: CharacteristicSteps) -> TableMakers:
+    """Tables of these steps' rows and of a row for each of the Gaussian mechanisms."""
+    gaussian = SampledGaussianSteps(1.0 / _MU, np.ones(_MU.size), steps.direction)
+    return TableMakers(mixed([steps, gaussian]))
+
+
+class _OnePerson:
+    """One person's steps beside a Gaussian mechanism of mu = s, and beside one of 2 s."""
+
+    def __init__(self, makers: TableMakers, counts: NDArray, limits: Limits, hint: float) -> None:
+        self._makers, self._counts, self._limits, self._hint = makers, counts, limits, hint
+
+    def _solve(self, question: Question, level: int) -> WorkingBounds:
+        counts = np.zeros((2, self._counts.size + _MU.size), dtype=np.int64)
+        counts[:, : self._counts.size] = self._counts
+        counts[[0, 1], self._counts.size + level - np.arange(2)] = 1
+        maker = self._makers.characteristic(interpolated=False)
+        return solve(WholeCounts(counts), maker, question, limits=self._limits, hint=np.full(2, self._hint))
+
+    def log_delta(self, epsilon: float, level: int) -> tuple[float, float]:
+        """Bounds of log delta; (-inf, inf) if the transform fails."""
+        found = self._solve(DeltaAt(epsilon), level)
+        if not found.solved.all():
+            return -math.inf, math.inf
+        upper = float(found.upper[0])
+        near, far = np.exp(found.lower[0] - upper), np.exp(found.upper[1] - upper)
+        lower = near - _share(level) * max(far - near, 0.0)
+        return (upper + math.log(lower) if lower > 0.0 else -math.inf), upper
+
+    def epsilon(self, log_delta: float, level: int) -> tuple[float, float]:
+        """Bounds of epsilon; (0, inf) if the transform fails."""
+        found = self._solve(EpsilonAt(math.exp(log_delta)), level)
+        if not found.solved.all():
+            return 0.0, math.inf
+        upper = float(found.upper[0])
+        apart = max(float(found.upper[1]) - float(found.lower[0]), 1e-12 * upper)
+        for _ in range(_TRIES):
+            below = float(found.lower[0]) - 1.1 * apart
+            if below <= 0.0:
+                break
+            if self.log_delta(below, level)[0] >= log_delta:
+                return below, upper
+            apart *= 2.0
+        return 0.0, upper
+
+
+def _share(level: int) -> float:
+    """r / (1 - r), rounded up."""
+    from scipy.special import erf
+
+    one, two = erf(_MU[[level, level - 1]] / math.sqrt(8.0))
+    return float(one / (two - one)) * (1.0 + _ROUND_OFF)
