@@ -78,7 +78,9 @@ class Smoothed(Method):
                 if not math.isfinite(ends[1]):
                     break
                 found = WorkingBounds.unknown(1, question)
-                found.settle(np.array([0]), ends[0], ends[1], ends[1], Proof.TRANSFORM)
+                # what is above grows like mu^2 if the losses are dense: a third of what is subtracted
+                middle = ends[1] - (ends[1] - ends[0]) / 3.0 if math.isfinite(ends[0]) else ends[1]
+                found.settle(np.array([0]), ends[0], middle, ends[1], Proof.TRANSFORM)
                 working.merge(at, found)
                 if not self.left_open(job, working, at).size:
                     break

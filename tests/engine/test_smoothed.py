@@ -1,0 +1,90 @@
+"""Bounds by a small Gaussian mechanism beside the steps, against sums of two-point laws and against the lemma."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.counting.counts import WholeCounts
+from pld_accountant.engine import smoothed, solver
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
+from pld_accountant.engine.smoothed import Smoothed
+from pld_accountant.engine.tilting import Limits
+from pld_accountant.notions import gdp
+from pld_accountant.tables.makers import TableMakers
+
+STEP = pa.PureDP(0.25)
+METHOD = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 16, least_expectation=1e-5, work=3e8))
+
+
+def exact_delta(loss, steps, epsilon):
+    """delta of so many steps of pure DP at that loss."""
+    with mpmath.workdps(40):
+        loss, epsilon = mpmath.mpf(loss), mpmath.mpf(epsilon)
+        p = 1 / (1 + mpmath.exp(-loss))
+        total = mpmath.mpf(0)
+        for k in range(steps + 1):
+            sum_of_losses = (2 * k - steps) * loss
+            if sum_of_losses > epsilon:
+                mass = mpmath.binomial(steps, k) * p**k * (1 - p) ** (steps - k)
+                total += mass * (1 - mpmath.exp(epsilon - sum_of_losses))
+        return total
+
+
+def ask(question, mechanism=STEP, steps=200, method=METHOD):
+    makers = TableMakers(mechanism.steps([mechanism], "remove"))
+    return solver.bounds(WholeCounts(np.array([[steps]])), makers, [question], methods=(method,))[0][0]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 3.3, 7.5, 12.9, 20.1])
+def test_deltas_lie_between_the_bounds(epsilon):
+    """At 7.5 an atom lies exactly at epsilon."""
+    found, truth = ask(DeltaAt(epsilon)), exact_delta(0.25, 200, epsilon)
+    assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower <= 1e-4 * found.upper
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-12])
+def test_epsilons_lie_between_the_bounds(delta):
+    found = ask(EpsilonAt(delta))
+    assert exact_delta(0.25, 200, found.lower) >= delta >= exact_delta(0.25, 200, found.upper)
+    assert 0.0 < found.upper - found.lower <= 1e-5 * found.upper
+    assert found.lower <= found.estimate <= found.upper
+
+
+def test_the_lower_bound_needs_its_share(monkeypatch):
+    """With a thousandth of what is subtracted, a lower bound exceeds the truth."""
+    makers = smoothed._beside_gaussians(STEP.steps([STEP], "remove"))
+    one = smoothed._OnePerson(makers, np.array([200]), METHOD.limits, math.nan)
+    truth = float(mpmath.log(exact_delta(0.25, 200, 7.5)))
+    assert one.log_delta(7.5, 6)[0] <= truth
+    share = smoothed._share
+    monkeypatch.setattr(smoothed, "_share", lambda level: 1e-3 * share(level))
+    assert one.log_delta(7.5, 6)[0] > truth
+
+
+def test_the_ratio_of_two_small_gaussians_is_largest_at_0():
+    """H_s / H_2s falls with epsilon, and at 0 it is r."""
+    for level in (1, 3, 6, 10):
+        s = float(smoothed._MU[level])
+        y = s * np.linspace(0.0, 8.0, 400)
+        ratio = gdp.delta(y, s) / gdp.delta(y, 2.0 * s)
+        assert np.all(np.diff(ratio) <= 1e-9)
+        r = float(ratio[0])
+        assert math.isclose(smoothed._share(level), r / (1.0 - r), rel_tol=1e-9)
+
+
+def test_steps_without_atoms_are_served_too():
+    step = pa.SampledGaussian(1.0, 0.01)
+    found, exact = ask(EpsilonAt(1e-5), step, 300), pa.compose([(step, 300)]).epsilon(1e-5, "remove")
+    assert found.lower <= exact.lower and exact.upper <= found.upper and found.upper - found.lower < 1e-4
+
+
+def test_few_frequencies_leave_wide_bounds_that_hold():
+    """A mu whose band is too wide is not tried: the bounds of a larger mu stay."""
+    few = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 10, least_expectation=1e-5))
+    found, closer = ask(DeltaAt(7.6), method=few), ask(DeltaAt(7.6))
+    assert found.lower <= closer.lower and closer.upper <= found.upper
+    assert found.upper - found.lower > 10.0 * (closer.upper - closer.lower)
