@@ -28,7 +28,7 @@ from ..fft import roundoff
 from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
 from .discrete_sum import DiscreteSum, FiniteDelta
 
-__all__ = ["LatticeSum", "is_lattice"]
+__all__ = ["LatticeSum"]
 
 _MOST = 1 << 22  # points of a window, and of one step
 _FARTHEST_WINDOW = 1 << 25
@@ -42,11 +42,6 @@ _UNIT = 2.0**-53
 _MOST_ATOMS = 1 << 17
 _FINER = 8.0  # lattices that share only a much finer one are kept apart
 _EXPONENT = 64.0  # largest exponent within a block of tail sums
-
-
-def is_lattice(law: DiscreteLaw, count: int) -> bool:
-    """Whether the sum of this number of losses lies on a lattice that is coarse enough."""
-    return _Lattice.of([law], [count]) is not None
 
 
 class _Lattice:

@@ -15,7 +15,7 @@ from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .exponential_sums import products
 from .weighted_nodes import UNIT, WeightedNodes, join
 
-__all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteRows", "DiscreteSteps", "named_pair"]
+__all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
 
 MASS_SLACK = 2.0**-42
 """Relative error of the masses of a law; twice it is the absolute error of its losses."""
@@ -56,15 +56,6 @@ class Discrete(Protocol):
 
     def law(self, direction: Direction) -> DiscreteLaw:
         """The losses in one direction."""
-        ...
-
-
-@runtime_checkable
-class DiscreteRows(Protocol):
-    """A family some of whose rows are discrete laws."""
-
-    def discrete_law(self, row: int) -> DiscreteLaw | None:
-        """The law of a row, given that its loss is finite; None if it is not discrete."""
         ...
 
 
@@ -213,11 +204,6 @@ class DiscreteSteps(DeltaSteps):
     def size(self) -> int:
         """Number of rows."""
         return len(self._laws)
-
-    def discrete_law(self, row: int) -> DiscreteLaw:
-        """The law of a row, given that its loss is finite."""
-        losses, masses = self._laws[row]
-        return DiscreteLaw(losses, masses, 0.0, bool(self._excluded[row]))
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K(theta) = log sum of mass exp(theta loss), rounded up; (size, tilts)."""

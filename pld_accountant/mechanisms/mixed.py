@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from .base import CharacteristicSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw, ContourSteps
-from .discrete import DiscreteLaw, DiscreteRows
 
 __all__ = ["MixedCharacteristicSteps", "MixedSteps", "mixed"]
 
@@ -97,11 +96,6 @@ class MixedSteps:
         """See `base.StepFamily`."""
         part, at = self._at(row)
         return part.masses(at, knots)
-
-    def discrete_law(self, row: int) -> DiscreteLaw | None:
-        """The law of a row, given that its loss is finite; None if it is not discrete."""
-        part, at = self._at(row)
-        return part.discrete_law(at) if isinstance(part, DiscreteRows) else None
 
     def losses(self, row: int, reach: float, number: int) -> NDArray:
         """See `base.StepFamily`."""

@@ -13,7 +13,6 @@ tighter discrete approximations of privacy loss distributions", PoPETs 2022.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
@@ -26,7 +25,7 @@ from ..mechanisms.base import MASS_ERROR, StepFamily, TwoAtomSteps
 from . import errors
 from .table import WORK, MemoryCache, Table, TableMaker
 
-__all__ = ["Cells", "GridTables", "discretised"]
+__all__ = ["Cells", "GridTables"]
 
 Cells = tuple[NDArray, NDArray]
 """P masses of cells, and what `StepFamily.masses` gives with them."""
@@ -70,7 +69,7 @@ class GridTables(TableMaker):
     ) -> None:
         self.steps, self.side, self.points, self._reach, self._tables = steps, side, points, reach, cache
         self._cells = cells
-        self._gap = _atoms_apart(steps)
+        self._gap = steps.atoms_apart() if isinstance(steps, TwoAtomSteps) else 0.0
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
@@ -115,15 +114,40 @@ class GridTables(TableMaker):
         return max(bottom, -_BELOW / theta), top
 
     def _discretised(self, bucket: int, span: tuple[float, float], step: float) -> tuple[float, NDArray, float]:
-        """`discretised` for one bucket."""
+        """First knot, masses, and the mass moved to +infinity (upper) for one bucket.
 
-        def masses(start: float, cells: int) -> Cells:
-            return self._cells.get(
-                (bucket, start, step, cells),
-                lambda: self.steps.masses(bucket, start + 0.5 * step * np.arange(2 * cells + 1)),
-            )
+        The knots are shifted so that one lies at the barycentre of the distribution's middle.  exp(-reach^2 / 2) of the
+        mass lies outside of the span.
+        """
+        from ..kernels import discretise
 
-        return discretised(self.steps, bucket, span, step, self.side, self._reach, masses)
+        knot = self._barycentre(bucket, step)
+        first, last = math.floor((span[0] - knot) / step) - 1, math.ceil((span[1] - knot) / step) + 1
+        start, cells = knot + first * step, last - first
+        mass, p, b, gap = np.empty(cells + 1), np.empty(cells), np.empty(cells), np.empty((cells, 4))
+        halves = self._cells.get(
+            (bucket, start, step, cells),
+            lambda: self.steps.masses(bucket, start + 0.5 * step * np.arange(2 * cells + 1)),
+        )
+        discretise.join_halves(*halves, step, p, b, gap)
+        if self.side == "lower":
+            discretise.connect_down(p, b, gap, step, mass)
+            return start, mass, 0.0
+        discretise.connect_up(p, b, mass)
+        # The mass below the grid moves up to its first knot, the mass above to +infinity.
+        mass[0] += max(1.0 - mass.sum(), 0.0) + 2.0 * MASS_ERROR
+        return start, mass, math.exp(-0.5 * self._reach**2)
+
+    def _barycentre(self, bucket: int, step: float) -> float:
+        """The typical loss if it is an atom; else log of P mass over Q mass of the cell around it.
+
+        A spike would sit there.
+        """
+        centre = self.steps.typical_loss(bucket)
+        if self._gap:
+            return centre
+        p, u = self.steps.masses(bucket, centre + step * np.array([-0.5, 0.5]))
+        return centre - 0.5 * step - math.log1p(-float(u[0] / p[0])) if 0.0 < u[0] < p[0] else centre
 
     def _fill(self, table: Table, bucket: int, start: float, mass: NDArray, beyond: float) -> None:
         """One bucket: tilt, fold onto the period, transform, centre."""
@@ -155,56 +179,6 @@ class GridTables(TableMaker):
         table.re[bucket] = np.log(np.maximum(size[1 : m + 1], _LEAST))
         table.im[bucket] = np.angle(phi[1 : m + 1] * np.exp(1j * table.omega[1:] * (start - mean)))
         row[c.RELATIVE_ERROR] = errors.relative(row[None, [c.ERROR]], table.re[[bucket]])[0, 0]
-
-
-def discretised(
-    steps: StepFamily,
-    row: int,
-    span: tuple[float, float],
-    step: float,
-    side: Literal["upper", "lower"],
-    reach: float,
-    masses: Callable[[float, int], Cells] | None = None,
-) -> tuple[float, NDArray, float]:
-    """First knot, masses, and the mass moved to +infinity (upper) of a row's loss on a grid over a span.
-
-    The knots are shifted so that one lies at the barycentre of the distribution's middle.  exp(-reach^2 / 2) of the
-    mass lies outside of the span.  `masses` gives those of a number of cells from a loss on, in halves.
-    """
-    from ..kernels import discretise
-
-    knot = _barycentre(steps, row, step)
-    first, last = math.floor((span[0] - knot) / step) - 1, math.ceil((span[1] - knot) / step) + 1
-    start, cells = knot + first * step, last - first
-    mass, p, b, gap = np.empty(cells + 1), np.empty(cells), np.empty(cells), np.empty((cells, 4))
-    if masses is None:
-        halves = steps.masses(row, start + 0.5 * step * np.arange(2 * cells + 1))
-    else:
-        halves = masses(start, cells)
-    discretise.join_halves(*halves, step, p, b, gap)
-    if side == "lower":
-        discretise.connect_down(p, b, gap, step, mass)
-        return start, mass, 0.0
-    discretise.connect_up(p, b, mass)
-    # The mass below the grid moves up to its first knot, the mass above to +infinity.
-    mass[0] += max(1.0 - mass.sum(), 0.0) + 2.0 * MASS_ERROR
-    return start, mass, math.exp(-0.5 * reach**2)
-
-
-def _atoms_apart(steps: StepFamily) -> float:
-    return steps.atoms_apart() if isinstance(steps, TwoAtomSteps) else 0.0
-
-
-def _barycentre(steps: StepFamily, row: int, step: float) -> float:
-    """The typical loss if it is an atom; else log of P mass over Q mass of the cell around it.
-
-    A spike would sit there.
-    """
-    centre = steps.typical_loss(row)
-    if _atoms_apart(steps):
-        return centre
-    p, u = steps.masses(row, centre + step * np.array([-0.5, 0.5]))
-    return centre - 0.5 * step - math.log1p(-float(u[0] / p[0])) if 0.0 < u[0] < p[0] else centre
 
 
 def _transform(folded: NDArray) -> tuple[NDArray, float]:

@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
-from pld_accountant.counting.counts import WholeCounts
-from pld_accountant.engine import lattice, lattices, schedule, solver
+from pld_accountant.engine import lattice
 from pld_accountant.engine.discrete_sum import _root
 from pld_accountant.engine.lattice import LatticeSum
-from pld_accountant.engine.lattices import Lattices
-from pld_accountant.engine.question import DeltaAt, EpsilonAt
-from pld_accountant.mechanisms.base import MASS_ERROR
-from pld_accountant.mechanisms.mixed import mixed
-from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
-from pld_accountant.tables.grid import discretised
-from pld_accountant.tables.makers import TableMakers
 
 SUMS = {
     "two lattices": [(0.25, 60), (0.0731, 45)],
@@ -153,63 +145,6 @@ def test_symmetric_pairs_are_computed_once():
     assert found.delta(0.5).upper == max(found.delta(0.5, d).upper for d in ("remove", "add"))
 
 
-BESIDE = {
-    "Laplace": ([(pa.RandomizedResponse(0.37, 13), 248), (pa.Laplace(2.7), 2)], 2, 1e-6),
-    "sampled Laplace": ([(pa.DiscreteGaussian(7.0, 2), 30), (pa.PoissonSampled(pa.Laplace(0.5), 0.1), 3)], 3, 1e-6),
-    "rare steps": ([(pa.PureDP(0.4), 9), (pa.SampledGaussian(0.7, 1e-3), 4)], 4, 2e-3),
-    "no lattice": (
-        [(pa.DiscreteLaplace(0.3), 40), (pa.PoissonSampled(pa.RandomizedResponse(0.2, 5), 0.1), 6)],
-        6,
-        1e-4,
-    ),
-}
-
-
-def family(steps, direction):
-    mechanisms, counts = zip(*steps, strict=True)
-    return TableMakers(mixed([m.steps([m], direction) for m in mechanisms])), WholeCounts(np.array([counts]))
-
-
-@pytest.mark.parametrize("name", BESIDE)
-@pytest.mark.parametrize("direction", ["remove", "add"])
-def test_lattices_beside_others_agree_with_the_grid(name, direction):
-    steps, _, width = BESIDE[name]
-    makers, counts = family(steps, direction)
-    for question in (EpsilonAt(1e-3), EpsilonAt(1e-9), DeltaAt(1.0)):
-        a, b = (solver.bounds(counts, makers, [question], methods=m)[0][0] for m in ((Lattices(0.0),), schedule.GRID))
-        assert a.method == pa.Method.LATTICE
-        assert max(a.lower, b.lower) <= min(a.upper, b.upper)
-        assert a.upper - a.lower <= width * a.upper
-
-
-@pytest.mark.parametrize("name", BESIDE)
-def test_lattices_leave_alone_what_they_do_not_serve(name):
-    steps, others, _ = BESIDE[name]
-    makers, counts = family(steps, "remove")
-    few = solver.bounds(counts, makers, [EpsilonAt(1e-3)], methods=(Lattices(0.0, most=others - 1),))[0]
-    assert few.method[0] != pa.Method.LATTICE
-    alone, counts = family(steps[1:], "remove")
-    assert solver.bounds(counts, alone, [EpsilonAt(1e-3)], methods=(Lattices(0.0),))[0].method[0] != pa.Method.LATTICE
-
-
-def test_one_law_beside_a_lattice_is_a_sum_of_closed_forms():
-    """Laplace's delta is a closed form: the sum over the lattice is exact."""
-    n, c = 12, 0.4
-    with mpmath.workdps(50):
-        p = 1 / (1 + mpmath.exp(-mpmath.mpf(c)))
-
-        def laplace(epsilon):
-            low = mpmath.mpf(1) - mpmath.exp(epsilon)
-            return -mpmath.expm1((epsilon - 1) / 2) if -1 < epsilon < 1 else (low if epsilon <= -1 else mpmath.mpf(0))
-
-        for epsilon in (0.3, 2.0, 5.0):
-            weights = (mpmath.binomial(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1))
-            true = mpmath.fsum(w * laplace(epsilon - (2 * k - n) * mpmath.mpf(c)) for k, w in enumerate(weights))
-            makers, counts = family([(pa.PureDP(c), n), (pa.Laplace(1.0), 1)], "remove")
-            found = solver.bounds(counts, makers, [DeltaAt(epsilon)], methods=(Lattices(0.0),))[0][0]
-            assert found.lower <= true <= found.upper and found.upper - found.lower <= 1e-6 * true
-
-
 def test_a_root_lies_between_its_ends():
     calls: list[float] = []
 
@@ -243,39 +178,6 @@ def test_a_later_law_does_not_make_the_step_of_an_earlier_one_too_small(monkeypa
     assert alone.lower <= found.delta(0.3).upper <= alone.upper + 1e-8
 
 
-def test_masses_of_a_grid_may_be_negative_by_round_off():
-    """A lower law whose last mass is -7e-22: nothing is left of a mass that is below its error."""
-    steps = SampledGaussianSteps(np.array([1.0]), np.array([1e-4]), "remove")
-    span = steps.range_of_losses(0, 10.0)
-    width = (span[1] - span[0]) / (1 << 13)
-    mass = discretised(steps, 0, span, width, "lower", 10.0)[1]
-    assert -1e-12 * mass.max() < mass.min()
-    for epsilon in (0.5, 2.0):
-        one, two = (pa.compose([(pa.PureDP(0.1), 5), (pa.SampledGaussian(1.0, 1e-4), n)]) for n in (20, 21))
-        assert one.delta(epsilon).lower <= two.delta(epsilon).upper
-    makers, counts = family([(pa.PureDP(0.1), 5), (pa.SampledGaussian(1.0, 1e-4), 20)], "remove")
-    a, b = (solver.bounds(counts, makers, [DeltaAt(0.6)], methods=m)[0][0] for m in ((Lattices(0.0),), schedule.GRID))
-    assert max(a.lower, b.lower) <= min(a.upper, b.upper)
-
-
-@pytest.mark.parametrize("side, sign", [("lower", 1.0), ("upper", -1.0)])
-def test_masses_of_a_grid_may_be_wrong_by_their_error(side, sign, monkeypatch):
-    """All too large below, or too small above, by seven times what a family's masses may err."""
-    steps = family([(pa.Laplace(0.7), 1)], "remove")[0].steps
-    exact = Lattices(0.0, points=100)._on_grid(steps, [0], 38.0, side)[0]
-
-    def wrong(*given):
-        start, mass, beyond = discretised(*given)
-        return start, mass * (1.0 + sign * 7.0 * MASS_ERROR), beyond
-
-    monkeypatch.setattr(lattices, "discretised", wrong)
-    true = discretised(steps, 0, steps.range_of_losses(0, 38.0), np.diff(exact.losses).mean(), side, 38.0)[1]
-    room = sign * (true - Lattices(0.0, points=100)._on_grid(steps, [0], 38.0, side)[0].masses)
-    assert np.all(room >= 0.0)
-    monkeypatch.setattr(lattices, "_ERROR", 0.0)
-    assert np.any(sign * (true - Lattices(0.0, points=100)._on_grid(steps, [0], 38.0, side)[0].masses) < 0.0)
-
-
 def test_losses_beside_the_lattice_move_epsilon():
     """The middle one of three losses lies 1e-10 beside its place: thirty steps are wrong by more than their masses."""
     n, losses, masses = 30, [-0.3, 1e-10, 0.3], [0.2, 0.5, 0.3]
@@ -291,12 +193,3 @@ def test_losses_beside_the_lattice_move_epsilon():
                 true += ways * m[0] ** i * m[1] ** j * m[2] ** k * max(-mpmath.expm1(1.05 - total), 0)
     lower, upper = LatticeSum.of([law], [n]).delta(1.05)
     assert lower <= true <= upper <= lower + 1e-7
-
-
-def test_deltas_near_the_end_of_doubles_are_left_alone(monkeypatch):
-    makers, counts = family(BESIDE["Laplace"][0], "remove")
-    asked = []
-    monkeypatch.setattr(LatticeSum, "of", lambda *given: asked.append(given))
-    for delta, number in ((1e-300, 0), (1e-200, 1)):
-        solver.bounds(counts, makers, [EpsilonAt(delta)], methods=(Lattices(0.0),))
-        assert len(asked) == number
