@@ -60,7 +60,10 @@ def taylor(coefficients, step, re, im):
 
 @jit("void(f8[::1], f8[::1], f8, f8, f8, i8, f8[::1])")
 def spread(p, d, reach, scale, decay, half, grid):
-    """Write the far weights to the grid, each spread over the 2 `half` grid points around its place."""
+    """Write the far weights to the grid, each spread over the 2 `half` grid points around its place.
+
+    The grid has at least 2 `half` points.
+    """
     size = grid.size
     carry = np.zeros(size)
     window = np.exp(-decay * np.arange(half + 1.0) ** 2)

@@ -43,6 +43,7 @@ _TERMS = 24
 _FACTORIALS = np.cumprod(np.arange(1.0, _TERMS + 1.0))
 _NEAR = 2.0  # largest omega |d| of the Taylor series
 _OVERSAMPLED = 6  # grid points a frequency, at least
+_LEAST_GRID = 32  # points: the window, of at most 2 x 16 of them, goes round the circle once at most
 _LOG_ERROR = 39.0  # of folding and cutting off: e^-39 is 1e-17
 _LEVEL, _FEW = 8, 64  # each level serves the frequencies from an eighth on, the last one all
 _DIRECT = 4e5  # products of nodes and frequencies
@@ -106,7 +107,7 @@ def _fill(p: NDArray, d: NDArray, spacing: float, excess: NDArray) -> NDArray:
     excess.real, excess.imag = re, im
     if far == 0.0:
         return np.zeros(m)
-    size = 1 << math.ceil(math.log2(_OVERSAMPLED * m))
+    size = max(1 << math.ceil(math.log2(_OVERSAMPLED * m)), _LEAST_GRID)
     share = m / size
     a = _LOG_ERROR / (1.0 - 2.0 * share)
     decay = math.pi**2 / a

@@ -45,6 +45,25 @@ def test_fast_sums_err_by_at_most_their_error(number, skew, turns, m):
     assert np.all(error + slope * omega <= 1e4 * UNIT * omega * (p @ np.abs(d)) + 1e-13)
 
 
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_few_frequencies_have_a_grid_as_long_as_the_window(m, monkeypatch):
+    """Half a million nodes at one frequency: a window that is longer than its grid was written beyond the end."""
+    sizes = []
+    spread = nonuniform.spread
+
+    def watched(p, d, reach, scale, decay, half, grid):
+        sizes.append((2 * half, grid.size))
+        spread(p, d, reach, scale, decay, half, grid)
+
+    monkeypatch.setattr(nonuniform, "spread", watched)
+    p, d = nodes(3000, 1.5)
+    spacing = 2.0 * np.pi * 0.9 / np.abs(d).max()
+    found, error, slope = excess_at(p, d, spacing, m)
+    assert sizes and all(window <= size for window, size in sizes)
+    omega = spacing * np.arange(1, m + 1)
+    assert np.all(np.abs(found - exact(p, d, omega)) <= error + slope * omega)
+
+
 def test_small_losses_have_an_error_of_their_own_size():
     p, d = nodes(1000, 0.5)
     spacing = 1e-9 / np.abs(d).max()
