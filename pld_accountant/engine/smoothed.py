@@ -42,7 +42,7 @@ __all__ = ["Smoothed"]
 
 _MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms
 _FIRST = 5  # the one that is tried first
-_ROUND_OFF = 1e-13  # of r / (1 - r), relative
+_ROUND_OFF = 1e-12  # of r / (1 - r) and of a lower bound of delta, relative
 _TRIES = 3
 
 
@@ -68,13 +68,12 @@ class Smoothed(Method):
         makers = job.makers.kept("smoothed", lambda: _beside_gaussians(steps))
         for person in who:
             at = np.array([person])
-            one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits, float(working.estimate[person]))
-            question = job.question.of(at)
-            target = float(np.ravel(question.target)[0])
-            level = _FIRST
+            one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits)
+            hint = float(working.estimate[person])
+            question, level = job.question.of(at), _FIRST
             for _ in range(_TRIES):
                 deadline.check()
-                ends = one.epsilon(target, level) if question.wants_epsilon else one.log_delta(target, level)
+                ends = one.bounds(question, level, hint)
                 if not math.isfinite(ends[1]):
                     break
                 found = WorkingBounds.unknown(1, question)
@@ -102,29 +101,34 @@ def _beside_gaussians(steps: CharacteristicSteps) -> TableMakers:
 class _OnePerson:
     """One person's steps beside a Gaussian mechanism of mu = s, and beside one of 2 s."""
 
-    def __init__(self, makers: TableMakers, counts: NDArray, limits: Limits, hint: float) -> None:
-        self._makers, self._counts, self._limits, self._hint = makers, counts, limits, hint
+    def __init__(self, makers: TableMakers, counts: NDArray, limits: Limits) -> None:
+        self._makers, self._counts, self._limits = makers, counts, limits
 
-    def _solve(self, question: Question, level: int) -> WorkingBounds:
+    def bounds(self, question: Question, level: int, hint: float) -> tuple[float, float]:
+        """Bounds of the answer; the upper one is infinite if the transform fails.  hint: the answer, or NaN."""
+        if isinstance(question, EpsilonAt):
+            return self._epsilon(float(np.ravel(question.delta)[0]), level, hint)
+        return self.log_delta(float(np.ravel(question.target)[0]), level, hint)
+
+    def _solve(self, question: Question, level: int, hint: float) -> WorkingBounds:
         counts = np.zeros((2, self._counts.size + _MU.size), dtype=np.int64)
         counts[:, : self._counts.size] = self._counts
         counts[[0, 1], self._counts.size + level - np.arange(2)] = 1
         maker = self._makers.characteristic(interpolated=False)
-        return solve(WholeCounts(counts), maker, question, limits=self._limits, hint=np.full(2, self._hint))
+        return solve(WholeCounts(counts), maker, question, limits=self._limits, hint=np.full(2, hint))
 
-    def log_delta(self, epsilon: float, level: int) -> tuple[float, float]:
+    def log_delta(self, epsilon: float, level: int, hint: float) -> tuple[float, float]:
         """Bounds of log delta; (-inf, inf) if the transform fails."""
-        found = self._solve(DeltaAt(epsilon), level)
+        found = self._solve(DeltaAt(epsilon), level, hint)
         if not found.solved.all():
             return -math.inf, math.inf
         upper = float(found.upper[0])
         near, far = np.exp(found.lower[0] - upper), np.exp(found.upper[1] - upper)
-        lower = near - _share(level) * max(far - near, 0.0)
+        lower = near * (1.0 - _ROUND_OFF) - _share(level) * max(far - near, 0.0)
         return (upper + math.log(lower) if lower > 0.0 else -math.inf), upper
 
-    def epsilon(self, log_delta: float, level: int) -> tuple[float, float]:
-        """Bounds of epsilon; (0, inf) if the transform fails."""
-        found = self._solve(EpsilonAt(math.exp(log_delta)), level)
+    def _epsilon(self, delta: float, level: int, hint: float) -> tuple[float, float]:
+        found, log_delta = self._solve(EpsilonAt(delta), level, hint), math.log(delta)
         if not found.solved.all():
             return 0.0, math.inf
         upper = float(found.upper[0])
@@ -133,7 +137,7 @@ class _OnePerson:
             below = float(found.lower[0]) - 1.1 * apart
             if below <= 0.0:
                 break
-            if self.log_delta(below, level)[0] >= log_delta:
+            if self.log_delta(below, level, log_delta)[0] >= log_delta:
                 return below, upper
             apart *= 2.0
         return 0.0, upper

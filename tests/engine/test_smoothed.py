@@ -57,12 +57,12 @@ def test_epsilons_lie_between_the_bounds(delta):
 def test_the_lower_bound_needs_its_share(monkeypatch):
     """With a thousandth of what is subtracted, a lower bound exceeds the truth."""
     makers = smoothed._beside_gaussians(STEP.steps([STEP], "remove"))
-    one = smoothed._OnePerson(makers, np.array([200]), METHOD.limits, math.nan)
+    one = smoothed._OnePerson(makers, np.array([200]), METHOD.limits)
     truth = float(mpmath.log(exact_delta(0.25, 200, 7.5)))
-    assert one.log_delta(7.5, 6)[0] <= truth
+    assert one.log_delta(7.5, 6, math.nan)[0] <= truth
     share = smoothed._share
     monkeypatch.setattr(smoothed, "_share", lambda level: 1e-3 * share(level))
-    assert one.log_delta(7.5, 6)[0] > truth
+    assert one.log_delta(7.5, 6, math.nan)[0] > truth
 
 
 def test_the_ratio_of_two_small_gaussians_is_largest_at_0():
