@@ -62,7 +62,7 @@ def taylor(coefficients, step, re, im):
 def spread(p, d, reach, scale, decay, half, grid):
     """Write the far weights to the grid, each spread over the 2 `half` grid points around its place.
 
-    The grid has at least 2 `half` points.
+    The grid must have at least 2 `half` points: places are wrapped around the circle once.
     """
     size = grid.size
     carry = np.zeros(size)

@@ -128,7 +128,7 @@ def touching(
     for start in range(0, todo.size, _BLOCK):
         who = todo[start : start + _BLOCK]
         if people > _FEW and deadline.left() <= 0.0:
-            upper[who] = np.inf
+            upper[who] = np.inf  # the time is over
             report(progress, who.size)
             continue
         found, at, grid, again, last = _look(

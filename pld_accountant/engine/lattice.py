@@ -208,11 +208,11 @@ class LatticeSum(DiscreteSum):
         return {**self.__dict__, "_last": None}
 
     @staticmethod
-    def of(laws: Sequence[DiscreteLaw], counts: Sequence[int], atoms: int = _MOST_ATOMS) -> LatticeSum | None:
-        """The sum, if the losses lie on a few lattices that are coarse enough; all but one make at most these atoms."""
+    def of(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> LatticeSum | None:
+        """The sum, if the losses lie on a few coarse lattices, of which all but the longest make few atoms together."""
         for finer in (_FINER, np.inf):
             found = _lattices(laws, counts, finer)
-            if found and math.prod(lattice.widest for lattice in found[:-1]) <= atoms:
+            if found and math.prod(lattice.widest for lattice in found[:-1]) <= _MOST_ATOMS:
                 return LatticeSum(found, laws, counts)
         return None
 

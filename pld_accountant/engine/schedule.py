@@ -87,8 +87,8 @@ GRID: tuple[Method, ...] = (
 MIXED: tuple[Method, ...] = (
     # atoms beside noise that spreads them, in 10 to 40 milliseconds in place of seconds
     *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
-    # atoms that are dense or few near the answer, in 20 to 300 milliseconds in place of 0.1 to 5 seconds, and 1e-6
-    # apart in place of 1e-4; with half as many frequencies, deltas at an epsilon on a lattice are 4e-5 apart
+    # atoms without such noise, in 20 to 300 milliseconds in place of 0.1 to 5 seconds, and 1e-6 wide in place of 1e-4;
+    # with half as many frequencies, bounds of delta are 4e-5 wide where an atom lies at epsilon
     Smoothed(
         1e-6,
         most_people=4,

@@ -1,20 +1,25 @@
-"""`Smoothed`: losses with atoms, bounded by the same losses beside a Gaussian mechanism of very little loss.
+"""`Smoothed`: bounds of losses with atoms, from the same steps composed with a Gaussian mechanism of small mu.
 
-Let delta_s(epsilon) be the curve of the steps beside a Gaussian mechanism of mu = s.  Leaving out its output is
-post-processing, so delta <= delta_s.  For the other side let H_s(y) = delta of the Gaussian mechanism at epsilon = y.
-With the steps' loss L under P,
+The characteristic function of atoms does not fall to 0.  With the Gaussian mechanism, frequencies up to about 7 / mu
+suffice.
+
+Let delta_s(epsilon) be the curve of the steps composed with a Gaussian mechanism of mu = s, and H_s(y) the delta of
+this mechanism alone at epsilon = y >= 0.
+
+**Upper bound.**  To drop the output of the Gaussian mechanism is post-processing.  So delta <= delta_s.
+
+**Lower bound.**  With the loss L of the steps under P,
 
     delta_s(epsilon) - delta(epsilon) = E[h_s(L)],    h_s(x) = H_s(|epsilon - x|) min(1, exp(epsilon - x)).
 
-1. H_s(y) is exp(y / 2) times the integral over 0 < u < s of exp(-y^2 / (2 u^2) - u^2 / 8) / sqrt(2 pi).
-2. A larger y moves the weight of this integrand to larger u.  So H_s / H_2s falls with y, and h_s <= r h_2s
-   everywhere, r = H_s(0) / H_2s(0).
-3. So E[h_s] <= r / (1 - r) (delta_2s - delta_s), and
+1. dH_s / ds = phi(y / s - s / 2), with the standard normal density phi.  So H_s(y) is exp(y / 2) / sqrt(2 pi) times the
+   integral of exp(-y^2 / (2 u^2) - u^2 / 8) over 0 < u < s.
+2. A larger y moves the weight of this integrand to larger u.  So H_s(y) / H_2s(y) falls with y.
+3. With r = H_s(0) / H_2s(0), h_s <= r h_2s everywhere.  So E[h_s] <= r E[h_2s], which is r (delta_2s - delta).
+4. Hence delta >= delta_s - r / (1 - r) (delta_2s - delta_s).
 
-    delta_s - r / (1 - r) (delta_2s - delta_s) <= delta <= delta_s.
-
-r / (1 - r) is nearly 1.  If the losses are dense near epsilon, the two sides are about 3 s^2 / 2 times that density
-apart.  So the band of frequencies, about 7 / s, need not reach what the atoms would ask for.
+r / (1 - r) is nearly 1.  If the losses have a smooth density near epsilon, the two bounds are about 3 s^2 / 2 times
+that density apart.
 """
 
 from __future__ import annotations
@@ -40,15 +45,15 @@ from .working import WorkingBounds
 
 __all__ = ["Smoothed"]
 
-_MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms
-_FIRST = 5  # the one that is tried first
+_MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms; a level is an index
+_FIRST = 5  # level that is tried first
 _ROUND_OFF = 1e-12  # of r / (1 - r) and of a lower bound of delta, relative
-_TRIES = 3
+_TRIES = 3  # levels for one answer, and distances of a lower bound of epsilon
 
 
 @dataclass(frozen=True)
 class Smoothed(Method):
-    """Bounds by a small Gaussian mechanism beside the steps, person by person, for whole counts of many steps.
+    """Bounds from a Gaussian mechanism of small mu, person by person, for whole counts of steps with atoms.
 
     Attributes
     ----------
@@ -77,7 +82,7 @@ class Smoothed(Method):
                 if not math.isfinite(ends[1]):
                     break
                 found = WorkingBounds.unknown(1, question)
-                # what is above grows like mu^2 if the losses are dense: a third of what is subtracted
+                # if the density is smooth, delta_s exceeds delta by a third of the width
                 middle = ends[1] - (ends[1] - ends[0]) / 3.0 if math.isfinite(ends[0]) else ends[1]
                 found.settle(np.array([0]), ends[0], middle, ends[1], Proof.TRANSFORM)
                 working.merge(at, found)
@@ -93,19 +98,22 @@ class Smoothed(Method):
 
 
 def _beside_gaussians(steps: CharacteristicSteps) -> TableMakers:
-    """Tables of these steps' rows and of a row for each of the Gaussian mechanisms."""
+    """Makers for the rows of these steps, followed by a row for each Gaussian mechanism."""
     gaussian = SampledGaussianSteps(1.0 / _MU, np.ones(_MU.size), steps.direction)
     return TableMakers(mixed([steps, gaussian]))
 
 
 class _OnePerson:
-    """One person's steps beside a Gaussian mechanism of mu = s, and beside one of 2 s."""
+    """One person's steps, composed with a Gaussian mechanism of mu = s, and with one of mu = 2 s."""
 
     def __init__(self, makers: TableMakers, counts: NDArray, limits: Limits) -> None:
         self._makers, self._counts, self._limits = makers, counts, limits
 
     def bounds(self, question: Question, level: int, hint: float) -> tuple[float, float]:
-        """Bounds of the answer; the upper one is infinite if the transform fails.  hint: the answer, or NaN."""
+        """Bounds of the answer at a level; the upper bound is infinite if the transform fails.
+
+        hint: about the answer, or NaN.
+        """
         if isinstance(question, EpsilonAt):
             return self._epsilon(float(np.ravel(question.delta)[0]), level, hint)
         return self.log_delta(float(np.ravel(question.target)[0]), level, hint)

@@ -88,3 +88,32 @@ def test_few_frequencies_leave_wide_bounds_that_hold():
     found, closer = ask(DeltaAt(7.6), method=few), ask(DeltaAt(7.6))
     assert found.lower <= closer.lower and closer.upper <= found.upper
     assert found.upper - found.lower > 10.0 * (closer.upper - closer.lower)
+
+
+def test_the_estimate_is_closer_than_the_bounds():
+    """Three losses of hundreds of steps have a nearly smooth density: the excess is a third of the width."""
+    step = pa.PoissonSampled(pa.RandomizedResponse(0.3, 5), 0.1)
+    few = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 14, least_expectation=1e-5))
+    wide, truth = ask(DeltaAt(50.0), step, 500, few), ask(DeltaAt(50.0), step, 500).estimate
+    width = wide.upper - wide.lower
+    assert width > 1e-5 * wide.upper
+    assert abs(wide.estimate - truth) < 0.01 * width
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3])
+def test_a_lower_epsilon_is_proven_or_looked_for_farther_down(refused, monkeypatch):
+    """It is proven if the lower bound of delta there exceeds delta."""
+    asked = []
+    log_delta = smoothed._OnePerson.log_delta
+
+    def refusing(self, epsilon, level, hint):
+        asked.append(epsilon)
+        return (-math.inf, 0.0) if len(asked) <= refused else log_delta(self, epsilon, level, hint)
+
+    makers = smoothed._beside_gaussians(STEP.steps([STEP], "remove"))
+    one = smoothed._OnePerson(makers, np.array([200]), METHOD.limits)
+    near, _ = one.bounds(EpsilonAt(1e-5), 8, math.nan)
+    monkeypatch.setattr(smoothed._OnePerson, "log_delta", refusing)
+    far, upper = one.bounds(EpsilonAt(1e-5), 8, math.nan)
+    assert asked == sorted(asked, reverse=True) and len(asked) == min(refused + 1, 3)
+    assert far == (asked[-1] if refused < 3 else 0.0) and far < near < upper
