@@ -78,6 +78,12 @@ CASES: dict[str, tuple[int, dict[str, Callable[[Any], Any]]]] = {
         "pld": lambda pld: pld.from_randomized_response(0.9, 4),
         "rdp": lambda dp: dp.RandomizedResponseDpEvent(0.9, 4),
     }),
+    "sampled discrete Gaussian": (1_000, {
+        "ours": lambda pa: pa.PoissonSampled(pa.DiscreteGaussian(1.0), 0.1),
+    }),
+    "sampled randomized response, 5 answers": (2_000, {
+        "ours": lambda pa: pa.PoissonSampled(pa.RandomizedResponse(0.3, 5), 0.01),
+    }),
     "random allocation, 1 of 100 batches": (10, {
         "ours": lambda pa: pa.RandomAllocation(SIGMA, 100),
     }),

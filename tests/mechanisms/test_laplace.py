@@ -8,8 +8,6 @@ import pytest
 from scipy import stats
 
 import pld_accountant as pa
-from pld_accountant.composition.known import KnownComposition
-from pld_accountant.engine import schedule
 from pld_accountant.mechanisms.base import CharacteristicSteps, StepFamily
 from pld_accountant.mechanisms.laplace import LaplaceSteps
 from pld_accountant.mechanisms.mixed import MixedSteps, mixed
@@ -79,13 +77,12 @@ def test_two_steps_enclose_the_integral_over_the_density(noise, epsilon):
 
 
 @pytest.mark.parametrize(("noise", "steps", "epsilon", "theta"), [(10.0, 100, 2.0, 2.0), (20.0, 200, 2.0, 3.0)])
-@pytest.mark.parametrize("methods", [None, schedule.GRID])
-def test_many_steps_enclose_the_inverse_transform(noise, steps, epsilon, theta, methods):
-    composition = KnownComposition({pa.Laplace(noise): steps}, methods)
+def test_many_steps_on_a_grid_enclose_the_inverse_transform(noise, steps, epsilon, theta):
+    composition = pa.compose([(pa.Laplace(noise), steps)])
     exact = exact_delta(noise, steps, epsilon, theta)
     found = composition.delta(epsilon)
     assert found.lower <= exact <= found.upper
-    assert found.method == (pa.Method.TRANSFORM if methods is None else pa.Method.GRID)
+    assert found.method == pa.Method.GRID
     found = composition.epsilon(exact)
     assert found.lower <= epsilon <= found.upper
     assert found.upper - found.lower <= 1e-6 * epsilon
