@@ -24,8 +24,8 @@ _MOST_STEPS = 1e8
 # the second keeps more digits, and takes more parts
 _PEAKS = ((12.5, 4), (14.0, 2), (16.0, 4), (9.0, 0), (16.0, 0)), ((9.5, 4), (8.0, 2))
 _TRIES = 4  # integrals for one answer
-_NEAR = 1.3  # times the epsilon of an integral: up to there it serves
-_CLOSE = 1e-3  # the same under addition, to both sides
+_NEAR = 0.93, 1.3  # times the epsilon of an integral: between these it serves
+_CLOSE = 1.0 - 1e-3, 1.0 + 1e-3  # the same under addition
 _ROUNDING = 1e-13  # of a sum of terms and of log delta, relative to delta
 _STEPS = 60  # of Newton's method
 
@@ -142,7 +142,7 @@ class _Search:
             if not value > 0.0:
                 return None
             if 1e-2 < value < 1e2:
-                low, high = value * (1.0 - _ROUNDING) - error, value * (1.0 + _ROUNDING) + error + integral.above
+                low, high = value * (1.0 - _ROUNDING) - error, value * (1.0 + _ROUNDING) + error + integral.above(epsilon)
                 return (guess + math.log(low) if low > 0.0 else -math.inf), min(guess + math.log(high), 0.0)
             guess += math.log(value)
         return None
@@ -164,9 +164,10 @@ class _Search:
                 return None
             if root < 0.5 * start and i == 0 and self._zero(steps):
                 return 0.0, 0.0
-            if start <= root <= _NEAR * start if self._remove else abs(root / start - 1.0) < _CLOSE:
+            least, most = _NEAR if self._remove else _CLOSE
+            if least <= root / start <= most:
                 return _ends(integral, root)
-            # an integral serves larger epsilons than its own
+            # an integral is closest at epsilons a little larger than its own
             start = 0.98 * root if self._remove else root
         return None
 
@@ -180,7 +181,7 @@ class _Search:
 
 def _is_enough(integral: Integral, epsilon: float) -> bool:
     """Whether delta at this epsilon is proven to be small enough."""
-    return integral.value(epsilon)[0] + integral.error(epsilon) + integral.above <= 1.0 - _ROUNDING
+    return integral.value(epsilon)[0] + integral.error(epsilon) + integral.above(epsilon) <= 1.0 - _ROUNDING
 
 
 def _root(integral: Integral, start: float) -> float | None:
@@ -204,12 +205,14 @@ def _ends(integral: Integral, root: float) -> tuple[float, float]:
     """Bounds of epsilon: above the lower end delta is proven to be too large, at the upper end to be small enough."""
     value, slope = integral.value(root)
     lower, upper = 0.0, math.inf
-    for sign, above in ((-1.0, 0.0), (1.0, integral.above)):
+    for sign in (-1.0, 1.0):
+        above = integral.above(root) if sign > 0.0 else 0.0
         apart = (integral.error(root) + above + abs(value - 1.0) + 2.0 * _ROUNDING) / slope * 1.01
         for _ in range(8):
             end = root + sign * apart
             if end <= 0.0:
                 break
+            above = integral.above(end) if sign > 0.0 else 0.0
             bound = integral.value(end)[0] + sign * (integral.error(end) + above)
             if sign * (1.0 - bound) >= _ROUNDING:
                 lower, upper = (end, upper) if sign < 0.0 else (lower, end)

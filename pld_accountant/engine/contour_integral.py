@@ -36,7 +36,7 @@ _RHO = 2.3  # sum of the half-axes of a panel's ellipse
 _WIDE, _TALL = 0.5 * (_RHO + 1.0 / _RHO), 0.5 * (_RHO - 1.0 / _RHO)
 _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) * math.log(_RHO)
 
-_MOST_PANELS, _SHRINKS = 80, 40
+_LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 80, 40
 _SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it is not shortened, so often at most
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
@@ -61,8 +61,10 @@ class Integral:
         Bound of the error at its own epsilon.
     left, right : float
         Range of Re z of all that was bounded.
-    above : float
-        What upper bounds add for losses beyond the end and for small losses.
+    beyond : float
+        What upper bounds add for losses beyond the ends.
+    small, theta : float
+        Chernoff's bound, which upper bounds add for steps without a large loss, at its own epsilon; and its tilt.
     """
 
     own: float
@@ -71,14 +73,16 @@ class Integral:
     bound: float
     left: float
     right: float
-    above: float = 0.0
+    beyond: float = 0.0
+    small: float = 0.0
+    theta: float = 0.0
 
     @classmethod
-    def of(cls, parts: Sequence[Integral], above: float = 0.0) -> Integral:
+    def of(cls, parts: Sequence[Integral]) -> Integral:
         """The sum of these parts at one epsilon."""
         z, terms = (np.concatenate([getattr(part, name) for part in parts]) for name in ("z", "terms"))
         left, right = min(part.left for part in parts), max(part.right for part in parts)
-        return cls(parts[0].own, z, terms, sum(part.bound for part in parts), left, right, above)
+        return cls(parts[0].own, z, terms, sum(part.bound for part in parts), left, right)
 
     def value(self, epsilon: float) -> tuple[float, float]:
         """delta and minus its derivative; NaN too far away."""
@@ -91,6 +95,10 @@ class Integral:
         moved = epsilon - self.own
         with np.errstate(over="ignore"):
             return self.bound * float(np.exp(max(-moved * self.left, -moved * self.right)))
+
+    def above(self, epsilon: float) -> float:
+        """What an upper bound adds to `value` and `error`."""
+        return self.beyond + self.small * math.exp(min(self.theta * (self.own - epsilon), 700.0))
 
 
 def integrate(steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...]) -> Integral | None:
@@ -117,18 +125,30 @@ def integrate(steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...]
                 break
         found = [one for part in parts if (one := known.get(part)) is not None]
         if len(found) == len(parts):
-            return Integral.of(found, _above(steps, parts[-1].low, theta, epsilon))
+            small = _chernoff(steps, parts[-1].low, theta, epsilon)
+            beyond = steps.beyond / math.exp(steps.log_delta)
+            return replace(Integral.of(found), beyond=beyond, small=small, theta=theta)
     return None
 
 
-def _above(steps: Steps, low: float, theta: float, epsilon: float) -> float:
-    """Bound of the mass beyond the ends, and Chernoff's bound, at `theta`, of steps without a loss above `low`."""
-    found = steps.beyond / math.exp(steps.log_delta)
+def _chernoff(steps: Steps, low: float, theta: float, epsilon: float) -> float:
+    """Chernoff's bound, at `theta`, of steps without a loss above `low`."""
     if low == -np.inf:
-        return found
+        return 0.0
     c = float(steps.exponent(np.array(theta)))
     k = float(steps.counts @ [law.log_moment(c, float(law.places(np.array(low)))) for law in steps.laws])
-    return found + math.exp(k - theta * epsilon - steps.log_delta)
+    return math.exp(k - theta * epsilon - steps.log_delta)
+
+
+def _is_too_slow(sizes: list[float]) -> bool:
+    """Whether an integrand of these sizes, one a panel, seems not to fall to the tolerance in `_MOST_PANELS`.
+
+    It would not at four times the rate of the last two panels.  Without this, contours that fail take half as long again.
+    """
+    if len(sizes) < _LEAST_PANELS or sizes[-1] < 0.1 * TOLERANCE:
+        return False
+    rate = 4.0 * 0.5 * math.log(max(sizes[-3], 1e-300) / sizes[-1])
+    return rate * (_MOST_PANELS - len(sizes)) < math.log(sizes[-1] / (0.1 * TOLERANCE))
 
 
 class _Bound(NamedTuple):
@@ -171,6 +191,7 @@ class _Contour:
             return None
         a, step, before, checks = complex(self._c), self._part.theta, math.inf, 0
         panels: list[Integral] = []
+        ends: list[float] = []
         first = None
         work = _NODE.size * sum(m.nodes for m in self._moments)
         for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
@@ -186,7 +207,10 @@ class _Contour:
             if not (float(sizes.max()) <= 1e3 * first and error < _USELESS):
                 return None
             a, step = a + step * self._direction, 2.0 * step
-            if float(sizes[-1]) * abs(a) < 0.1 * TOLERANCE:
+            ends.append(float(sizes[-1]) * abs(a))
+            if _is_too_slow(ends):
+                return None
+            if ends[-1] < 0.1 * TOLERANCE:
                 rest = self._rest(a)
                 checks += 1
                 slow = checks > 3 and rest > 0.5 * before

@@ -153,7 +153,7 @@ def law_of(sigma, q):
 def value_and_error(sigma, q, steps, epsilon, delta):
     found = integrate(Steps([law_of(sigma, q)], np.array([steps]), True, log(delta)), epsilon, ((12.5, 4),))
     assert found is not None
-    return found.value(epsilon)[0], found.error(epsilon), found.above
+    return found.value(epsilon)[0], found.error(epsilon), found.above(epsilon)
 
 
 CASE = (1.29, 0.008, 3, 0.41085694, 9.6e-10)
@@ -276,6 +276,27 @@ def test_small_losses_are_bounded_where_they_are_not_integrated(monkeypatch, tru
     monkeypatch.setattr(contour_integral, "choose_parts", lambda *_: ([part], 16.0))
     value, error, above = value_and_error(*CASE)
     assert value + error < truth <= value + error + above
+
+
+def test_the_bound_of_small_losses_grows_towards_smaller_epsilons(monkeypatch):
+    """An integral at a larger epsilon adds as much at this one as an integral there."""
+    sigma, q, steps, epsilon, delta = CASE
+    law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
+    monkeypatch.setattr(contour_integral, "choose_parts", lambda *_: ([Part(0.4 * epsilon, np.inf, 4.0)], 16.0))
+    far, here = integrate(law, 1.07 * epsilon, ((12.5, 4),)), integrate(law, epsilon, ((12.5, 4),))
+    assert far is not None and here is not None
+    assert far.above(epsilon) == pytest.approx(here.above(epsilon), rel=1e-9)
+    assert far.above(epsilon) > 1.5 * far.above(1.07 * epsilon)
+    assert abs(far.value(epsilon)[0] - here.value(epsilon)[0]) <= far.error(epsilon) + here.error(epsilon)
+
+
+def test_contours_that_fall_too_slowly_are_given_up():
+    falling = [10.0 ** (-0.1 * panel) for panel in range(40)]
+    assert contour_integral._is_too_slow([1.0] * 16)
+    assert not contour_integral._is_too_slow([1.0] * 15)
+    assert not contour_integral._is_too_slow(falling)  # a tenth of the way in twenty panels; four times as fast serves
+    assert contour_integral._is_too_slow([*falling, 1.0, 10.0, 100.0])
+    assert not contour_integral._is_too_slow([*falling, 0.1 * contour_integral.TOLERANCE])
 
 
 @pytest.mark.parametrize("levels", [(0.3,), (0.3, 0.15), (0.3, 0.2, 0.12)])
