@@ -142,7 +142,8 @@ class _Search:
             if not value > 0.0:
                 return None
             if 1e-2 < value < 1e2:
-                low, high = value * (1.0 - _ROUNDING) - error, value * (1.0 + _ROUNDING) + error + integral.above(epsilon)
+                low, high = value * (1.0 - _ROUNDING) - error, value * (1.0 + _ROUNDING) + error
+                high += integral.above(epsilon)
                 return (guess + math.log(low) if low > 0.0 else -math.inf), min(guess + math.log(high), 0.0)
             guess += math.log(value)
         return None

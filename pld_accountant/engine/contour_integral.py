@@ -98,7 +98,8 @@ class Integral:
 
     def above(self, epsilon: float) -> float:
         """What an upper bound adds to `value` and `error`."""
-        return self.beyond + self.small * math.exp(min(self.theta * (self.own - epsilon), 700.0))
+        with np.errstate(over="ignore"):
+            return self.beyond + self.small * float(np.exp(self.theta * (self.own - epsilon)))
 
 
 def integrate(steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...]) -> Integral | None:
@@ -143,7 +144,7 @@ def _chernoff(steps: Steps, low: float, theta: float, epsilon: float) -> float:
 def _is_too_slow(sizes: list[float]) -> bool:
     """Whether an integrand of these sizes, one a panel, seems not to fall to the tolerance in `_MOST_PANELS`.
 
-    It would not at four times the rate of the last two panels.  Without this, contours that fail take half as long again.
+    It would not at four times the rate of the last two panels.  Without this, failing contours take half as long again.
     """
     if len(sizes) < _LEAST_PANELS or sizes[-1] < 0.1 * TOLERANCE:
         return False
