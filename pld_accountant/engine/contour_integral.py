@@ -97,7 +97,7 @@ class Integral:
             return self.bound * float(np.exp(max(-moved * self.left, -moved * self.right)))
 
     def above(self, epsilon: float) -> float:
-        """What an upper bound adds to `value` and `error`."""
+        """An upper bound adds this to `value` and `error`."""
         with np.errstate(over="ignore"):
             return self.beyond + self.small * float(np.exp(self.theta * (self.own - epsilon)))
 

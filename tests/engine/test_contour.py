@@ -286,6 +286,9 @@ def test_the_bound_of_small_losses_grows_towards_smaller_epsilons(monkeypatch):
     far, here = integrate(law, 1.07 * epsilon, ((12.5, 4),)), integrate(law, epsilon, ((12.5, 4),))
     assert far is not None and here is not None
     assert far.above(epsilon) == pytest.approx(here.above(epsilon), rel=1e-9)
+    moment = law.laws[0].log_moment(17.0, float(law.laws[0].places(np.array(0.4 * epsilon))))
+    chernoff = np.exp(steps * moment - 16.0 * epsilon) / delta
+    assert here.above(epsilon) == pytest.approx(chernoff + law.beyond / delta, rel=1e-9)
     assert far.above(epsilon) > 1.5 * far.above(1.07 * epsilon)
     assert abs(far.value(epsilon)[0] - here.value(epsilon)[0]) <= far.error(epsilon) + here.error(epsilon)
 
@@ -315,13 +318,26 @@ def test_an_integral_serves_epsilons_nearby():
     sigma, q, steps, epsilon, delta = CASE
     law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
     found = integrate(law, epsilon, ((12.5, 4),))
-    for factor in (1.0, 1.2):
+    for factor in (0.93, 1.0, 1.2):
         exact = oracle_few.direct([(sigma, q, steps)], factor * epsilon, "remove", 1e-22 * delta) / delta
         value, slope = found.value(factor * epsilon)
         assert abs(value - exact) <= found.error(factor * epsilon) + 1e-13
         near = found.value(factor * epsilon * (1.0 + 1e-6))[0]
         assert slope == pytest.approx((value - near) / (factor * epsilon * 1e-6), rel=1e-4)
     assert found.error(epsilon) <= found.error(0.9 * epsilon)
+
+
+@pytest.mark.parametrize("guess", [0.95, 1.0, 1.05])
+def test_guesses_on_either_side_take_one_integral(guess, monkeypatch):
+    sigma, q, steps, epsilon, delta = CASE
+    asked = []
+    monkeypatch.setattr(contour, "integrate", lambda *given: (asked.append(given[1]), integrate(*given))[1])
+    monkeypatch.setattr(contour.RoughComposition, "epsilon", lambda *given: guess * epsilon)
+    lower, upper, method = alone([(sigma, q, steps)], EpsilonAt(delta), "remove")
+    truth = oracle_few.direct_epsilon([(sigma, q, steps)], delta, "remove").value
+    assert len(asked) == 1 and method is Method.CONTOUR
+    assert lower * (1.0 - 1e-12) <= truth <= upper * (1.0 + 1e-12)
+    assert upper - lower <= 1e-6 * upper
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0 - 1e-9, 1.0 + 1e-6, 1.5])
