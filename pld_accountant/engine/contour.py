@@ -138,12 +138,14 @@ class _Search:
             integral = self._integrate(self._steps(guess), epsilon)
             if integral is None:
                 return None
-            value, error = integral.value(epsilon)[0], integral.error(epsilon) + _ROUNDING
+            value = integral.value(epsilon)[0]
             if not value > 0.0:
                 return None
             if 1e-2 < value < 1e2:
-                low, high = value * (1.0 - _ROUNDING) - error, value * (1.0 + _ROUNDING) + error
-                high += integral.above(epsilon)
+                low, high = (
+                    value * (1.0 + sign * _ROUNDING) + sign * (_off(integral, epsilon, sign) + _ROUNDING)
+                    for sign in (-1.0, 1.0)
+                )
                 return (guess + math.log(low) if low > 0.0 else -math.inf), min(guess + math.log(high), 0.0)
             guess += math.log(value)
         return None
@@ -182,7 +184,7 @@ class _Search:
 
 def _is_enough(integral: Integral, epsilon: float) -> bool:
     """Whether delta at this epsilon is proven to be small enough."""
-    return integral.value(epsilon)[0] + integral.error(epsilon) + integral.above(epsilon) <= 1.0 - _ROUNDING
+    return integral.value(epsilon)[0] + _off(integral, epsilon, 1.0) <= 1.0 - _ROUNDING
 
 
 def _root(integral: Integral, start: float) -> float | None:
@@ -207,16 +209,19 @@ def _ends(integral: Integral, root: float) -> tuple[float, float]:
     value, slope = integral.value(root)
     lower, upper = 0.0, math.inf
     for sign in (-1.0, 1.0):
-        above = integral.above(root) if sign > 0.0 else 0.0
-        apart = (integral.error(root) + above + abs(value - 1.0) + 2.0 * _ROUNDING) / slope * 1.01
+        apart = (_off(integral, root, sign) + abs(value - 1.0) + 2.0 * _ROUNDING) / slope * 1.01
         for _ in range(8):
             end = root + sign * apart
             if end <= 0.0:
                 break
-            above = integral.above(end) if sign > 0.0 else 0.0
-            bound = integral.value(end)[0] + sign * (integral.error(end) + above)
+            bound = integral.value(end)[0] + sign * _off(integral, end, sign)
             if sign * (1.0 - bound) >= _ROUNDING:
                 lower, upper = (end, upper) if sign < 0.0 else (lower, end)
                 break
             apart *= 2.0
     return lower, upper
+
+
+def _off(integral: Integral, epsilon: float, sign: float) -> float:
+    """By how much delta may lie above the value (sign 1) or below it (sign -1)."""
+    return integral.error(epsilon) + (integral.above(epsilon) if sign > 0.0 else 0.0)

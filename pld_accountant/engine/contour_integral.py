@@ -64,7 +64,7 @@ class Integral:
     beyond : float
         What upper bounds add for losses beyond the ends.
     small, theta : float
-        Chernoff's bound, which upper bounds add for steps without a large loss, at its own epsilon; and its tilt.
+        Chernoff's bound of steps without a large loss, at its own epsilon, and its tilt.  Upper bounds add it.
     """
 
     own: float
@@ -97,7 +97,7 @@ class Integral:
             return self.bound * float(np.exp(max(-moved * self.left, -moved * self.right)))
 
     def above(self, epsilon: float) -> float:
-        """An upper bound adds this to `value` and `error`."""
+        """Bound of the part of delta that was not integrated: an upper bound adds it to `value` and `error`."""
         with np.errstate(over="ignore"):
             return self.beyond + self.small * float(np.exp(self.theta * (self.own - epsilon)))
 
@@ -142,9 +142,10 @@ def _chernoff(steps: Steps, low: float, theta: float, epsilon: float) -> float:
 
 
 def _is_too_slow(sizes: list[float]) -> bool:
-    """Whether an integrand of these sizes, one a panel, seems not to fall to the tolerance in `_MOST_PANELS`.
+    """Whether the integrand, of these sizes at the ends of the panels, would need more panels than `_MOST_PANELS`.
 
-    It would not at four times the rate of the last two panels.  Without this, failing contours take half as long again.
+    It is assumed to fall four times as fast as on the last two panels.  Without this, contours that fail take half as
+    long again.
     """
     if len(sizes) < _LEAST_PANELS or sizes[-1] < 0.1 * TOLERANCE:
         return False

@@ -276,6 +276,11 @@ def test_small_losses_are_bounded_where_they_are_not_integrated(monkeypatch, tru
     monkeypatch.setattr(contour_integral, "choose_parts", lambda *_: ([part], 16.0))
     value, error, above = value_and_error(*CASE)
     assert value + error < truth <= value + error + above
+    sigma, q, steps, _, delta = CASE
+    # delta(epsilon) is delta times `truth` here; without this bound the upper ends would be too small
+    assert alone([(sigma, q, steps)], DeltaAt(epsilon), "remove")[1] >= log(delta * truth)
+    lower, upper, _ = alone([(sigma, q, steps)], EpsilonAt(delta * truth), "remove")
+    assert lower <= epsilon <= upper
 
 
 def test_the_bound_of_small_losses_grows_towards_smaller_epsilons(monkeypatch):
@@ -338,6 +343,27 @@ def test_guesses_on_either_side_take_one_integral(guess, monkeypatch):
     assert len(asked) == 1 and method is Method.CONTOUR
     assert lower * (1.0 - 1e-12) <= truth <= upper * (1.0 + 1e-12)
     assert upper - lower <= 1e-6 * upper
+
+
+@pytest.mark.parametrize(("place", "epsilon"), [(9.0, 0.93), (2.0, 1.0), (9.0, 1.0), (2.0, 1.3)])
+def test_an_error_of_a_term_is_covered_at_another_epsilon(place, epsilon):
+    """A term that is wrong by the bound, at the end of the range of Re z that matters most there."""
+    wrong = contour_integral.Integral(1.0, np.array([place + 0j]), np.array([1e-9j * np.pi]), 1e-9, 2.0, 9.0)
+    assert abs(wrong.value(epsilon)[0]) == pytest.approx(wrong.error(epsilon), rel=1e-9)
+
+
+@pytest.mark.parametrize("high", [0.0, 1e-3])
+def test_ends_are_proven(high):
+    """delta falls like exp(-8 epsilon): both ends keep the error to their side, and the upper one `high` as well."""
+    term = np.array([1j * np.pi * np.exp(8.0)])
+    own = 1.03  # the bound of small losses is half as large again at the root
+    moved = term * np.exp(-8.0 * own)
+    one = contour_integral.Integral(own, np.array([8.0 + 0j]), moved, 1e-6, 2.0, 9.0, small=high, theta=14.0)
+    lower, upper = contour._ends(one, 1.0)
+    for end, factor, added in ((lower, -1.0, 0.0), (upper, 1.0, high * np.exp(14.0 * (own - upper)))):
+        off = 1e-6 * np.exp(9.0 * (own - end)) + added
+        assert factor * (np.exp(8.0 * (1.0 - end)) + factor * off - 1.0) < 0.0
+        assert abs(end - 1.0) < 0.2 * off + 1e-7
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0 - 1e-9, 1.0 + 1e-6, 1.5])

@@ -8,6 +8,9 @@ import pytest
 from scipy import stats
 
 import pld_accountant as pa
+from pld_accountant.composition.known import KnownComposition
+from pld_accountant.engine import schedule
+from pld_accountant.engine.smoothed import Smoothed
 from pld_accountant.mechanisms.base import CharacteristicSteps, StepFamily
 from pld_accountant.mechanisms.laplace import LaplaceSteps
 from pld_accountant.mechanisms.mixed import MixedSteps, mixed
@@ -77,12 +80,13 @@ def test_two_steps_enclose_the_integral_over_the_density(noise, epsilon):
 
 
 @pytest.mark.parametrize(("noise", "steps", "epsilon", "theta"), [(10.0, 100, 2.0, 2.0), (20.0, 200, 2.0, 3.0)])
-def test_many_steps_on_a_grid_enclose_the_inverse_transform(noise, steps, epsilon, theta):
-    composition = pa.compose([(pa.Laplace(noise), steps)])
+@pytest.mark.parametrize("methods", [None, tuple(m for m in schedule.MIXED if isinstance(m, Smoothed))])
+def test_many_steps_enclose_the_inverse_transform(noise, steps, epsilon, theta, methods):
+    composition = KnownComposition({pa.Laplace(noise): steps}, methods)
     exact = exact_delta(noise, steps, epsilon, theta)
     found = composition.delta(epsilon)
     assert found.lower <= exact <= found.upper
-    assert found.method == pa.Method.GRID
+    assert found.method == (pa.Method.GRID if methods is None else pa.Method.TRANSFORM)
     found = composition.epsilon(exact)
     assert found.lower <= epsilon <= found.upper
     assert found.upper - found.lower <= 1e-6 * epsilon
