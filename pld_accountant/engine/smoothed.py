@@ -46,7 +46,8 @@ from .working import WorkingBounds
 __all__ = ["Smoothed"]
 
 _MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms; a level is an index
-_FIRST = 5  # level that is tried first
+_FIRST = 5  # level that is tried first if the answer is unknown
+_ROOM = 64.0  # times the width wanted: a second try that is wider has no smooth density
 _ROUND_OFF = 1e-12  # of r / (1 - r) and of a lower bound of delta, relative
 _TRIES = 3  # levels for one answer, and distances of a lower bound of epsilon
 
@@ -74,11 +75,11 @@ class Smoothed(Method):
         for person in who:
             at = np.array([person])
             one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits)
-            hint = float(working.estimate[person])
-            question, level = job.question.of(at), _FIRST
+            question, most = job.question.of(at), math.inf
+            level = _first_level(question, float(working.estimate[person]), self.wanted)
             for _ in range(_TRIES):
                 deadline.check()
-                ends = one.bounds(question, level, hint)
+                ends = one.bounds(question, level, float(working.estimate[person]))
                 if not math.isfinite(ends[1]):
                     break
                 found = WorkingBounds.unknown(1, question)
@@ -90,11 +91,29 @@ class Smoothed(Method):
                     break
                 size = ends[1] if question.wants_epsilon else min(max(1.0, -ends[1]), 700.0)
                 apart = (ends[1] - ends[0]) / size
+                if apart > most:
+                    break
                 # the width is proportional to mu^2
                 closer = math.ceil(0.5 * math.log2(min(apart, 1.0) / self.wanted))
                 if closer < 1 or level + closer >= _MU.size:
                     break
-                level += closer
+                level, most = level + closer, _ROOM * self.wanted if apart < 0.1 else math.inf
+
+
+def _first_level(question: Question, hint: float, wanted: float) -> int:
+    """The level at which the bounds are about as close as wanted, if log delta is a parabola near its answer.
+
+    Then the tilt is theta = -2 log delta / epsilon, and theta^2 delta the density.
+    """
+    if isinstance(question, EpsilonAt):
+        epsilon, log_delta = hint, float(np.log(question.delta).ravel()[0])
+    else:
+        epsilon, log_delta = float(np.ravel(question.target)[0]), hint
+    if not (epsilon > 0.0 and math.isfinite(log_delta) and log_delta < 0.0):
+        return _FIRST
+    theta = -2.0 * log_delta / epsilon
+    apart = wanted * (epsilon / theta if question.wants_epsilon else max(1.0, -log_delta) / theta**2)
+    return min(max(math.ceil(-0.5 * math.log2(apart / 1.5)), 1), _MU.size - 1)
 
 
 def _beside_gaussians(steps: CharacteristicSteps) -> TableMakers:

@@ -16,7 +16,7 @@ from ..results import Bounds
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from . import schedule
-from .closed_forms import cap_delta, cap_epsilon, largest_loss, single_steps, surely_zero
+from .closed_forms import cap_delta, cap_epsilon, largest_loss, least_epsilon, single_steps, surely_zero
 from .method import Job, Method, Progress, report
 from .plancherel import solve_several
 from .question import DeltaAt, EpsilonAt, Question
@@ -26,6 +26,8 @@ from .working import WorkingBounds
 
 __all__ = ["bounds", "solve"]
 
+_NEAR_CAP = 0.1  # share of the largest loss below which epsilon may be told by the Renyi bound and a lower bound
+_CLOSE = 1e-6  # relative: bounds this close are enough
 _HANDFUL = 256  # people times buckets that may each cost a table of their own
 
 Schedule = Sequence[Method]
@@ -136,6 +138,8 @@ def _solve(
         first = 1
     for question, working, left, least in zip(questions, found, open_people, known, strict=True):
         job = Job(counts, makers, question, steps, few, progress, least)
+        if few and isinstance(question, EpsilonAt) and exact is not None:
+            _settle_at_cap(job, working, left[np.isfinite(cap[left])], cap)
         _run(job, working, left, chosen[first:], first == 0)
         if isinstance(question, EpsilonAt) and exact is not None:
             cap_epsilon(exact, makers.steps, question, working, cap)
@@ -223,6 +227,22 @@ def _solve_loose(
 def _handful(counts: Counts, who: NDArray) -> bool:
     """Whether there are so few people and buckets that each may cost some seconds."""
     return who.size <= _HANDFUL and who.size * int(counts.used(who).sum()) <= _HANDFUL
+
+
+def _settle_at_cap(job: Job, working: WorkingBounds, people: NDArray, cap: NDArray) -> None:
+    """Settle people whose epsilon is nearly their largest loss, as for few steps and a delta below its mass."""
+    question = job.question
+    assert isinstance(question, EpsilonAt)
+    least = least_epsilon(job.counts, job.makers.steps, question, people)
+    near = least >= (1.0 - _NEAR_CAP) * cap[people]
+    people, least = people[near], least[near]
+    if people.size:
+        counts, asked = job.of(people)
+        renyi = working.renyi[people] = renyi_bounds(counts, job.makers.any(interpolated=False), asked)
+        upper = np.fmin(cap[people], renyi)
+        close = least >= (1.0 - _CLOSE) * upper
+        who, method = people[close], np.where(renyi < cap[people], Proof.RENYI, Proof.CLOSED_FORM)
+        working.settle(who, least[close], upper[close], upper[close], method[close])
 
 
 def _cap_by_renyi(job: Job, working: WorkingBounds, people: NDArray) -> None:

@@ -8,10 +8,18 @@ both times s exp(-(l + c) / 2) / 4.
 
 1. **Quadrature**: panels of half width w have the 32 nodes of Gauss and Legendre.  A panel's error is at most
    (64 / 15) w M / (r^64 (1 - r^-2)), M the largest modulus on the ellipse around the panel whose half axes are
-   w (r + 1/r) / 2 and w (r - 1/r) / 2 (Trefethen 2013, Theorem 19.3).  At l = x + i y with |y| <= 2, the modulus of
-   1 - q + q e^l is between cos(y / 2) and 1 times that at x, and its argument at most |y|.  So a step aside by x and y
-   multiplies the modulus by at most exp((theta + 2) |x| + omega |y|) cos(y / 2)^-theta.  With r = 6,
-   w (theta + omega + 2) <= 14 and w <= 0.68, the error is below 1e-18 of the panel's mass.
+   w (r + 1/r) / 2 and w (r - 1/r) / 2 (Trefethen 2013, Theorem 19.3); r = 6.
+
+   a. At l = x + i y with |y| <= 2, the modulus of 1 - q + q e^l is between cos(y / 2) and 1 times that at x, and its
+      argument at most |y|.  So a step aside by x and y multiplies the modulus by at most
+      exp((theta + 2) |x| + omega |y|) cos(y / 2)^-theta.  With w (theta + omega + 2) <= 14 and w <= 0.68, the error is
+      below 1e-18 of the panel's mass.
+   b. Rare steps need fewer panels, as their L hardly changes.  With p the L' at x, the modulus of 1 - q + q e^l is
+      (1 - 4 p (1 - p) sin(y / 2)^2)^(1/2) times that at x, and its argument at most p |y| / cos(y / 2).  A step of x
+      changes p by a factor of at most e^|x|.  Let w <= 0.16, so that |x| <= 0.5 and |y| <= 0.47 on the ellipse, and
+      s = 1.7 L'(c).  A step aside then multiplies the modulus by at most exp((s theta + 2) |x| + s omega |y|) and
+      exp(0.3 s theta |y|).  With w (s (theta + omega) + 2) <= 14, the error is below 1e-18 again.
+
 2. **Beyond the band**: in the variable L the tilted density h falls and then rises under removal, and falls under
    addition: the slope of log h is (2 + theta) L' - 3/2, where L' grows with l, or (1 - theta) L' - 3/2.  Its total
    variation is at most h(-c) + h(c), and so the integral with exp(i omega L) is at most 2 (h(-c) + h(c)) / omega.  The
@@ -40,7 +48,7 @@ __all__ = ["BoundedLaw", "BoundedSteps"]
 
 _NODES = 32  # of a panel
 _STEEPEST = 14.0  # w (theta + omega + 2), at most
-_WIDEST = 0.68  # w, at most
+_WIDEST = 0.68, 0.16  # w, at most: steps 1a and 1b
 _TRUNCATED = 1e-17
 _FARTHEST = 64.0  # the last level of the envelope, over 1 / c + theta
 
@@ -103,8 +111,12 @@ class BoundedLaw(NamedTuple):
         return WeightedNodes(share, found, top + math.log(total), of_loss, units, of_moment, _TRUNCATED)
 
     def _panels(self, theta: float, width: float) -> int:
-        steep = theta + width + 2.0
-        return math.ceil(min(self.cap * max(steep / _STEEPEST, 1.0 / _WIDEST), 2.0**40))
+        largest_slope = self.rate * math.exp(self.cap - float(self.sampled(np.array([self.cap]))[0]))
+        per_cap = [
+            max((slope * (theta + width) + 2.0) / _STEEPEST, 1.0 / widest)
+            for slope, widest in zip((1.0, 1.7 * largest_slope), _WIDEST, strict=True)
+        ]
+        return math.ceil(min(self.cap * min(per_cap), 2.0**40))
 
     def spectrum(self, theta: float, spacing: float, m: int, columns: int, work: float) -> Spectrum | None:
         """See `WeightedNodes.spectrum`."""
