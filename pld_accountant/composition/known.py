@@ -34,6 +34,7 @@ from .base import ROUNDING, UNKNOWN, Composition, OwnCurve
 __all__ = ["KnownComposition"]
 
 _ZERO = 2.0**-52  # a loss of round-off
+_NO_SHARE = 2.0**-50  # of delta: an infinite mass below it is no more than round-off
 _ONE_PAIR = SampledGaussian, GaussianMixture, Laplace, DiscretePair  # removal and addition have one pair, reversed
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 
@@ -127,7 +128,7 @@ class KnownComposition(Composition):
         if not self._log_finite(direction):
             makers, least = self._of(direction), None if known is None else [known]
             return bounds(self._row, makers, [question], methods=self._methods, width=width, known=least)[0]
-        return self._with_infinite(direction, question, width)
+        return self._with_infinite(direction, question, width, known)
 
     def _log_finite(self, direction: Direction) -> float:
         """log of the chance that no step's loss is infinite."""
@@ -146,11 +147,16 @@ class KnownComposition(Composition):
         logs = {m: self._counts[m] * np.log1p(-mass) if mass < 1.0 else -np.inf for m, mass in laws.items()}
         return sum(logs.values()), sum(log for m, log in logs.items() if m in self._costly)
 
-    def _with_infinite(self, direction: Direction, question: Question, width: float) -> Bounds:
+    def _with_infinite(
+        self, direction: Direction, question: Question, width: float, known: NDArray | None
+    ) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
 
-        Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
+        Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).  If D is far
+        below delta, one question gives both bounds of epsilon: delta' is convex in epsilon and 0 at the largest loss M,
+        so that epsilon at (1 + r) delta' is at most r M smaller than at delta'.
         """
+        least = None if known is None else [known]
         log_finite, moved = self._logs(direction)
         below, above = infinite_mass(log_finite)
         room = ROUNDING * abs(log_finite) + _ZERO * (self.steps - sum(self._costly.values()))
@@ -160,10 +166,17 @@ class KnownComposition(Composition):
                 return _one_element(np.inf, np.inf, np.inf)
             if delta <= above:
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
-            least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
-            ends = [EpsilonAt(value) for value in (most * (1.0 + ROUNDING), least * (1.0 - ROUNDING)) if value < 1.0]
-            found = bounds(self._row, self._of(direction), ends, methods=self._methods, width=width)
-            low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
+            small, large = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
+            if above <= _NO_SHARE * delta:
+                makers = self._of(direction)
+                ends = [EpsilonAt(small * (1.0 - _NO_SHARE))]
+                found = bounds(self._row, makers, ends, methods=self._methods, width=width, known=least)
+                largest = float(self._row.times(makers.steps.largest_loss()[:, None])[0, 0])
+                low = float(found[0].lower[0]) - 3.0 * _NO_SHARE * largest
+            else:
+                ends = [EpsilonAt(v) for v in (large * (1.0 + ROUNDING), small * (1.0 - ROUNDING)) if v < 1.0]
+                found = bounds(self._row, self._of(direction), ends, methods=self._methods, width=width)
+                low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
             low, high = low + moved - room, float(found[-1].upper[0]) + moved + room
             lower, upper = max(low, 0.0), max(high, 0.0)
             if not np.isfinite(upper):
@@ -172,8 +185,9 @@ class KnownComposition(Composition):
         if above >= 1.0:
             return _one_element(below, 1.0, 1.0)
         epsilon = float(np.asarray(question.target)) - moved
-        asked = [DeltaAt(epsilon + room), DeltaAt(max(epsilon - room, 0.0))]
-        far, near = bounds(self._row, self._of(direction), asked, methods=self._methods, width=width)
+        asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
+        found = bounds(self._row, self._of(direction), asked, methods=self._methods, width=width)
+        near, far = found[0], found[-1]
         lower = below + (1.0 - above) * float(far.lower[0])
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])

@@ -71,9 +71,9 @@ class Smoothed(Method):
         steps = job.makers.steps
         if not isinstance(steps, CharacteristicSteps) or not isinstance(job.counts, WholeCounts):
             return
-        makers = job.makers.kept("smoothed", lambda: _beside_gaussians(steps))
         for person in who:
             at = np.array([person])
+            makers = _beside_gaussians(job.makers, _reach(job, working, at))
             one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits)
             question, most = job.question.of(at), math.inf
             level = _first_level(question, float(working.estimate[person]), self.wanted)
@@ -116,10 +116,16 @@ def _first_level(question: Question, hint: float, wanted: float) -> int:
     return min(max(math.ceil(-0.5 * math.log2(apart / 1.5)), 1), _MU.size - 1)
 
 
-def _beside_gaussians(steps: CharacteristicSteps) -> TableMakers:
-    """Makers for the rows of these steps, followed by a row for each Gaussian mechanism."""
+def _reach(job: Job, working: WorkingBounds, person: NDArray) -> float:
+    """Where the losses of removal end; those of addition are bounded."""
+    return math.inf if job.makers.steps.direction == "add" else float(job.near_reach(working, person)[0])
+
+
+def _beside_gaussians(makers: TableMakers, reach: float) -> TableMakers:
+    """Makers for the rows of the steps, whose losses end at a reach, followed by a row for each Gaussian mechanism."""
+    steps = makers.truncated(reach)
     gaussian = SampledGaussianSteps(1.0 / _MU, np.ones(_MU.size), steps.direction)
-    return TableMakers(mixed([steps, gaussian]))
+    return makers.kept(("smoothed", steps), lambda: TableMakers(mixed([steps, gaussian])))
 
 
 class _OnePerson:

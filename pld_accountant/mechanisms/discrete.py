@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -39,12 +40,15 @@ class DiscreteLaw:
         The P mass of outcomes that Q never gives.
     excluded : bool
         Whether Q gives outcomes that P never gives.
+    loss_error : ndarray, shape (atoms,), or float
+        Error of each loss, absolute, beside that of its rounding.
     """
 
     losses: NDArray
     masses: NDArray
     infinite: float
     excluded: bool
+    loss_error: NDArray | float = 2.0 * MASS_SLACK
 
 
 @runtime_checkable
@@ -152,7 +156,10 @@ class DiscretePair:
         finite = (mass > 0.0) & (other > 0.0)
         losses, index = np.unique(loss[finite], return_inverse=True)
         masses = np.bincount(index.reshape(-1), mass[finite], losses.size)
-        return DiscreteLaw(losses, masses, infinite, bool(np.any((mass == 0.0) & (other > 0.0))))
+        # an error of log(p / q) changes the loss by its product with the chance that the record took part
+        chance = -np.expm1(np.log1p(-rate) + np.where(direction == "add", losses, -losses)) if rate < 1.0 else 1.0
+        error = 2.0 * MASS_SLACK * np.clip(chance, 0.0, 1.0)
+        return DiscreteLaw(losses, masses, infinite, bool(np.any((mass == 0.0) & (other > 0.0))), error)
 
     @staticmethod
     def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
@@ -189,7 +196,6 @@ class DiscreteSteps(DeltaSteps):
     direction : {"remove", "add"}
     """
 
-    whole = True
     decays = False
 
     def __init__(self, laws: Sequence[DiscreteLaw], direction: Direction) -> None:
@@ -198,12 +204,20 @@ class DiscreteSteps(DeltaSteps):
             (x.losses - np.log1p(-x.infinite), x.masses / (1.0 - x.infinite)) if x.masses.size else (np.zeros(1),) * 2
             for x in laws
         ]
+        # the finite mass, by which P is divided, is in error by `MASS_SLACK` of the infinite one
+        self._loss_error = [x.loss_error + 2.0 * MASS_SLACK * x.infinite / (1.0 - x.infinite) for x in laws]
         self._excluded = np.array([x.excluded for x in laws])
+        self._beyond = np.zeros(len(laws))
 
     @property
     def size(self) -> int:
         """Number of rows."""
         return len(self._laws)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no mass is at +infinity."""
+        return not self._beyond.any()
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K(theta) = log sum of mass exp(theta loss), rounded up; (size, tilts)."""
@@ -242,7 +256,7 @@ class DiscreteSteps(DeltaSteps):
         top = float(exponent.max())
         weight = np.exp(exponent - top)
         total = float(weight.sum())
-        share, of_loss = weight / total, np.abs(loss) + 2.0 * MASS_SLACK / UNIT
+        share, of_loss = weight / total, np.abs(loss) + np.ravel(self._loss_error[row])[: loss.size] / UNIT
         units = top - exponent + 2.0 * np.abs(exponent) + theta * (of_loss + np.abs(loss)) + MASS_SLACK / UNIT + 16.0
         of_moment = float(share @ units) + math.log2(loss.size) + 16.0 + abs(top)
         return WeightedNodes(share, loss, top + math.log(total), of_loss, units, of_moment, 0.0)
@@ -257,8 +271,8 @@ class DiscreteSteps(DeltaSteps):
         return np.zeros((rows.size, levels.size))
 
     def infinite_mass(self) -> NDArray:
-        """None, given that the loss is finite."""
-        return np.zeros(self.size)
+        """The mass of truncated losses; none but these, given that the loss is finite."""
+        return self._beyond
 
     def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """Sum over the losses above epsilon."""
@@ -335,5 +349,19 @@ class DiscreteSteps(DeltaSteps):
         return rounding, 3.0 * rounding * float(counts @ size) + 4.0 * MASS_SLACK * float(counts.sum())
 
     def truncated(self, reach: float) -> StepFamily:
-        """The steps themselves: their losses are bounded."""
-        return self
+        """See `base.StepFamily`; addition has losses of at most -log(1 - q) and is not cut."""
+        from scipy import special
+
+        if self.direction == "add":
+            return self
+        laws, beyond = [], np.zeros(self.size)
+        for k, (loss, mass) in enumerate(self._laws):
+            tail = np.append(np.cumsum(mass[::-1])[::-1], 0.0)  # of the losses from this one on
+            kept = max(int(np.count_nonzero(tail > special.ndtr(-reach))), 1)
+            laws.append((loss[:kept], mass[:kept]))
+            beyond[k] = tail[min(kept, loss.size)] * (1.0 + 2.0 * MASS_SLACK)
+        if not beyond.any():
+            return self
+        found = copy(self)
+        found._laws, found._beyond = laws, beyond
+        return found
