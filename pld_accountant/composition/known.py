@@ -147,9 +147,7 @@ class KnownComposition(Composition):
         logs = {m: self._counts[m] * np.log1p(-mass) if mass < 1.0 else -np.inf for m, mass in laws.items()}
         return sum(logs.values()), sum(log for m, log in logs.items() if m in self._costly)
 
-    def _with_infinite(
-        self, direction: Direction, question: Question, width: float, known: NDArray | None
-    ) -> Bounds:
+    def _with_infinite(self, direction: Direction, question: Question, width: float, known: NDArray | None) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
 
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).  If D is far

@@ -19,7 +19,7 @@ from .discrete_sum import DiscreteSum, FiniteDelta
 __all__ = ["AtomSum"]
 
 _SAME = 2.0**-46  # relative to the largest sum of |loss|, and at least 2^-46
-_MOST_PAIRS = 1 << 20
+_MOST_PAIRS = 1 << 17  # more take longer than transforms do
 _LOST = 1e-280  # of masses that underflow
 
 
@@ -53,7 +53,7 @@ class AtomSum(DiscreteSum):
 
     @staticmethod
     def of(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> AtomSum | None:
-        """The sum, unless a product of two partial sums has more than 2^20 pairs."""
+        """The sum, unless a product of two partial sums has more than 2^17 pairs."""
         if any(not law.losses.size for law in laws):
             return None
         steps = sum(counts)

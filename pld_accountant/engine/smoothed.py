@@ -76,10 +76,12 @@ class Smoothed(Method):
             makers = _beside_gaussians(job.makers, _reach(job, working, at))
             one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits)
             question, most = job.question.of(at), math.inf
-            level = _first_level(question, float(working.estimate[person]), self.wanted)
+            known = float(np.fmin(working.estimate, working.upper)[person])
+            hint = known if math.isfinite(known) else math.nan
+            level = _first_level(question, hint, self.wanted)
             for _ in range(_TRIES):
                 deadline.check()
-                ends = one.bounds(question, level, float(working.estimate[person]))
+                ends = one.bounds(question, level, hint)
                 if not math.isfinite(ends[1]):
                     break
                 found = WorkingBounds.unknown(1, question)
@@ -87,6 +89,7 @@ class Smoothed(Method):
                 middle = ends[1] - (ends[1] - ends[0]) / 3.0 if math.isfinite(ends[0]) else ends[1]
                 found.settle(np.array([0]), ends[0], middle, ends[1], Proof.TRANSFORM)
                 working.merge(at, found)
+                hint = float(working.estimate[person])
                 if not self.left_open(job, working, at).size:
                     break
                 size = ends[1] if question.wants_epsilon else min(max(1.0, -ends[1]), 700.0)

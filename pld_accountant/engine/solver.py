@@ -138,7 +138,7 @@ def _solve(
         first = 1
     for question, working, left, least in zip(questions, found, open_people, known, strict=True):
         job = Job(counts, makers, question, steps, few, progress, least)
-        if few and isinstance(question, EpsilonAt) and exact is not None:
+        if few and isinstance(question, EpsilonAt) and exact is counts:
             _settle_at_cap(job, working, left[np.isfinite(cap[left])], cap)
         _run(job, working, left, chosen[first:], first == 0)
         if isinstance(question, EpsilonAt) and exact is not None:

@@ -49,6 +49,7 @@ __all__ = ["BoundedLaw", "BoundedSteps"]
 _NODES = 32  # of a panel
 _STEEPEST = 14.0  # w (theta + omega + 2), at most
 _WIDEST = 0.68, 0.16  # w, at most: steps 1a and 1b
+_ASIDE = 1.7  # s over L'(c) of step 1b
 _TRUNCATED = 1e-17
 _FARTHEST = 64.0  # the last level of the envelope, over 1 / c + theta
 
@@ -114,7 +115,7 @@ class BoundedLaw(NamedTuple):
         largest_slope = self.rate * math.exp(self.cap - float(self.sampled(np.array([self.cap]))[0]))
         per_cap = [
             max((slope * (theta + width) + 2.0) / _STEEPEST, 1.0 / widest)
-            for slope, widest in zip((1.0, 1.7 * largest_slope), _WIDEST, strict=True)
+            for slope, widest in zip((1.0, _ASIDE * largest_slope), _WIDEST, strict=True)
         ]
         return math.ceil(min(self.cap * min(per_cap), 2.0**40))
 

@@ -8,7 +8,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
-from pld_accountant.engine import smoothed, solver
+from pld_accountant.engine import schedule, smoothed, solver
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.smoothed import Smoothed
 from pld_accountant.engine.tilting import Limits
@@ -56,7 +56,7 @@ def test_epsilons_lie_between_the_bounds(delta):
 
 def test_the_lower_bound_needs_its_share(monkeypatch):
     """With a thousandth of what is subtracted, a lower bound exceeds the truth."""
-    makers = smoothed._beside_gaussians(STEP.steps([STEP], "remove"))
+    makers = smoothed._beside_gaussians(TableMakers(STEP.steps([STEP], "remove")), math.inf)
     one = smoothed._OnePerson(makers, np.array([200]), METHOD.limits)
     truth = float(mpmath.log(exact_delta(0.25, 200, 7.5)))
     assert one.log_delta(7.5, 6, math.nan)[0] <= truth
@@ -100,6 +100,33 @@ def test_the_estimate_is_closer_than_the_bounds():
     assert abs(wide.estimate - truth) < 0.01 * width
 
 
+@pytest.mark.parametrize(
+    ("step", "steps", "question", "tries"),
+    [
+        (pa.PoissonSampled(pa.DiscreteGaussian(3.12), 8.3e-4), 238, EpsilonAt(2.7e-13), 1),
+        (pa.PoissonSampled(pa.DiscreteGaussian(3.12), 8.3e-4), 238, DeltaAt(0.0278), 1),
+        (pa.PoissonSampled(pa.Laplace(8.7), 0.0052), 57, EpsilonAt(1.3e-13), 1),
+        # an edge near the answer: the second try shows that no mu will do
+        (pa.PoissonSampled(pa.Laplace(0.67), 0.092), 8, EpsilonAt(1e-14), 2),
+    ],
+)
+def test_a_hint_tells_mu(step, steps, question, tries, monkeypatch):
+    """The methods before leave an estimate of the answer, from which the first mu follows."""
+    asked, of_level = [], smoothed._OnePerson.bounds
+
+    def bounds(self, question, level, hint):
+        asked.append(level)
+        return of_level(self, question, level, hint)
+
+    monkeypatch.setattr(smoothed._OnePerson, "bounds", bounds)
+    place = next(i for i, method in enumerate(schedule.MIXED) if isinstance(method, Smoothed))
+    makers = TableMakers(step.steps([step], "remove"))
+    found = solver.bounds(WholeCounts(np.array([[steps]])), makers, [question], methods=schedule.MIXED[: place + 1])[0]
+    assert 1 <= len(asked) <= tries
+    size = -math.log(found.upper[0]) if isinstance(question, DeltaAt) else 1.0
+    assert tries > 1 or found.upper[0] - found.lower[0] <= 1e-6 * size * found.upper[0]
+
+
 @pytest.mark.parametrize("refused", [1, 2, 3])
 def test_a_lower_epsilon_is_proven_or_looked_for_farther_down(refused, monkeypatch):
     """It is proven if the lower bound of delta there exceeds delta."""
@@ -110,7 +137,7 @@ def test_a_lower_epsilon_is_proven_or_looked_for_farther_down(refused, monkeypat
         asked.append(epsilon)
         return (-math.inf, 0.0) if len(asked) <= refused else log_delta(self, epsilon, level, hint)
 
-    makers = smoothed._beside_gaussians(STEP.steps([STEP], "remove"))
+    makers = smoothed._beside_gaussians(TableMakers(STEP.steps([STEP], "remove")), math.inf)
     one = smoothed._OnePerson(makers, np.array([200]), METHOD.limits)
     near, _ = one.bounds(EpsilonAt(1e-5), 8, math.nan)
     monkeypatch.setattr(smoothed._OnePerson, "log_delta", refusing)

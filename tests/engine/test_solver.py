@@ -200,6 +200,21 @@ def test_addition_near_its_largest_loss_is_bounded_from_below_too():
     assert 0.999 * exact < least <= exact
 
 
+@pytest.mark.parametrize("steps, scale, delta", [(8, 0.844, 2.6e-7), (25, 0.35, 4e-15), (3, 20.0, 1e-9)])
+def test_an_epsilon_near_the_largest_loss_needs_no_method(steps, scale, delta, monkeypatch):
+    """The bounds agree with those of a direct convolution, and those of three steps with an integral."""
+    step = pa.Laplace(scale)
+    makers = TableMakers(step.steps([step], "remove"))
+    counts, question = WholeCounts(np.array([[steps]])), EpsilonAt(delta)
+    found = solver.bounds(counts, makers, [question], methods=())[0][0]
+    assert found.status == Status.CERTIFIED
+    assert 0.0 < found.upper - found.lower <= 1e-6 * found.upper
+    monkeypatch.setattr(solver, "_NEAR_CAP", 0.0)
+    slow = solver.bounds(counts, makers, [question], methods=(schedule.GRID[3],))[0][0]
+    assert max(found.lower, slow.lower) <= min(found.upper, slow.upper) * (1.0 + 1e-15)
+    assert slow.lower != found.lower
+
+
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(
     ("sigma", "q", "steps"),

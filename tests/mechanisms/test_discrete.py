@@ -6,8 +6,13 @@ import pytest
 from scipy import stats
 
 import pld_accountant as pa
-from pld_accountant.engine import lattice
+from pld_accountant.composition import known
+from pld_accountant.counting.counts import WholeCounts
+from pld_accountant.engine import lattice, schedule, smoothed, solver
+from pld_accountant.engine.question import DeltaAt
 from pld_accountant.mechanisms.base import StepFamily
+from pld_accountant.mechanisms.discrete import MASS_SLACK, DiscreteSteps
+from pld_accountant.tables.makers import TableMakers
 
 
 def brute_delta(pairs, epsilon):
@@ -240,6 +245,66 @@ def test_losses_whose_probabilities_underflow_are_infinite_in_upper_bounds_only(
     assert (epsilon.lower, epsilon.upper, epsilon.status) == (0.0, np.inf, pa.Status.NOT_CERTIFIED)
     found = step.epsilon(1e-100)
     assert found.width < 1e-6 * found.upper
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("rate", [1.0, 0.3, 1e-4])
+def test_the_errors_of_losses_cover_those_of_the_probabilities(rate, direction):
+    """Probabilities that are off by their slack, up on one side and down on the other, move a loss by its error."""
+    p, q = LAWS[3]
+    law = pa.DiscretePair(p, q).sampled(rate).law(direction)
+    sign = 1 if direction == "remove" else -1
+    with mpmath.workdps(40):
+        ratio = [mpmath.mpf(a) / mpmath.mpf(b) for a, b in zip(p, q, strict=True)]
+        for off in (-MASS_SLACK, MASS_SLACK):
+            moved = [r * (1 + mpmath.mpf(off)) / (1 - mpmath.mpf(off)) for r in ratio]
+            losses = sorted(sign * mpmath.log(1 - mpmath.mpf(rate) + mpmath.mpf(rate) * r) for r in moved)
+            apart = np.array([float(abs(a - mpmath.mpf(b))) for a, b in zip(losses, law.losses, strict=True)])
+            error = law.loss_error * np.ones(4)
+            assert np.all(apart <= 1.005 * error + 2.0**-51 * np.abs(law.losses))  # beside their rounding
+            assert np.all(apart >= 0.9 * error - 2.0**-51 * np.abs(law.losses))
+
+
+def test_losses_beyond_an_end_are_infinite():
+    step = pa.PoissonSampled(pa.DiscreteGaussian(1.5), 0.01)
+    family, law = step.steps([step], "remove"), step.law("remove")
+    cut = family.truncated(3.0)
+    last = int(np.flatnonzero(law.losses <= cut.largest_loss()[0])[-1])
+    beyond = law.masses[last + 1 :].sum()
+    assert beyond <= stats.norm.cdf(-3.0) < beyond + law.masses[last]
+    assert beyond <= cut.infinite_mass()[0] <= beyond * (1.0 + 1e-9)
+    assert family.whole and not cut.whole and family.infinite_mass()[0] == 0.0
+    assert family.truncated(40.0) is family
+    added = step.steps([step], "add")
+    assert added.truncated(3.0) is added
+
+
+@pytest.mark.parametrize("reach", [2.5, 3.5])
+def test_bounds_of_truncated_losses_contain_those_of_all(reach, monkeypatch):
+    """Even where the losses left out are a large share of delta; without them, the upper bound is too small."""
+    step = pa.PoissonSampled(pa.DiscreteGaussian(1.5), 0.01)
+    truth = pa.compose([(step, 60)]).delta(0.6, "remove")
+    monkeypatch.setattr(smoothed, "_reach", lambda *given: reach)
+
+    def found():
+        makers = TableMakers(step.steps([step], "remove"))
+        (method,) = (m for m in schedule.MIXED if isinstance(m, smoothed.Smoothed))
+        return solver.bounds(WholeCounts(np.array([[60]])), makers, [DeltaAt(0.6)], methods=(method,))[0][0]
+
+    wide = found()
+    assert wide.lower <= truth.lower and truth.upper <= wide.upper < np.inf
+    monkeypatch.setattr(DiscreteSteps, "infinite_mass", lambda self: np.zeros(self.size))
+    assert found().upper < truth.lower
+
+
+def test_one_question_serves_both_bounds_if_infinite_losses_are_rare(monkeypatch):
+    """With a share that can be seen, epsilon at the smaller delta is larger by more than the bounds are wide."""
+    step = pa.PoissonSampled(pa.DiscreteGaussian(2.0), 0.1)
+    truth = pa.compose([(step, 50)]).epsilon(1e-6, "remove")
+    assert pa.compose([(step, 50)]).epsilon(1e-6 * (1.0 - 1e-4), "remove").lower > truth.upper
+    monkeypatch.setattr(known, "_NO_SHARE", 1e-4)
+    wide = pa.compose([(step, 50)]).epsilon(1e-6, "remove")
+    assert wide.lower <= truth.lower < truth.upper <= wide.upper
 
 
 @pytest.mark.parametrize("reach", [1.0, 6.0, 20.0])
