@@ -89,7 +89,7 @@ MIXED: tuple[Method, ...] = (
     *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
     # Laplace steps alone: without it 300 of them take 33 milliseconds in place of 16
     _FIRST_GRID,
-    # atoms without such noise, in 20 to 300 milliseconds in place of 0.1 to 5 seconds, and 1e-6 wide in place of 1e-4;
+    # atoms without such noise, in 10 to 100 milliseconds in place of 0.1 to 5 seconds, and 1e-6 wide in place of 1e-4;
     # with half as many frequencies, bounds of delta are 4e-5 wide where an atom lies at epsilon
     Smoothed(
         1e-6,

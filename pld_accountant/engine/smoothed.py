@@ -20,6 +20,9 @@ this mechanism alone at epsilon = y >= 0.
 
 r / (1 - r) is nearly 1.  If the losses have a smooth density near epsilon, the two bounds are about 3 s^2 / 2 times
 that density apart.
+
+Losses of removal end where a ten-millionth of delta lies beyond: their tails would keep large tilts from being used.
+The rest counts as infinite, in the upper bounds of both curves.
 """
 
 from __future__ import annotations

@@ -84,8 +84,9 @@ def test_panels_that_are_too_wide_are_found(monkeypatch):
     # the logarithm of a sampled loss ends at a distance of pi from the real line, however slowly the integrand turns
     law = BoundedLaw(40.0, atoms=False, rate=0.5, remove=False)
     assert excess(law, 0.5, 1e-3) <= 0.0
-    monkeypatch.setattr(bounded_law, "_WIDEST", (40.0, 40.0))
-    assert excess(law, 0.5, 1e-3) > 0.0
+    for widest in (0.68, 40.0), (40.0, 0.16):
+        monkeypatch.setattr(bounded_law, "_WIDEST", widest)
+        assert excess(law, 0.5, 1e-3) > 0.0
 
 
 @pytest.mark.parametrize("name", ["rare", "rare, added"])
