@@ -265,6 +265,25 @@ def test_the_errors_of_losses_cover_those_of_the_probabilities(rate, direction):
             assert np.all(apart >= 0.9 * error - 2.0**-51 * np.abs(law.losses))
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_the_errors_of_losses_cover_the_division_by_the_finite_mass(rate):
+    p, q = LAWS[2]
+    step = pa.DiscretePair(p, q).sampled(rate)
+    family = step.steps([step], "remove")
+    (losses, _), error = family._laws[0], family._loss_error[0]
+    slack = mpmath.mpf(MASS_SLACK)
+    with mpmath.workdps(40):
+        rate, apart = mpmath.mpf(rate), []
+        infinite = rate * mpmath.mpf(p[0]) * (1 + slack)
+        for a, b in sorted(zip(p[1:], q[1:], strict=True)):
+            ratio = mpmath.mpf(a) / mpmath.mpf(b) * (1 + slack) / (1 - slack)
+            apart.append(float(mpmath.log(1 - rate + rate * ratio) - mpmath.log(1 - infinite)))
+        moved = np.array(apart) - losses
+    assert np.all(moved <= 1.005 * error + 2.0**-51) and np.all(moved >= 0.5 * error)
+    # without the division's part, or a thousandth of it
+    assert np.all(moved > 1.1 * step.law("remove").loss_error)
+
+
 def test_losses_beyond_an_end_are_infinite():
     step = pa.PoissonSampled(pa.DiscreteGaussian(1.5), 0.01)
     family, law = step.steps([step], "remove"), step.law("remove")
@@ -298,13 +317,15 @@ def test_bounds_of_truncated_losses_contain_those_of_all(reach, monkeypatch):
 
 
 def test_one_question_serves_both_bounds_if_infinite_losses_are_rare(monkeypatch):
-    """With a share that can be seen, epsilon at the smaller delta is larger by more than the bounds are wide."""
-    step = pa.PoissonSampled(pa.DiscreteGaussian(2.0), 0.1)
-    truth = pa.compose([(step, 50)]).epsilon(1e-6, "remove")
-    assert pa.compose([(step, 50)]).epsilon(1e-6 * (1.0 - 1e-4), "remove").lower > truth.upper
+    """With a share that can be seen, the epsilon of the smaller delta is larger by more than a thousandth of the room."""
+    steps = [(pa.DiscretePair([0.6, 0.4, 1e-40], [0.3, 0.7, 0.0]), 5), (pa.Laplace(2.0), 3)]
+    truth = pa.compose(steps).epsilon(1e-2, "remove")
+    largest = float(pa.compose(steps)._of("remove").steps.largest_loss() @ [5.0, 3.0])
+    further = pa.compose(steps).epsilon(1e-2 * (1.0 - 1e-4), "remove")
+    assert further.lower - 1e-3 * 3e-4 * largest > truth.upper
     monkeypatch.setattr(known, "_NO_SHARE", 1e-4)
-    wide = pa.compose([(step, 50)]).epsilon(1e-6, "remove")
-    assert wide.lower <= truth.lower < truth.upper <= wide.upper
+    wide = pa.compose(steps).epsilon(1e-2, "remove")
+    assert further.lower - 1.1 * 3e-4 * largest < wide.lower <= truth.lower < truth.upper <= wide.upper
 
 
 @pytest.mark.parametrize("reach", [1.0, 6.0, 20.0])
