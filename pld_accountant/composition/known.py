@@ -34,7 +34,7 @@ from .base import ROUNDING, UNKNOWN, Composition, OwnCurve
 __all__ = ["KnownComposition"]
 
 _ZERO = 2.0**-52  # a loss of round-off
-_NO_SHARE = 2.0**-50  # of delta: an infinite mass below it is no more than round-off
+_NO_SHARE = 2.0**-50  # of delta: what is no more than round-off
 _ONE_PAIR = SampledGaussian, GaussianMixture, Laplace, DiscretePair  # removal and addition have one pair, reversed
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 
@@ -150,9 +150,9 @@ class KnownComposition(Composition):
     def _with_infinite(self, direction: Direction, question: Question, width: float, known: NDArray | None) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
 
-        Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).  If D is far
-        below delta, one question gives both bounds of epsilon: delta' is convex in epsilon and 0 at the largest loss M,
-        so that epsilon at (1 + r) delta' is at most r M smaller than at delta'.
+        Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).  If the
+        bounds of D leave delta' nearly known, one question gives both bounds of epsilon: delta' is convex in epsilon
+        and 0 at the largest loss M, so that epsilon at (1 + r) delta' is at most r M smaller than at delta'.
         """
         least = None if known is None else [known]
         log_finite, moved = self._logs(direction)
@@ -165,15 +165,15 @@ class KnownComposition(Composition):
             if delta <= above:
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             small, large = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
-            if above <= _NO_SHARE * delta:
-                makers = self._of(direction)
+            makers = self._of(direction)
+            largest = float(self._row.times(makers.steps.largest_loss()[:, None])[0, 0])
+            if large * (1.0 - _NO_SHARE) <= small and largest < np.inf:
                 ends = [EpsilonAt(small * (1.0 - _NO_SHARE))]
                 found = bounds(self._row, makers, ends, methods=self._methods, width=width, known=least)
-                largest = float(self._row.times(makers.steps.largest_loss()[:, None])[0, 0])
                 low = float(found[0].lower[0]) - 3.0 * _NO_SHARE * largest
             else:
                 ends = [EpsilonAt(v) for v in (large * (1.0 + ROUNDING), small * (1.0 - ROUNDING)) if v < 1.0]
-                found = bounds(self._row, self._of(direction), ends, methods=self._methods, width=width)
+                found = bounds(self._row, makers, ends, methods=self._methods, width=width)
                 low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
             low, high = low + moved - room, float(found[-1].upper[0]) + moved + room
             lower, upper = max(low, 0.0), max(high, 0.0)

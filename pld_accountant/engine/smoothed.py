@@ -76,7 +76,7 @@ class Smoothed(Method):
             return
         for person in who:
             at = np.array([person])
-            makers = _beside_gaussians(job.makers, _reach(job, working, at))
+            makers = _beside_gaussians(job.makers, float(job.near_reach(working, at)[0]))
             one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits)
             question, most = job.question.of(at), math.inf
             known = float(np.fmin(working.estimate, working.upper)[person])
@@ -120,11 +120,6 @@ def _first_level(question: Question, hint: float, wanted: float) -> int:
     theta = -2.0 * log_delta / epsilon
     apart = wanted * (epsilon / theta if question.wants_epsilon else max(1.0, -log_delta) / theta**2)
     return min(max(math.ceil(-0.5 * math.log2(apart / 1.5)), 1), _MU.size - 1)
-
-
-def _reach(job: Job, working: WorkingBounds, person: NDArray) -> float:
-    """Where the losses of removal end; those of addition are bounded."""
-    return math.inf if job.makers.steps.direction == "add" else float(job.near_reach(working, person)[0])
 
 
 def _beside_gaussians(makers: TableMakers, reach: float) -> TableMakers:

@@ -9,6 +9,7 @@ import pld_accountant as pa
 from pld_accountant.composition import known
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import lattice, schedule, smoothed, solver
+from pld_accountant.engine.method import Job
 from pld_accountant.engine.question import DeltaAt
 from pld_accountant.mechanisms.base import StepFamily
 from pld_accountant.mechanisms.discrete import MASS_SLACK, DiscreteSteps
@@ -303,7 +304,7 @@ def test_bounds_of_truncated_losses_contain_those_of_all(reach, monkeypatch):
     """Even where the losses left out are a large share of delta; without them, the upper bound is too small."""
     step = pa.PoissonSampled(pa.DiscreteGaussian(1.5), 0.01)
     truth = pa.compose([(step, 60)]).delta(0.6, "remove")
-    monkeypatch.setattr(smoothed, "_reach", lambda *given: reach)
+    monkeypatch.setattr(Job, "near_reach", lambda self, working, who: np.full(who.size, reach))
 
     def found():
         makers = TableMakers(step.steps([step], "remove"))
@@ -317,7 +318,7 @@ def test_bounds_of_truncated_losses_contain_those_of_all(reach, monkeypatch):
 
 
 def test_one_question_serves_both_bounds_if_infinite_losses_are_rare(monkeypatch):
-    """With a share that can be seen, the epsilon of the smaller delta is larger by more than a thousandth of the room."""
+    """With a share that can be seen, epsilon at the smaller delta is larger by more than a thousandth of the room."""
     steps = [(pa.DiscretePair([0.6, 0.4, 1e-40], [0.3, 0.7, 0.0]), 5), (pa.Laplace(2.0), 3)]
     truth = pa.compose(steps).epsilon(1e-2, "remove")
     largest = float(pa.compose(steps)._of("remove").steps.largest_loss() @ [5.0, 3.0])
