@@ -76,7 +76,8 @@ class Smoothed(Method):
             return
         for person in who:
             at = np.array([person])
-            makers = _beside_gaussians(job.makers, float(job.near_reach(working, at)[0]))
+            # a half of a whole number, so that many questions share their tables
+            makers = _beside_gaussians(job.makers, 0.5 * math.ceil(2.0 * float(job.near_reach(working, at)[0])))
             one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits)
             question, most = job.question.of(at), math.inf
             known = float(np.fmin(working.estimate, working.upper)[person])

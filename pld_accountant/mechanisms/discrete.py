@@ -205,7 +205,10 @@ class DiscreteSteps(DeltaSteps):
             for x in laws
         ]
         # the finite mass, by which P is divided, is in error by `MASS_SLACK` of the infinite one
-        self._loss_error = [x.loss_error + 2.0 * MASS_SLACK * x.infinite / (1.0 - x.infinite) for x in laws]
+        self._loss_errors = [
+            np.broadcast_to(x.loss_error + 2.0 * MASS_SLACK * x.infinite / max(1.0 - x.infinite, MASS_SLACK), loss.shape)
+            for x, (loss, _) in zip(laws, self._laws, strict=True)
+        ]
         self._excluded = np.array([x.excluded for x in laws])
         self._beyond = np.zeros(len(laws))
 
@@ -256,7 +259,7 @@ class DiscreteSteps(DeltaSteps):
         top = float(exponent.max())
         weight = np.exp(exponent - top)
         total = float(weight.sum())
-        share, of_loss = weight / total, np.abs(loss) + np.ravel(self._loss_error[row])[: loss.size] / UNIT
+        share, of_loss = weight / total, np.abs(loss) + self._loss_errors[row][: loss.size] / UNIT
         units = top - exponent + 2.0 * np.abs(exponent) + theta * (of_loss + np.abs(loss)) + MASS_SLACK / UNIT + 16.0
         of_moment = float(share @ units) + math.log2(loss.size) + 16.0 + abs(top)
         return WeightedNodes(share, loss, top + math.log(total), of_loss, units, of_moment, 0.0)

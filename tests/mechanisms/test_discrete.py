@@ -271,7 +271,7 @@ def test_the_errors_of_losses_cover_the_division_by_the_finite_mass(rate):
     p, q = LAWS[2]
     step = pa.DiscretePair(p, q).sampled(rate)
     family = step.steps([step], "remove")
-    (losses, _), error = family._laws[0], family._loss_error[0]
+    (losses, _), error = family._laws[0], family._loss_errors[0]
     slack = mpmath.mpf(MASS_SLACK)
     with mpmath.workdps(40):
         rate, apart = mpmath.mpf(rate), []
