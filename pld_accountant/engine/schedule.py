@@ -38,6 +38,8 @@ _PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are e
 
 _FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
 
+_LAST = Convolution(1e-5, most_people=4, wanted=7e-7, pairs=5e8)
+
 _TRANSFORMS = (
     # most compositions, in milliseconds and within 1e-9; the work of a table is limited for mixtures of many Gaussians
     Transform(0.0, limits=Limits(frequencies=1 << 15, work=2e7)),
@@ -61,13 +63,15 @@ SINGLE: tuple[Method, ...] = (
         nearer=1,
     ),
     # what no tilt serves, in about five seconds at most; contours that end between 1e-6 and 1e-5 are seldom improved
-    Convolution(1e-5, most_people=4, wanted=7e-7, pairs=5e8),
+    _LAST,
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""
 
 _GRID = GridTransform(1e-6, points=1 << 17, limits=Limits(tilts=4, least_expectation=1e-5, work=3e8))
 
 _FIRST_GRID = replace(_GRID, points=1 << 15)
+
+_FINE_GRID = replace(_GRID, width=1e-4, points=1 << 20, limits=replace(_GRID.limits, work=3e9))
 
 GRID: tuple[Method, ...] = (
     # few steps of losses with atoms or edges: 60 to 130 milliseconds in place of 300 to 500
@@ -76,11 +80,10 @@ GRID: tuple[Method, ...] = (
     _FIRST_GRID,
     # finishes most of the others, in 10 to 60 milliseconds
     _GRID,
-    # few steps have atoms and edges, which need many frequencies
-    Convolution(1e-4, most_steps=64, most_people=4, wanted=1e-6, pairs=3e8),
-    replace(_GRID, width=1e-4, points=1 << 20, limits=replace(_GRID.limits, work=3e9)),
+    # without it bounds are 2e-5 farther apart
+    _FINE_GRID,
     # a single large loss among many small ones
-    Convolution(1e-4, most_people=4, wanted=1e-5),
+    _LAST,
 )
 """For families without characteristic functions."""
 
@@ -98,7 +101,10 @@ MIXED: tuple[Method, ...] = (
         limits=Limits(tilts=4, frequencies=1 << 18, least_expectation=1e-5, work=3e8),
     ),
     _FEW,
-    *GRID[2:],
+    # atoms that are rare, in a second or more; finer grids before it changed no bound of 150 compositions
+    _LAST,
+    # losses of less than their round-off in a convolution: a sampling rate of 1e-14
+    _FINE_GRID,
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""
 

@@ -14,7 +14,7 @@ both times s exp(-(l + c) / 2) / 4.
       argument at most |y|.  So a step aside by x and y multiplies the modulus by at most
       exp((theta + 2) |x| + omega |y|) cos(y / 2)^-theta.  With w (theta + omega + 2) <= 14 and w <= 0.68, the error is
       below 1e-18 of the panel's mass.
-   b. The L of rare steps changes little, so they need fewer panels.  With p the L' at x, the modulus of 1 - q + q e^l is
+   b. Rare steps need fewer panels, for L changes little.  With p the L' at x, the modulus of 1 - q + q e^l is
       (1 - 4 p (1 - p) sin(y / 2)^2)^(1/2) times that at x, and its argument at most p |y| / cos(y / 2).  A step of x
       changes p by a factor of at most e^|x|.  Let w <= 0.16, so that |x| <= 0.5 and |y| <= 0.47 on the ellipse, and
       s = 1.7 L'(c).  A step aside then multiplies the modulus by at most exp((s theta + 2) |x| + s omega |y|) and

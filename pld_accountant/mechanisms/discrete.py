@@ -206,7 +206,9 @@ class DiscreteSteps(DeltaSteps):
         ]
         # the finite mass, by which P is divided, is in error by `MASS_SLACK` of the infinite one
         self._loss_errors = [
-            np.broadcast_to(x.loss_error + 2.0 * MASS_SLACK * x.infinite / max(1.0 - x.infinite, MASS_SLACK), loss.shape)
+            np.broadcast_to(
+                x.loss_error + 2.0 * MASS_SLACK * x.infinite / max(1.0 - x.infinite, MASS_SLACK), loss.shape
+            )
             for x, (loss, _) in zip(laws, self._laws, strict=True)
         ]
         self._excluded = np.array([x.excluded for x in laws])
