@@ -60,10 +60,20 @@ CASES: dict[str, tuple[int, dict[str, Callable[[Any], Any]]]] = {
         "rdp": lambda dp: dp.LaplaceDpEvent(50.0),
         "prv": lambda prv: prv.LaplaceMechanism(mu=1.0 / 50.0),
     }),
+    "Laplace, few": (8, {
+        "ours": lambda pa: pa.Laplace(1.0),
+        "pld": lambda pld: pld.from_laplace_mechanism(1.0),
+        "rdp": lambda dp: dp.LaplaceDpEvent(1.0),
+        "prv": lambda prv: prv.LaplaceMechanism(mu=1.0),
+    }),
     "sampled Laplace": (1_000, {
         "ours": lambda pa: pa.PoissonSampled(pa.Laplace(1.0), 0.01),
         "pld": lambda pld: pld.from_laplace_mechanism(1.0, sampling_prob=0.01),
         "rdp": lambda dp: dp.PoissonSampledDpEvent(0.01, dp.LaplaceDpEvent(1.0)),
+    }),
+    "sampled Laplace, few and rare": (25, {
+        "ours": lambda pa: pa.PoissonSampled(pa.Laplace(1.0), 0.001),
+        "pld": lambda pld: pld.from_laplace_mechanism(1.0, sampling_prob=0.001),
     }),
     "discrete Gaussian": (100, {
         "ours": lambda pa: pa.DiscreteGaussian(10.0),
@@ -80,6 +90,9 @@ CASES: dict[str, tuple[int, dict[str, Callable[[Any], Any]]]] = {
     }),
     "sampled discrete Gaussian": (1_000, {
         "ours": lambda pa: pa.PoissonSampled(pa.DiscreteGaussian(1.0), 0.1),
+    }),
+    "sampled discrete Gaussian, rare": (200, {
+        "ours": lambda pa: pa.PoissonSampled(pa.DiscreteGaussian(3.0), 0.001),
     }),
     "sampled randomized response, 5 answers": (2_000, {
         "ours": lambda pa: pa.PoissonSampled(pa.RandomizedResponse(0.3, 5), 0.01),
