@@ -34,7 +34,6 @@ from .base import ROUNDING, UNKNOWN, Composition, OwnCurve
 __all__ = ["KnownComposition"]
 
 _ZERO = 2.0**-52  # a loss of round-off
-_NO_SHARE = 2.0**-50  # of delta: what is no more than round-off
 _ONE_PAIR = SampledGaussian, GaussianMixture, Laplace, DiscretePair  # removal and addition have one pair, reversed
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 
@@ -128,7 +127,7 @@ class KnownComposition(Composition):
         if not self._log_finite(direction):
             makers, least = self._of(direction), None if known is None else [known]
             return bounds(self._row, makers, [question], methods=self._methods, width=width, known=least)[0]
-        return self._with_infinite(direction, question, width, known)
+        return self._with_infinite(direction, question, width)
 
     def _log_finite(self, direction: Direction) -> float:
         """log of the chance that no step's loss is infinite."""
@@ -147,14 +146,11 @@ class KnownComposition(Composition):
         logs = {m: self._counts[m] * np.log1p(-mass) if mass < 1.0 else -np.inf for m, mass in laws.items()}
         return sum(logs.values()), sum(log for m, log in logs.items() if m in self._costly)
 
-    def _with_infinite(self, direction: Direction, question: Question, width: float, known: NDArray | None) -> Bounds:
+    def _with_infinite(self, direction: Direction, question: Question, width: float) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
 
-        Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).  If the
-        bounds of D leave delta' nearly known, one question gives both bounds of epsilon: delta' is convex in epsilon
-        and 0 at the largest loss M, so that epsilon at (1 + r) delta' is at most r M smaller than at delta'.
+        Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
         """
-        least = None if known is None else [known]
         log_finite, moved = self._logs(direction)
         below, above = infinite_mass(log_finite)
         room = ROUNDING * abs(log_finite) + _ZERO * (self.steps - sum(self._costly.values()))
@@ -166,15 +162,9 @@ class KnownComposition(Composition):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             small, large = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
             makers = self._of(direction)
-            largest = float(self._row.times(makers.steps.largest_loss()[:, None])[0, 0])
-            if large * (1.0 - _NO_SHARE) <= small and largest < np.inf:
-                ends = [EpsilonAt(small * (1.0 - _NO_SHARE))]
-                found = bounds(self._row, makers, ends, methods=self._methods, width=width, known=least)
-                low = float(found[0].lower[0]) - 3.0 * _NO_SHARE * largest
-            else:
-                ends = [EpsilonAt(v) for v in (large * (1.0 + ROUNDING), small * (1.0 - ROUNDING)) if v < 1.0]
-                found = bounds(self._row, makers, ends, methods=self._methods, width=width)
-                low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
+            ends = [EpsilonAt(v) for v in (large * (1.0 + ROUNDING), small * (1.0 - ROUNDING)) if v < 1.0]
+            found = bounds(self._row, makers, ends, methods=self._methods, width=width)
+            low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
             low, high = low + moved - room, float(found[-1].upper[0]) + moved + room
             lower, upper = max(low, 0.0), max(high, 0.0)
             if not np.isfinite(upper):

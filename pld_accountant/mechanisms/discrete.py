@@ -146,7 +146,9 @@ class DiscretePair:
             # log((1 - rate) + rate p / q), without cancellation where p is close to q
             change = rate * (p - q)
             mixed = (1.0 - rate) * q + rate * p if rate < 1.0 else p
-            far = np.log(mixed) - np.log(q)
+            # a ratio below 1 keeps its digits, which a difference of logarithms loses
+            below = (change < 0.0) & (rate < 1.0)
+            far = np.where(below, np.log((1.0 - rate) + rate * (p / q)), np.log(mixed) - np.log(q))
             loss = np.where(np.abs(change) < 0.5 * q, np.log1p(change / q), far)
         if direction == "add":
             loss, mass, other = -loss, q, mixed

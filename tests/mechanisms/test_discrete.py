@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 import pld_accountant as pa
-from pld_accountant.composition import known
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import lattice, schedule, smoothed, solver
 from pld_accountant.engine.method import Job
@@ -317,16 +316,11 @@ def test_bounds_of_truncated_losses_contain_those_of_all(reach, monkeypatch):
     assert found().upper < truth.lower
 
 
-def test_one_question_serves_both_bounds_if_infinite_losses_are_rare(monkeypatch):
-    """With a share that can be seen, epsilon at the smaller delta is larger by more than a thousandth of the room."""
-    steps = [(pa.DiscretePair([0.6, 0.4, 1e-40], [0.3, 0.7, 0.0]), 5), (pa.Laplace(2.0), 3)]
-    truth = pa.compose(steps).epsilon(1e-2, "remove")
-    largest = float(pa.compose(steps)._of("remove").steps.largest_loss() @ [5.0, 3.0])
-    further = pa.compose(steps).epsilon(1e-2 * (1.0 - 1e-4), "remove")
-    assert further.lower - 1e-3 * 3e-4 * largest > truth.upper
-    monkeypatch.setattr(known, "_NO_SHARE", 1e-4)
-    wide = pa.compose(steps).epsilon(1e-2, "remove")
-    assert further.lower - 1.1 * 3e-4 * largest < wide.lower <= truth.lower < truth.upper <= wide.upper
+def test_many_frequencies_keep_full_batches_exact():
+    """A Gaussian without sampling has two nodes, which stand for its closed form, at any number of frequencies."""
+    family = pa.SampledGaussian(4096.0, 1.0).steps([pa.SampledGaussian(4096.0, 1.0)], "remove")
+    found = family.spectrum(20.0, 1.0, 236_013, np.zeros(1, dtype=np.int64), 1, np.inf)
+    assert found.log_moment[0] == pytest.approx(20.0 * 21.0 / 2.0 / 4096.0**2, rel=1e-9)
 
 
 @pytest.mark.parametrize("reach", [1.0, 6.0, 20.0])
