@@ -160,10 +160,9 @@ class KnownComposition(Composition):
                 return _one_element(np.inf, np.inf, np.inf)
             if delta <= above:
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
-            small, large = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
-            makers = self._of(direction)
-            ends = [EpsilonAt(v) for v in (large * (1.0 + ROUNDING), small * (1.0 - ROUNDING)) if v < 1.0]
-            found = bounds(self._row, makers, ends, methods=self._methods, width=width)
+            least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
+            ends = [EpsilonAt(value) for value in (most * (1.0 + ROUNDING), least * (1.0 - ROUNDING)) if value < 1.0]
+            found = bounds(self._row, self._of(direction), ends, methods=self._methods, width=width)
             low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
             low, high = low + moved - room, float(found[-1].upper[0]) + moved + room
             lower, upper = max(low, 0.0), max(high, 0.0)
@@ -173,6 +172,7 @@ class KnownComposition(Composition):
         if above >= 1.0:
             return _one_element(below, 1.0, 1.0)
         epsilon = float(np.asarray(question.target)) - moved
+        # one question if nothing is rounded, as where infinite losses underflow
         asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
         found = bounds(self._row, self._of(direction), asked, methods=self._methods, width=width)
         near, far = found[0], found[-1]

@@ -41,7 +41,7 @@ class DiscreteLaw:
     excluded : bool
         Whether Q gives outcomes that P never gives.
     loss_error : ndarray, shape (atoms,), or float
-        Error of each loss, absolute, beside that of its rounding.
+        Error of each loss, absolute.
     """
 
     losses: NDArray
@@ -146,9 +146,10 @@ class DiscretePair:
             # log((1 - rate) + rate p / q), without cancellation where p is close to q
             change = rate * (p - q)
             mixed = (1.0 - rate) * q + rate * p if rate < 1.0 else p
-            # a ratio below 1 keeps its digits, which a difference of logarithms loses
-            below = (change < 0.0) & (rate < 1.0)
-            far = np.where(below, np.log((1.0 - rate) + rate * (p / q)), np.log(mixed) - np.log(q))
+            # a ratio keeps the digits that a difference of logarithms of tiny probabilities loses
+            ratio = p / q
+            kept = (rate < 1.0) & np.isfinite(ratio)
+            far = np.where(kept, np.log((1.0 - rate) + rate * ratio), np.log(mixed) - np.log(q))
             loss = np.where(np.abs(change) < 0.5 * q, np.log1p(change / q), far)
         if direction == "add":
             loss, mass, other = -loss, q, mixed
@@ -160,7 +161,7 @@ class DiscretePair:
         masses = np.bincount(index.reshape(-1), mass[finite], losses.size)
         # an error of log(p / q) changes the loss by its product with the chance that the record took part
         chance = -np.expm1(np.log1p(-rate) + np.where(direction == "add", losses, -losses)) if rate < 1.0 else 1.0
-        error = 2.0 * MASS_SLACK * np.clip(chance, 0.0, 1.0)
+        error = 2.0 * MASS_SLACK * np.clip(chance, 0.0, 1.0) + 8.0 * UNIT * np.abs(losses)
         return DiscreteLaw(losses, masses, infinite, bool(np.any((mass == 0.0) & (other > 0.0))), error)
 
     @staticmethod
@@ -207,11 +208,10 @@ class DiscreteSteps(DeltaSteps):
             for x in laws
         ]
         # the finite mass, by which P is divided, is in error by `MASS_SLACK` of the infinite one
+        by_division = [2.0 * MASS_SLACK * x.infinite / max(1.0 - x.infinite, MASS_SLACK) for x in laws]
         self._loss_errors = [
-            np.broadcast_to(
-                x.loss_error + 2.0 * MASS_SLACK * x.infinite / max(1.0 - x.infinite, MASS_SLACK), loss.shape
-            )
-            for x, (loss, _) in zip(laws, self._laws, strict=True)
+            np.broadcast_to(x.loss_error + more, loss.shape)
+            for x, more, (loss, _) in zip(laws, by_division, self._laws, strict=True)
         ]
         self._excluded = np.array([x.excluded for x in laws])
         self._beyond = np.zeros(len(laws))
@@ -366,7 +366,7 @@ class DiscreteSteps(DeltaSteps):
             tail = np.append(np.cumsum(mass[::-1])[::-1], 0.0)  # of the losses from this one on
             kept = max(int(np.count_nonzero(tail > special.ndtr(-reach))), 1)
             laws.append((loss[:kept], mass[:kept]))
-            beyond[k] = tail[min(kept, loss.size)] * (1.0 + 2.0 * MASS_SLACK)
+            beyond[k] = tail[min(kept, loss.size)] * (1.0 + 2.0 * MASS_SLACK + loss.size * UNIT)
         if not beyond.any():
             return self
         found = copy(self)

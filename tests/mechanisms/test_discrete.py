@@ -316,11 +316,42 @@ def test_bounds_of_truncated_losses_contain_those_of_all(reach, monkeypatch):
     assert found().upper < truth.lower
 
 
-def test_many_frequencies_keep_full_batches_exact():
-    """A Gaussian without sampling has two nodes, which stand for its closed form, at any number of frequencies."""
-    family = pa.SampledGaussian(4096.0, 1.0).steps([pa.SampledGaussian(4096.0, 1.0)], "remove")
-    found = family.spectrum(20.0, 1.0, 236_013, np.zeros(1, dtype=np.int64), 1, np.inf)
-    assert found.log_moment[0] == pytest.approx(20.0 * 21.0 / 2.0 / 4096.0**2, rel=1e-9)
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("rate", [1e-4, 0.3, 0.5000001, 0.6, 0.9, 1.0])
+@pytest.mark.parametrize("least", [1e-3, 1e-60, 1e-280])
+def test_losses_of_tiny_probabilities_keep_their_digits(least, rate, direction):
+    """A sampled loss below 0 does not depend on them, and its error is no more than round-off."""
+    p, q = (0.2, 0.1, 0.7 - 1.001 * least, least, 1e-3 * least), (least, 0.2, 0.5, 0.3 - 2.0 * least, least)
+    law = pa.DiscretePair(p, q).sampled(rate).law(direction)
+    with mpmath.workdps(40):
+        r = mpmath.mpf(rate)
+        mixed = [1 - r + r * mpmath.mpf(a) / mpmath.mpf(b) for a, b in zip(p, q, strict=True)]
+        losses = sorted((1 if direction == "remove" else -1) * mpmath.log(x) for x in mixed)
+        apart = np.array([float(abs(a - mpmath.mpf(b))) for a, b in zip(losses, law.losses, strict=True)])
+    assert np.all(apart <= law.loss_error)
+    if rate < 1.0:
+        # the round-off alone, without what is kept for errors of the probabilities
+        assert np.all(apart <= 2.0**-50 * np.abs(law.losses) + 2.0**-52)
+
+
+def test_a_full_batch_is_exact_beside_atoms_that_need_many_frequencies():
+    """Against a binomial sum of Laplace steps; more than 200,000 frequencies are asked for."""
+    small, rate, scale, steps, epsilon = 1.1426291772405993e-05, 0.3, 3.8172250388200535, 35, 0.9882765631502272
+    step = pa.DiscretePair((0.0, 1.0), (small, 1.0 - small), rate)
+    found = pa.compose([(step, steps), (pa.Laplace(scale), 1)]).delta(epsilon, "add")
+    with mpmath.workdps(40):
+        c, a, q = 1 / mpmath.mpf(scale), mpmath.mpf(small), mpmath.mpf(rate)
+        high, low = -mpmath.log1p(-q), mpmath.log((1 - a) / ((1 - q) * (1 - a) + q))
+
+        def laplace(y):
+            return 0 if y >= c else 1 - mpmath.exp(y) if y <= -c else 1 - mpmath.exp((y - c) / 2)
+
+        exact = mpmath.fsum(
+            mpmath.binomial(steps, j) * a**j * (1 - a) ** (steps - j) * laplace(epsilon - j * high - (steps - j) * low)
+            for j in range(steps + 1)
+        )
+    assert found.lower <= exact <= found.upper
+    assert found.width <= 1e-4 * found.upper
 
 
 @pytest.mark.parametrize("reach", [1.0, 6.0, 20.0])

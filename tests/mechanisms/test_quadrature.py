@@ -294,3 +294,12 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(direction, theta, spacing, 
         assert alone is not None
         for field in ("log_moment", "mean", "log_moment_error", "error", "error_slope", "re", "im", "span", "cost"):
             assert getattr(alone, field)[0].tobytes() == getattr(together, field)[row].tobytes(), (row, field)
+
+
+def test_many_frequencies_keep_the_closed_form_of_a_full_batch():
+    """The two nodes that stand for it are no quadrature rule."""
+    family = SampledGaussianSteps([4096.0], [1.0], "remove")
+    found = family.spectrum(20.0, 1.0, 236_013, np.zeros(1, dtype=np.int64), 1, np.inf)
+    assert np.isclose(found.log_moment[0], 20.0 * 21.0 / 2.0 / 4096.0**2, rtol=1e-12, atol=0.0)
+    omega = np.array([1.0, 1_000.0, 200_000.0])
+    assert np.allclose(found.re[0, omega.astype(int) - 1], -0.5 * (omega / 4096.0) ** 2, rtol=1e-10, atol=1e-15)
