@@ -33,6 +33,7 @@ Cells = tuple[NDArray, NDArray]
 _BELOW = 64.0  # exp(-64) of the tilted distribution may lie below the grid
 _HEAVY = 1.0 / 64.0  # masses above this are transformed by direct summation
 _NARROW = 1 << 12  # frequencies of the narrow band; a wider one is the whole transform, which is there anyway
+_LARGEST_STEP = 1000.0  # of the grid, in nats: the exponential of half of it must be a double
 _TURNS = 1024
 _LEAST = math.exp(-700.0)
 _CELL = 500.0  # cost of a cell, see `WORK`
@@ -77,6 +78,8 @@ class GridTables(TableMaker):
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
         """The table at this tilt and period; its band is the narrow one or the whole transform."""
+        if not period < _LARGEST_STEP * self.points:
+            return None
         period = self._aligned(period)
         half = self.points // 2
         m = half if width * period > 2.0 * np.pi * _NARROW else min(_NARROW, half)

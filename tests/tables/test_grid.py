@@ -233,6 +233,12 @@ def test_a_grid_that_would_cost_too_much_is_refused():
     assert tables.table(THETA, 16.0, 1e9, HERE) is not None
 
 
+def test_a_grid_whose_steps_overflow_is_refused():
+    tables = made(1.0, 0.2, "remove", "upper")
+    with np.errstate(over="raise"):
+        assert tables.table(THETA, 2_000.0 * tables.points, 1e9, HERE) is None
+
+
 @pytest.mark.parametrize("theta", [0.01, 4.0, 25.0])
 @pytest.mark.parametrize("side", ["upper", "lower"])
 def test_the_grid_serves_small_and_large_tilts(side, theta):
