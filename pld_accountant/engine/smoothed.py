@@ -50,7 +50,7 @@ __all__ = ["Smoothed"]
 
 _MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms; a level is an index
 _FIRST = 5  # level that is tried first if the answer is unknown
-_ROOM = 64.0  # times the width wanted: a second try that is wider has no smooth density
+_ROOM = 64.0  # times the width wanted: a second try that leaves more shows that the density is not smooth
 _ROUND_OFF = 1e-12  # of r / (1 - r) and of a lower bound of delta, relative
 _TRIES = 3  # levels for one answer, and distances of a lower bound of epsilon
 
@@ -108,9 +108,9 @@ class Smoothed(Method):
 
 
 def _first_level(question: Question, hint: float, wanted: float) -> int:
-    """The level at which the bounds are about as close as wanted, if log delta is a parabola near its answer.
+    """The level at which the bounds are about as close as wanted, if log delta is a multiple of epsilon squared.
 
-    Then the tilt is theta = -2 log delta / epsilon, and theta^2 delta the density.
+    Then the tilt is theta = -2 log delta / epsilon, and the density of the losses is theta^2 delta.
     """
     if isinstance(question, EpsilonAt):
         epsilon, log_delta = hint, float(np.log(question.delta).ravel()[0])

@@ -356,7 +356,7 @@ class DiscreteSteps(DeltaSteps):
         return rounding, 3.0 * rounding * float(counts @ size) + 4.0 * MASS_SLACK * float(counts.sum())
 
     def truncated(self, reach: float) -> StepFamily:
-        """See `base.StepFamily`; addition has losses of at most -log(1 - q) and is not cut."""
+        """See `base.StepFamily`; losses of addition are not cut."""
         from scipy import special
 
         if self.direction == "add":
