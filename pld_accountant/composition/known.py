@@ -125,9 +125,15 @@ class KnownComposition(Composition):
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if not self._log_finite(direction):
-            makers, least = self._of(direction), None if known is None else [known]
-            return bounds(self._row, makers, [question], methods=self._methods, width=width, known=least)[0]
-        return self._with_infinite(direction, question, width)
+            return self._finite(direction, [question], width, known)[0]
+        return self._with_infinite(direction, question, width, known)
+
+    def _finite(
+        self, direction: Direction, questions: Sequence[Question], width: float, known: NDArray | None = None
+    ) -> list[Bounds]:
+        """The answers given that no loss is infinite; `known` as for `engine.solver.bounds`."""
+        least = None if known is None else [known] * len(questions)
+        return bounds(self._row, self._of(direction), questions, methods=self._methods, width=width, known=least)
 
     def _log_finite(self, direction: Direction) -> float:
         """log of the chance that no step's loss is infinite."""
@@ -146,10 +152,13 @@ class KnownComposition(Composition):
         logs = {m: self._counts[m] * np.log1p(-mass) if mass < 1.0 else -np.inf for m, mass in laws.items()}
         return sum(logs.values()), sum(log for m, log in logs.items() if m in self._costly)
 
-    def _with_infinite(self, direction: Direction, question: Question, width: float) -> Bounds:
+    def _with_infinite(self, direction: Direction, question: Question, width: float, known: NDArray | None) -> Bounds:
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
 
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
+
+        D is known up to round-off.  So an upper bound of epsilon is asked at the least delta' that it leaves, and
+        `_lower_at` finds from the same answer a lower bound at the largest.
         """
         log_finite, moved = self._logs(direction)
         below, above = infinite_mass(log_finite)
@@ -161,24 +170,39 @@ class KnownComposition(Composition):
             if delta <= above:
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
-            ends = [EpsilonAt(value) for value in (most * (1.0 + ROUNDING), least * (1.0 - ROUNDING)) if value < 1.0]
-            found = bounds(self._row, self._of(direction), ends, methods=self._methods, width=width)
-            low = float(found[0].lower[0]) if len(ends) == 2 else 0.0
-            low, high = low + moved - room, float(found[-1].upper[0]) + moved + room
-            lower, upper = max(low, 0.0), max(high, 0.0)
+            asked = EpsilonAt(least * (1.0 - ROUNDING))
+            wanted = None if known is None else known - moved - room
+            found = self._finite(direction, [asked], width, wanted)[0]
+            low = self._lower_at(direction, most * (1.0 + ROUNDING), float(found.lower[0]), asked)
+            lower, upper = max(low + moved - room, 0.0), max(float(found.upper[0]) + moved + room, 0.0)
             if not np.isfinite(upper):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
-            return _one_element(lower, 0.5 * (lower + upper), upper, found[-1].status[0], found[-1].method[0])
+            return _one_element(lower, 0.5 * (lower + upper), upper, found.status[0], found.method[0])
         if above >= 1.0:
             return _one_element(below, 1.0, 1.0)
         epsilon = float(np.asarray(question.target)) - moved
         # one question if nothing is rounded, as where infinite losses underflow
         asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
-        found = bounds(self._row, self._of(direction), asked, methods=self._methods, width=width)
+        found = self._finite(direction, asked, width)
         near, far = found[0], found[-1]
         lower = below + (1.0 - above) * float(far.lower[0])
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
+
+    def _lower_at(self, direction: Direction, delta: float, lower: float, question: EpsilonAt) -> float:
+        """A lower bound of epsilon' at a delta slightly above that of a question, from the answer's lower bound.
+
+        delta' is convex in x = exp(epsilon').  With the Renyi bound x' of half of the question's delta, delta' falls
+        at least by delta / 2 between x and x', and at least as steeply before x.
+        """
+        asked = float(question.delta)
+        if not 0.0 < lower < np.inf:
+            return lower
+        makers = self._of(direction).any(interpolated=False)
+        far = float(renyi.renyi_bounds(self._row, makers, EpsilonAt(0.5 * asked))[0])
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            back = 2.0 * np.expm1(max(far - lower, 0.0)) * (delta / asked - 1.0 + ROUNDING)
+            return lower + float(np.log1p(-back)) if back < 1.0 else 0.0
 
     def _lattice(self, direction: Direction) -> DiscreteSum | None:
         """The sum of discrete laws if their losses lie on one lattice, or are few."""
