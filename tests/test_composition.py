@@ -10,6 +10,7 @@ import pld_accountant as pa
 from pld_accountant.composition.known import KnownComposition
 from pld_accountant.engine import schedule
 from pld_accountant.engine.convolution import ConvolvedLoss
+from pld_accountant.engine.question import EpsilonAt
 from pld_accountant.engine.transform import Transform
 from pld_accountant.notions import gdp
 
@@ -328,3 +329,34 @@ def test_total_variation_is_asked_of_one_direction(steps):
     one = pa.LossDistribution([-0.3, 0.2], [0.3, 0.7], add=([-0.2, 0.3], [0.3, 0.7]))
     apart = [pa.compose([(one, 2)]).delta(0.0, direction).upper for direction in ("both", "remove", "add")]
     assert apart[0] == max(apart[1:]) and apart[1] != apart[2], "here the two directions are two laws"
+
+
+@pytest.mark.parametrize("more", [1.0001, 1.05])
+def test_a_lower_bound_at_a_larger_delta_follows_from_convexity(more):
+    """From epsilon at one delta to that of a larger delta, against the engine's own answer there."""
+    steps = pa.compose([(pa.ApproximateDP(0.3, 1e-9), 30), (pa.SampledGaussian(1.0, 0.1), 20)])
+    exact = pa.compose([(pa.PureDP(0.3), 30), (pa.SampledGaussian(1.0, 0.1), 20)])
+    for delta in (1e-9, 1e-4, 0.2):
+        near, truth = exact.epsilon(delta, "remove"), exact.epsilon(more * delta, "remove")
+        found = steps._lower_at("remove", more * delta, near.lower, EpsilonAt(delta))
+        assert found <= truth.lower
+        assert near.lower - 1e-3 * (near.lower - found) > truth.upper, "a thousandth of the way is too little"
+        assert near.lower - found <= 20.0 * (near.lower - truth.lower)
+
+
+def test_infinite_losses_ask_one_question_unless_they_hide_delta(monkeypatch):
+    asked = []
+    finite = KnownComposition._finite
+
+    def counted(self, direction, questions, width, known=None):
+        asked.extend(questions)
+        return finite(self, direction, questions, width, known)
+
+    monkeypatch.setattr(KnownComposition, "_finite", counted)
+    steps = pa.compose([(pa.ApproximateDP(0.3, 1e-9), 30), (pa.SampledGaussian(1.0, 0.1), 20)])
+    assert steps.epsilon(1e-6, "remove").width < 1e-5 and len(asked) == 1
+    hidden = pa.compose([(pa.ApproximateDP(0.3, 1e-2), 30), (pa.SampledGaussian(1.0, 0.1), 20)])
+    asked.clear()
+    # the chance of an infinite loss is known to 1e-13, a ten-thousandth of what is left for the finite ones
+    delta = -math.expm1(30.0 * math.log1p(-1e-2)) + 1e-9
+    assert hidden.epsilon(delta, "remove").width < 1e-2 and len(asked) == 2

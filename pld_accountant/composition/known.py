@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
@@ -34,6 +34,7 @@ from .base import ROUNDING, UNKNOWN, Composition, OwnCurve
 __all__ = ["KnownComposition"]
 
 _ZERO = 2.0**-52  # a loss of round-off
+_CLOSE = 1e-8  # relative: how far a lower bound of epsilon may move before a second question is asked
 _ONE_PAIR = SampledGaussian, GaussianMixture, Laplace, DiscretePair  # removal and addition have one pair, reversed
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 
@@ -173,7 +174,10 @@ class KnownComposition(Composition):
             asked = EpsilonAt(least * (1.0 - ROUNDING))
             wanted = None if known is None else known - moved - room
             found = self._finite(direction, [asked], width, wanted)[0]
-            low = self._lower_at(direction, most * (1.0 + ROUNDING), float(found.lower[0]), asked)
+            most *= 1.0 + ROUNDING
+            low = self._lower_at(direction, most, float(found.lower[0]), asked)
+            if low < (1.0 - _CLOSE) * float(found.lower[0]) and most < 1.0:
+                low = float(self._finite(direction, [EpsilonAt(most)], width)[0].lower[0])
             lower, upper = max(low + moved - room, 0.0), max(float(found.upper[0]) + moved + room, 0.0)
             if not np.isfinite(upper):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)

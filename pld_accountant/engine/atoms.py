@@ -76,7 +76,8 @@ class AtomSum(DiscreteSum):
                 if total is None or power is None:
                     return None
         assert total is not None
-        shift = additions * (same + 2.0**-51 * size) + 2.0 * MASS_SLACK * steps
+        of_losses = sum(n * law.largest_loss_error for law, n in zip(laws, counts, strict=True))
+        shift = additions * (same + 2.0**-51 * size) + of_losses
         error = 2.0 * MASS_SLACK * steps + additions * (min(pairs, _MOST_PAIRS) + 4.0) * 2.0**-53
         return AtomSum(laws, counts, *total, shift, error)
 

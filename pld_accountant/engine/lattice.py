@@ -68,7 +68,8 @@ class _Lattice:
             self.points += n * (masses.size - 1)
         self.size = sum(n * float(np.abs(law.losses).max()) for law, n in zip(laws, counts, strict=True))
         # beside the distance from the lattice: the errors of the losses, and the round-off of start + step k
-        self.shift = moved * 1.001 + 2.0 * MASS_SLACK * sum(counts) + 2.0**-50 * self.size
+        of_losses = sum(n * law.largest_loss_error for law, n in zip(laws, counts, strict=True))
+        self.shift = moved * 1.001 + of_losses + 2.0**-50 * self.size
 
     @staticmethod
     def of(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> _Lattice | None:

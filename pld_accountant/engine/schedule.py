@@ -87,21 +87,25 @@ GRID: tuple[Method, ...] = (
 )
 """For families without characteristic functions."""
 
+_SMOOTHED = Smoothed(
+    1e-6,
+    most_people=4,
+    least_steps=7,
+    limits=Limits(tilts=4, frequencies=1 << 20, least_expectation=1e-5, work=1e8),
+)
+
 MIXED: tuple[Method, ...] = (
     # atoms beside noise that spreads them, in 10 to 40 milliseconds in place of seconds
     *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
     # Laplace steps alone: without it 300 of them take 33 milliseconds in place of 16
     _FIRST_GRID,
-    # atoms without such noise, in 10 to 100 milliseconds in place of 0.1 to 5 seconds, and 1e-6 wide in place of 1e-4;
-    # with half as many frequencies, bounds of delta are 4e-5 wide where an atom lies at epsilon
-    Smoothed(
-        1e-6,
-        most_people=4,
-        least_steps=7,
-        limits=Limits(tilts=4, frequencies=1 << 18, least_expectation=1e-5, work=3e8),
-    ),
+    # atoms without such noise, in 10 to 100 milliseconds in place of 0.1 to 5 seconds, and 1e-6 wide in place of 1e-4
+    replace(_SMOOTHED, limits=replace(_SMOOTHED.limits, frequencies=1 << 17, work=2e7), coarser=0),
+    # 7 to 16 steps that need more frequencies: 20 of few rare atoms take 4 seconds in place of 15
     _FEW,
-    # atoms that are rare, in a second or more; finer grids before it changed no bound of 150 compositions
+    # rare atoms, in 0.2 to 1 second in place of 5 to 10
+    _SMOOTHED,
+    # rarer ones, in seconds; finer grids before it changed no bound of 150 compositions
     _LAST,
     # losses of less than their round-off in a convolution: a sampling rate of 1e-14
     _FINE_GRID,

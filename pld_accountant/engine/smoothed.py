@@ -38,18 +38,20 @@ from ..counting.counts import WholeCounts
 from ..mechanisms.base import CharacteristicSteps
 from ..mechanisms.mixed import mixed
 from ..mechanisms.sampled_gaussian import SampledGaussianSteps
+from ..notions import gdp
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from .method import Job, Method
 from .plancherel import solve
 from .question import DeltaAt, EpsilonAt, Question
-from .tilting import Limits
+from .tilting import Limits, make_plan
 from .working import WorkingBounds
 
 __all__ = ["Smoothed"]
 
 _MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms; a level is an index
 _FIRST = 5  # level that is tried first if the answer is unknown
+_LEAST = -700.0  # log delta below which this is the first, too
 _ROOM = 64.0  # times the width wanted: a second try that leaves more shows that the density is not smooth
 _ROUND_OFF = 1e-12  # of r / (1 - r) and of a lower bound of delta, relative
 _TRIES = 3  # levels for one answer, and distances of a lower bound of epsilon
@@ -64,10 +66,13 @@ class Smoothed(Method):
     limits : Limits
     wanted : float
         The width at which the search for a mu stops, in the unit of `width`.
+    coarser : int
+        By how many levels the limits may keep mu above what `wanted` needs; people for whom it is more are left alone.
     """
 
     limits: Limits = field(default_factory=Limits)
     wanted: float = 5e-7
+    coarser: int = 24
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
@@ -82,7 +87,10 @@ class Smoothed(Method):
             question, most = job.question.of(at), math.inf
             known = float(np.fmin(working.estimate, working.upper)[person])
             hint = known if math.isfinite(known) else math.nan
-            level = _first_level(question, hint, self.wanted)
+            finest, level = one.finest_level(question, hint), _first_level(question, hint, self.wanted)
+            if level > finest + self.coarser:
+                continue
+            level = min(level, finest)
             for _ in range(_TRIES):
                 deadline.check()
                 ends = one.bounds(question, level, hint)
@@ -102,25 +110,33 @@ class Smoothed(Method):
                     break
                 # the width is proportional to mu^2
                 closer = math.ceil(0.5 * math.log2(min(apart, 1.0) / self.wanted))
-                if closer < 1 or level + closer >= _MU.size:
+                if closer < 1 or level >= finest:
                     break
-                level, most = level + closer, _ROOM * self.wanted if apart < 0.1 else math.inf
+                level, most = min(level + closer, finest), _ROOM * self.wanted if apart < 0.1 else math.inf
 
 
 def _first_level(question: Question, hint: float, wanted: float) -> int:
-    """The level at which the bounds are about as close as wanted, if log delta is a multiple of epsilon squared.
+    """The level at which the bounds are about as close as wanted, if the curve is that of a Gaussian mechanism.
 
-    Then the tilt is theta = -2 log delta / epsilon, and the density of the losses is theta^2 delta.
+    Its losses have the density h(w) / mu times -delta', with h the hazard rate of the normal law and
+    w = epsilon / mu + mu / 2.
     """
+    from scipy.special import log_ndtr
+
     if isinstance(question, EpsilonAt):
         epsilon, log_delta = hint, float(np.log(question.delta).ravel()[0])
     else:
         epsilon, log_delta = float(np.ravel(question.target)[0]), hint
-    if not (epsilon > 0.0 and math.isfinite(log_delta) and log_delta < 0.0):
+    if not (0.0 < epsilon < math.inf and _LEAST < log_delta < 0.0):
         return _FIRST
-    theta = -2.0 * log_delta / epsilon
-    apart = wanted * (epsilon / theta if question.wants_epsilon else max(1.0, -log_delta) / theta**2)
-    return min(max(math.ceil(-0.5 * math.log2(apart / 1.5)), 1), _MU.size - 1)
+    mu = float(gdp.mu(epsilon, math.exp(log_delta)))
+    w = epsilon / mu + 0.5 * mu
+    apart = wanted * epsilon
+    if not question.wants_epsilon:
+        theta = math.exp(epsilon + float(log_ndtr(-w)) - log_delta)
+        apart = wanted * max(1.0, -log_delta) / theta
+    hazard = 0.5 * (w + math.hypot(w, 2.0))  # slightly above it
+    return min(max(math.ceil(-0.5 * math.log2(apart * mu / (1.5 * hazard))), 1), _MU.size - 1)
 
 
 def _beside_gaussians(makers: TableMakers, reach: float) -> TableMakers:
@@ -144,6 +160,14 @@ class _OnePerson:
         if isinstance(question, EpsilonAt):
             return self._epsilon(float(np.ravel(question.delta)[0]), level, hint)
         return self.log_delta(float(np.ravel(question.target)[0]), level, hint)
+
+    def finest_level(self, question: Question, hint: float) -> int:
+        """The level of the least mu whose frequencies, up to about 7 / mu, the limits allow."""
+        counts = WholeCounts(np.append(self._counts, np.zeros(_MU.size, dtype=np.int64))[None])
+        maker = self._makers.characteristic(interpolated=False)
+        period = float(make_plan(counts, maker, question, np.array([hint]), self._limits).period[0])
+        most = 2.0 * math.pi * self._limits.frequencies / (7.0 * period) if period > 0.0 else math.inf
+        return min(max(math.floor(math.log2(most)), 1), _MU.size - 1) if most < math.inf else _MU.size - 1
 
     def _solve(self, question: Question, level: int, hint: float) -> WorkingBounds:
         counts = np.zeros((2, self._counts.size + _MU.size), dtype=np.int64)

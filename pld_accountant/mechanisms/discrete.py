@@ -19,7 +19,7 @@ from .weighted_nodes import UNIT, WeightedNodes, join
 __all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
 
 MASS_SLACK = 2.0**-42
-"""Relative error of the masses of a law; twice it is the absolute error of its losses."""
+"""Relative error of a sum of masses of a law."""
 
 _SUM = 1e-12  # how far the sum of a user's masses may be from 1
 _LEAST_LOG = -746.0
@@ -42,6 +42,8 @@ class DiscreteLaw:
         Whether Q gives outcomes that P never gives.
     loss_error : ndarray, shape (atoms,), or float
         Error of each loss, absolute.
+    mass_error : ndarray, shape (atoms,), or float
+        Error of each mass, relative.
     """
 
     losses: NDArray
@@ -49,6 +51,12 @@ class DiscreteLaw:
     infinite: float
     excluded: bool
     loss_error: NDArray | float = 2.0 * MASS_SLACK
+    mass_error: NDArray | float = MASS_SLACK
+
+    @property
+    def largest_loss_error(self) -> float:
+        """The largest error of a loss."""
+        return float(np.max(self.loss_error, initial=0.0))
 
 
 @runtime_checkable
@@ -71,7 +79,7 @@ class DiscretePair:
     ----------
     with_record, without_record : sequence of float, shape (outcomes,)
         Probabilities of the outcomes if the record is there and if it is not.  An outcome of probability 0 on one side
-        only has an infinite loss.
+        only has an infinite loss.  The numbers are taken as exact.
     sample_rate : float
         Probability with which the record enters the step, in (0, 1].
 
@@ -151,18 +159,23 @@ class DiscretePair:
             kept = (rate < 1.0) & np.isfinite(ratio)
             far = np.where(kept, np.log((1.0 - rate) + rate * ratio), np.log(mixed) - np.log(q))
             loss = np.where(np.abs(change) < 0.5 * q, np.log1p(change / q), far)
+            # an error of log(p / q) changes the loss by its product with the chance that the record took part
+            chance = np.clip(rate * p / mixed, 0.0, 1.0)
+        units = _units(p), _units(q)
+        of_loss = chance * (units[0] + units[1]) + 8.0 * np.abs(loss)
         if direction == "add":
-            loss, mass, other = -loss, q, mixed
+            loss, mass, other, of_mass = -loss, q, mixed, units[1]
         else:
-            mass, other = mixed, q
+            mass, other, of_mass = mixed, q, np.maximum(*units) + 4.0
         infinite = float(mass[(other == 0.0) & (mass > 0.0)].sum())
         finite = (mass > 0.0) & (other > 0.0)
-        losses, index = np.unique(loss[finite], return_inverse=True)
-        masses = np.bincount(index.reshape(-1), mass[finite], losses.size)
-        # an error of log(p / q) changes the loss by its product with the chance that the record took part
-        chance = -np.expm1(np.log1p(-rate) + np.where(direction == "add", losses, -losses)) if rate < 1.0 else 1.0
-        error = 2.0 * MASS_SLACK * np.clip(chance, 0.0, 1.0) + 8.0 * UNIT * np.abs(losses)
-        return DiscreteLaw(losses, masses, infinite, bool(np.any((mass == 0.0) & (other > 0.0))), error)
+        losses, index, merged = np.unique(loss[finite], return_inverse=True, return_counts=True)
+        index, errors = index.reshape(-1), np.zeros((2, losses.size))
+        np.maximum.at(errors[0], index, of_loss[finite])
+        np.maximum.at(errors[1], index, of_mass[finite])
+        masses = np.bincount(index, mass[finite], losses.size)
+        excluded = bool(np.any((mass == 0.0) & (other > 0.0)))
+        return DiscreteLaw(losses, masses, infinite, excluded, UNIT * errors[0], UNIT * (errors[1] + merged))
 
     @staticmethod
     def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
@@ -178,6 +191,15 @@ def _law(values: Sequence[float], name: str) -> NDArray:
     if not abs(total - 1.0) <= _SUM:
         raise ValueError(f"{name} must add up to 1, got {total!r}")
     return law / total
+
+
+def _units(law: NDArray) -> NDArray:
+    """Round-off of probabilities in units of 2^-53, relative.
+
+    The named mechanisms take the exponential of a number that is rounded three times.  A sum of 2^20 masses, added in
+    pairs of blocks, has less than 32 units; two such sums divide them.
+    """
+    return np.where(law > 0.0, 72.0 - 3.0 * np.log(np.maximum(law, 1e-320)), 0.0)
 
 
 def named_pair(name: str, with_record: NDArray, without_record: NDArray, rho: float | None = None) -> DiscretePair:
@@ -209,10 +231,11 @@ class DiscreteSteps(DeltaSteps):
         ]
         # the finite mass, by which P is divided, is in error by `MASS_SLACK` of the infinite one
         by_division = [2.0 * MASS_SLACK * x.infinite / max(1.0 - x.infinite, MASS_SLACK) for x in laws]
-        self._loss_errors = [
-            np.broadcast_to(x.loss_error + more, loss.shape)
+        self._errors = [
+            tuple(np.broadcast_to(error + more, loss.shape) for error in (x.loss_error, x.mass_error))
             for x, more, (loss, _) in zip(laws, by_division, self._laws, strict=True)
         ]
+        self._of_losses = np.array([of_loss.max() for of_loss, _ in self._errors])
         self._excluded = np.array([x.excluded for x in laws])
         self._beyond = np.zeros(len(laws))
 
@@ -240,7 +263,7 @@ class DiscreteSteps(DeltaSteps):
                 large = np.flatnonzero(~(small & (value < 30.0)))
                 far = np.logaddexp.reduce(exponent[large] + np.log(np.maximum(mass, 1e-320)), axis=1) + 1e-12
                 value[large] = far * (1.0 + np.sign(far) * 1e-14)
-                found[k, some] = value + 2.0 * MASS_SLACK * theta[some]
+                found[k, some] = value + self._of_losses[k] * theta[some]
         return found
 
     def spectrum(
@@ -263,8 +286,9 @@ class DiscreteSteps(DeltaSteps):
         top = float(exponent.max())
         weight = np.exp(exponent - top)
         total = float(weight.sum())
-        share, of_loss = weight / total, np.abs(loss) + self._loss_errors[row][: loss.size] / UNIT
-        units = top - exponent + 2.0 * np.abs(exponent) + theta * (of_loss + np.abs(loss)) + MASS_SLACK / UNIT + 16.0
+        of_loss, of_mass = (error[: loss.size] / UNIT for error in self._errors[row])
+        share, of_loss = weight / total, np.abs(loss) + of_loss
+        units = top - exponent + 2.0 * np.abs(exponent) + theta * (of_loss + np.abs(loss)) + of_mass + 16.0
         of_moment = float(share @ units) + math.log2(loss.size) + 16.0 + abs(top)
         return WeightedNodes(share, loss, top + math.log(total), of_loss, units, of_moment, 0.0)
 
@@ -288,14 +312,14 @@ class DiscreteSteps(DeltaSteps):
             deadline.check()
             loss, mass = self._laws[k]
             for side, sign in enumerate((-1.0, 1.0)):
-                above = np.maximum(-np.expm1(np.minimum(e - loss - 2.0 * sign * MASS_SLACK, 0.0)), 0.0)
+                above = np.maximum(-np.expm1(np.minimum(e - loss - sign * self._of_losses[k], 0.0)), 0.0)
                 value = float(mass @ above) * (1.0 + 2.0 * sign * MASS_SLACK)
                 ends[side, i] = np.log(value) if value > 0.0 else -np.inf
         return ends[0], np.minimum(ends[1], 0.0)
 
     def largest_loss(self) -> NDArray:
         """The largest of a row's losses, rounded up."""
-        return np.array([max(loss[-1], 0.0) + 2.0 * MASS_SLACK for loss, _ in self._laws])
+        return np.array([max(loss[-1], 0.0) for loss, _ in self._laws]) + self._of_losses
 
     def surely_lost(self, deviations: NDArray) -> NDArray:
         """The largest loss whose tail holds Phi(-r)."""
@@ -306,7 +330,7 @@ class DiscreteSteps(DeltaSteps):
         for k, (loss, mass) in enumerate(self._laws):
             tail = np.cumsum(mass[::-1])[::-1] * (1.0 - 2.0 * MASS_SLACK)
             place = np.searchsorted(-tail, -wanted, side="right") - 1
-            found[k] = np.where(place >= 0, loss[np.maximum(place, 0)] - 2.0 * MASS_SLACK, loss[0] - 1.0)
+            found[k] = np.where(place >= 0, loss[np.maximum(place, 0)] - self._of_losses[k], loss[0] - 1.0)
             found[k][place < 0] = -np.inf if wanted[place < 0].size and tail[0] < 1.0 - 1e-9 else loss[0]
         return found
 
@@ -350,10 +374,10 @@ class DiscreteSteps(DeltaSteps):
         return low - room, high + room
 
     def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
-        """See `base.StepFamily`: `MASS_SLACK` a step, and the round-off of the sums as in `LaplaceSteps`."""
+        """See `base.StepFamily`: the losses' errors, and the round-off of the sums as in `LaplaceSteps`."""
         rounding = 2.0**-53 * (4.0 * depth + 16.0)
         size = np.array([np.abs(loss).max() for loss, _ in self._laws])
-        return rounding, 3.0 * rounding * float(counts @ size) + 4.0 * MASS_SLACK * float(counts.sum())
+        return rounding, 3.0 * rounding * float(counts @ size) + 2.0 * float(counts @ self._of_losses)
 
     def truncated(self, reach: float) -> StepFamily:
         """See `base.StepFamily`; losses of addition are not cut."""

@@ -16,7 +16,7 @@ from pld_accountant.notions import gdp
 from pld_accountant.tables.makers import TableMakers
 
 STEP = pa.PureDP(0.25)
-METHOD = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 16, least_expectation=1e-5, work=3e8))
+METHOD = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 18, least_expectation=1e-5, work=3e8))
 
 
 def exact_delta(loss, steps, epsilon):
@@ -91,10 +91,10 @@ def test_few_frequencies_leave_wide_bounds_that_hold():
 
 
 def test_the_estimate_is_closer_than_the_bounds():
-    """Three losses of hundreds of steps have a nearly smooth density: the excess is a third of the width."""
-    step = pa.PoissonSampled(pa.RandomizedResponse(0.3, 5), 0.1)
-    few = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 14, least_expectation=1e-5))
-    wide, truth = ask(DeltaAt(50.0), step, 500, few), ask(DeltaAt(50.0), step, 500).estimate
+    """Many losses of hundreds of steps have a nearly smooth density: the excess is a third of the width."""
+    step = pa.PoissonSampled(pa.DiscreteGaussian(3.0), 0.1)
+    few = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 13, least_expectation=1e-5))
+    wide, truth = ask(DeltaAt(4.0), step, 500, few), ask(DeltaAt(4.0), step, 500).estimate
     width = wide.upper - wide.lower
     assert width > 1e-5 * wide.upper
     assert abs(wide.estimate - truth) < 0.01 * width

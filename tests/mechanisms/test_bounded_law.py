@@ -124,8 +124,8 @@ def test_a_spectrum_that_costs_too_much_is_refused():
 
 
 @pytest.mark.parametrize("theta", [0.05, 4.0, 300.0])
-def test_characteristic_functions_of_atoms(theta, monkeypatch):
-    """Masses and losses are known to within `MASS_SLACK` only, and the errors include it."""
+def test_characteristic_functions_of_atoms(theta):
+    """Masses and losses are known to within their errors only, and those of the transform include them."""
     rng = np.random.default_rng(8)
     losses, masses = np.sort(rng.normal(0.0, 0.5, 40)), rng.dirichlet(np.ones(40))
     off = rng.choice([-1.0, 1.0], 40)
@@ -151,8 +151,8 @@ def test_characteristic_functions_of_atoms(theta, monkeypatch):
     if theta > 1.0:  # at a small tilt the masses are the larger error
         exact_losses = found(replace(known, loss_error=1e-3 * known.loss_error))
         assert excess_of_errors(exact_losses, k, phi, spacing, places) > 0.0
-    monkeypatch.setattr(discrete, "MASS_SLACK", 0.0)
-    assert excess_of_errors(found(replace(known, loss_error=0.0)), k, phi, spacing, places) > 0.0
+    exact = replace(known, loss_error=0.0, mass_error=0.0)
+    assert excess_of_errors(found(exact), k, phi, spacing, places) > 0.0
 
 
 def test_atoms_beside_a_gaussian_are_a_sum_of_closed_forms():
