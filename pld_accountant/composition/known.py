@@ -109,9 +109,13 @@ class KnownComposition(Composition):
         for direction in wanted if self._counts else ():
             if self._log_finite(direction) < 0.0:
                 return Bounds(np.inf, np.inf, np.inf)
-            total = max(total, float(self._row.times(self._of(direction).steps.largest_loss()[:, None])[0, 0]))
+            total = max(total, self._largest_finite(direction))
         slack = ROUNDING * (total + self.steps) if 0.0 < total < np.inf else 0.0
         return Bounds(max(total - slack, 0.0), total, total + slack)
+
+    def _largest_finite(self, direction: Direction) -> float:
+        """The largest sum of finite losses, given that all are finite."""
+        return float(self._row.times(self._of(direction).steps.largest_loss()[:, None])[0, 0])
 
     def _one(self, direction: Direction, question: Question, width: float, known: NDArray | None = None) -> Bounds:
         """The answer in one direction, arrays of one element; `known` as for `engine.solver.bounds`."""
@@ -162,22 +166,20 @@ class KnownComposition(Composition):
         `_lower_at` finds from the same answer a lower bound at the largest.
         """
         log_finite, moved = self._logs(direction)
-        below, above = infinite_mass(log_finite)
+        below, above = self._infinite_ends(direction)
         room = ROUNDING * abs(log_finite) + _ZERO * (self.steps - sum(self._costly.values()))
         if isinstance(question, EpsilonAt):
             delta = float(question.delta)
             if delta < below:
                 return _one_element(np.inf, np.inf, np.inf)
-            if delta <= above:
+            if delta < above or delta <= above != below:
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
+            if delta == above:
+                largest = self._largest_finite(direction) + moved + room
+                return _one_element(largest if np.isinf(largest) else 0.0, largest, max(largest, 0.0))
             least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
-            asked = EpsilonAt(least * (1.0 - ROUNDING))
             wanted = None if known is None else known - moved - room
-            found = self._finite(direction, [asked], width, wanted)[0]
-            most *= 1.0 + ROUNDING
-            low = self._lower_at(direction, most, float(found.lower[0]), asked)
-            if low < (1.0 - _CLOSE) * float(found.lower[0]) and most < 1.0:
-                low = float(self._finite(direction, [EpsilonAt(most)], width)[0].lower[0])
+            low, found = self._epsilon_between(direction, least, most, width, wanted)
             lower, upper = max(low + moved - room, 0.0), max(float(found.upper[0]) + moved + room, 0.0)
             if not np.isfinite(upper):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
@@ -187,11 +189,28 @@ class KnownComposition(Composition):
         epsilon = float(np.asarray(question.target)) - moved
         # one question if nothing is rounded, as where infinite losses underflow
         asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
-        found = self._finite(direction, asked, width)
-        near, far = found[0], found[-1]
+        near, *others = self._finite(direction, asked, width)
+        far = others[-1] if others else near
         lower = below + (1.0 - above) * float(far.lower[0])
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
+
+    def _infinite_ends(self, direction: Direction, without: Container[Any] = ()) -> tuple[float, float]:
+        """Bounds of the chance that some step's loss is infinite; some mechanisms do not count."""
+        some = [m for m in self._counts if isinstance(m, Discrete) and m not in without]
+        return infinite_mass([m.law(direction) for m in some], [self._counts[m] for m in some])
+
+    def _epsilon_between(
+        self, direction: Direction, least: float, most: float, width: float, known: NDArray | None
+    ) -> tuple[float, Bounds]:
+        """A lower bound of epsilon' at the larger of two deltas that lie close together, and bounds at the smaller."""
+        asked, most = EpsilonAt(least * (1.0 - ROUNDING)), most * (1.0 + ROUNDING)
+        found = self._finite(direction, [asked], width, known)[0]
+        given = float(found.lower[0])
+        low = self._lower_at(direction, most, given, asked)
+        if low < (1.0 - _CLOSE) * given and most < 1.0:
+            low = float(self._finite(direction, [EpsilonAt(most)], width)[0].lower[0])
+        return low, found
 
     def _lower_at(self, direction: Direction, delta: float, lower: float, question: EpsilonAt) -> float:
         """A lower bound of epsilon' at a delta slightly above that of a question, from the answer's lower bound.
@@ -230,7 +249,7 @@ class KnownComposition(Composition):
                 return Bounds(0.0, 0.0, 0.0)
             return Bounds(mu * (1.0 - 2.0**-48), mu, mu * (1.0 + 2.0**-48))
         wanted = self._distinct(wanted)
-        if max(infinite_mass(self._log_finite(d))[0] for d in wanted) > min_delta:
+        if max(self._infinite_ends(d)[0] for d in wanted) > min_delta:
             return Bounds(np.inf, np.inf, np.inf)  # no epsilon brings delta down to min_delta
         curves = {d: self._lattice(d) or (OwnCurve(self, d) if self._log_finite(d) else None) for d in wanted}
         method = Proof.LATTICE if all(self._lattice(d) for d in wanted) else Proof.TRANSFORM
@@ -257,7 +276,7 @@ class KnownComposition(Composition):
 
     def infinite(self, direction: Direction) -> float:
         """An upper bound of the chance that some step's loss is infinite, which `log_moments` leave out."""
-        return -float(np.expm1(self._logs_of(direction, self._concentrated)[0])) * (1.0 + ROUNDING)
+        return self._infinite_ends(direction, self._concentrated)[1]
 
     def log_moments(self, direction: Direction, theta: NDArray) -> NDArray:
         """Upper bounds of log E[e^(theta L); L finite], L the sum of all losses; shape of theta."""

@@ -14,19 +14,27 @@ __all__ = ["DiscreteSum", "FiniteDelta", "infinite_mass"]
 
 _STEPS = 200
 _CLOSE = 1e-14  # relative, of the ends of a root
+_LEAST = 1e-280  # delta of the finite losses near which bounds of the largest loss are tight
 _UNDERFLOW = 1e-110  # an infinite mass below it may be that of finite losses whose probabilities underflowed
 
 FiniteDelta = Callable[[float, float], float]
 """The finite losses' part of delta at an epsilon: a lower bound for the sign -1, an upper bound for the sign 1."""
 
 
-def infinite_mass(log_finite: float) -> tuple[float, float]:
-    """Bounds of the chance that some loss is infinite, from the log of the chance that none is.
+def infinite_mass(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> tuple[float, float]:
+    """Bounds of the chance that some loss is infinite.
 
     The lower one is 0 below 1e-110: such masses may be those of finite losses, as in `statistics.DiscreteGaussian`.
     """
-    infinite = -math.expm1(log_finite)
-    return infinite * (1.0 - MASS_SLACK) if infinite > _UNDERFLOW else 0.0, infinite * (1.0 + MASS_SLACK)
+    some = [(law.infinite_ends, n) for law, n in zip(laws, counts, strict=True) if n and law.infinite_ends[1] > 0.0]
+    if len(some) == 1 and some[0][1] == 1:
+        below, above = some[0][0]
+    else:
+        below, above = (
+            -math.expm1(sum(n * math.log1p(-ends[side]) if ends[side] < 1.0 else -math.inf for ends, n in some)) * room
+            for side, room in enumerate((1.0 - MASS_SLACK, 1.0 + MASS_SLACK))
+        )
+    return below if below > _UNDERFLOW else 0.0, above
 
 
 class DiscreteSum(ABC):
@@ -39,8 +47,7 @@ class DiscreteSum(ABC):
     """
 
     def __init__(self, laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> None:
-        logs = [math.log1p(-law.infinite) if law.infinite < 1.0 else -np.inf for law in laws]
-        self._infinite = infinite_mass(sum(n * log for n, log in zip(counts, logs, strict=True)))
+        self._infinite = infinite_mass(laws, counts)
 
     @property
     @abstractmethod
@@ -69,18 +76,20 @@ class DiscreteSum(ABC):
         Both are inf if the infinite mass alone exceeds delta; 0 and inf if it may.
         """
         below, above = delta - self._infinite[1], delta - self._infinite[0]
-        if above <= 0.0:
+        if above < 0.0:
             return np.inf, np.inf
-        if below <= 0.0:
+        if below < 0.0:
             return 0.0, np.inf
-        finite, top = self._near_delta(below), max(self.largest, 0.0)
+        finite, top = self._near_delta(max(below, _LEAST)), max(self.largest, 0.0)
         if finite(0.0, 1.0) <= below:
             return 0.0, 0.0
-        upper = _root(lambda epsilon: finite(epsilon, 1.0), below, 0.0, top)[1]
+        upper = _root(lambda epsilon: finite(epsilon, 1.0), below, 0.0, top)[1] if below > 0.0 else top
         # lower bounds are tight near their own epsilon only: search down from the upper one
         gap = 1e-13 * (1.0 + top)
         while gap < upper:
             if finite(upper - gap, -1.0) > above:
+                if above == 0.0:
+                    return upper - gap, upper
                 return _root(lambda epsilon: finite(epsilon, -1.0), above, upper - gap, upper)[0], upper
             gap *= 4.0
         return 0.0, upper

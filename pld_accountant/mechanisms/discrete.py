@@ -22,6 +22,7 @@ MASS_SLACK = 2.0**-42
 """Relative error of a sum of masses of a law."""
 
 _SUM = 1e-12  # how far the sum of a user's masses may be from 1
+_ROUND_OFF = 2.0**-50  # of a sum that is left as it is
 _LEAST_LOG = -746.0
 _ELEMENTS = 1 << 20  # of exponents at a time
 
@@ -44,6 +45,8 @@ class DiscreteLaw:
         Error of each loss, absolute.
     mass_error : ndarray, shape (atoms,), or float
         Error of each mass, relative.
+    infinite_error : float, optional
+        Error of `infinite`, absolute; by default `MASS_SLACK` of it.
     """
 
     losses: NDArray
@@ -52,6 +55,13 @@ class DiscreteLaw:
     excluded: bool
     loss_error: NDArray | float = 2.0 * MASS_SLACK
     mass_error: NDArray | float = MASS_SLACK
+    infinite_error: float | None = None
+
+    @property
+    def infinite_ends(self) -> tuple[float, float]:
+        """Bounds of the mass of infinite losses."""
+        error = MASS_SLACK * self.infinite if self.infinite_error is None else self.infinite_error
+        return max(self.infinite - error, 0.0), min(self.infinite + error, 1.0)
 
     @property
     def largest_loss_error(self) -> float:
@@ -111,8 +121,10 @@ class DiscretePair:
     sample_rate: float = 1.0
     name: str = field(default="", compare=False, repr=False)
     rho: float | None = field(default=None, init=False, repr=False)
+    exact: bool = field(default=True, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "exact", not self.name)
         laws = [_law(getattr(self, at), at) for at in ("with_record", "without_record")]
         if laws[0].size != laws[1].size:
             raise ValueError(f"the two laws must have one length, got {laws[0].size} and {laws[1].size}")
@@ -175,7 +187,9 @@ class DiscretePair:
         np.maximum.at(errors[1], index, of_mass[finite])
         masses = np.bincount(index, mass[finite], losses.size)
         excluded = bool(np.any((mass == 0.0) & (other > 0.0)))
-        return DiscreteLaw(losses, masses, infinite, excluded, UNIT * errors[0], UNIT * (errors[1] + merged))
+        known = self.exact and rate == 1.0 and np.count_nonzero((other == 0.0) & (mass > 0.0)) <= 1
+        of_losses, of_masses = UNIT * errors[0], UNIT * (errors[1] + merged)
+        return DiscreteLaw(losses, masses, infinite, excluded, of_losses, of_masses, 0.0 if known else None)
 
     @staticmethod
     def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
@@ -190,7 +204,7 @@ def _law(values: Sequence[float], name: str) -> NDArray:
     total = float(law.sum())
     if not abs(total - 1.0) <= _SUM:
         raise ValueError(f"{name} must add up to 1, got {total!r}")
-    return law / total
+    return law if abs(total - 1.0) <= _ROUND_OFF else law / total
 
 
 def _units(law: NDArray) -> NDArray:
@@ -202,10 +216,17 @@ def _units(law: NDArray) -> NDArray:
     return np.where(law > 0.0, 72.0 - 3.0 * np.log(np.maximum(law, 1e-320)), 0.0)
 
 
-def named_pair(name: str, with_record: NDArray, without_record: NDArray, rho: float | None = None) -> DiscretePair:
-    """A pair that is shown under a name; rho: that of zero-concentrated DP, of the law that the pair stands for."""
+def named_pair(
+    name: str, with_record: NDArray, without_record: NDArray, rho: float | None = None, *, exact: bool = False
+) -> DiscretePair:
+    """A pair that is shown under a name.
+
+    rho: that of zero-concentrated DP, of the law that the pair stands for.
+    exact: whether the mass of its infinite loss has no round-off.
+    """
     pair = DiscretePair(tuple(with_record.tolist()), tuple(without_record.tolist()), 1.0, name)
     object.__setattr__(pair, "rho", rho)
+    object.__setattr__(pair, "exact", exact)
     return pair
 
 
@@ -229,8 +250,8 @@ class DiscreteSteps(DeltaSteps):
             (x.losses - np.log1p(-x.infinite), x.masses / (1.0 - x.infinite)) if x.masses.size else (np.zeros(1),) * 2
             for x in laws
         ]
-        # the finite mass, by which P is divided, is in error by `MASS_SLACK` of the infinite one
-        by_division = [2.0 * MASS_SLACK * x.infinite / max(1.0 - x.infinite, MASS_SLACK) for x in laws]
+        # the finite mass, by which P is divided, has the error of the infinite one
+        by_division = [2.0 * (x.infinite_ends[1] - x.infinite) / max(1.0 - x.infinite, MASS_SLACK) for x in laws]
         self._errors = [
             tuple(np.broadcast_to(error + more, loss.shape) for error in (x.loss_error, x.mass_error))
             for x, more, (loss, _) in zip(laws, by_division, self._laws, strict=True)

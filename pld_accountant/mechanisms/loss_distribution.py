@@ -83,10 +83,11 @@ class LossDistribution:
         """The losses in one direction."""
         if direction == "add" and self._add is None:
             losses, masses = (np.array(part) for part in self._remove)
-            return _law(-losses[::-1], (masses * np.exp(-losses))[::-1])
+            return _law(-losses[::-1], (masses * np.exp(-losses))[::-1], 2.0**-50)
         given = self._remove if direction == "remove" else self._add
         assert given is not None
-        return _law(*(np.array(part) for part in given))
+        losses, masses = (np.array(part) for part in given)
+        return _law(losses, masses)
 
     @staticmethod
     def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
@@ -112,8 +113,8 @@ def _checked(losses: Any, masses: Any) -> tuple[tuple[float, ...], tuple[float, 
     return tuple(values[added > 0.0].tolist()), tuple(added[added > 0.0].tolist())
 
 
-def _law(losses: NDArray, masses: NDArray) -> DiscreteLaw:
-    """Masses that add up to 1 with that of the infinite loss."""
+def _law(losses: NDArray, masses: NDArray, round_off: float = 0.0) -> DiscreteLaw:
+    """Masses that add up to 1 with that of the infinite loss; round_off: their relative error."""
     excess = math.fsum([*masses.tolist(), -1.0])
     if excess > 0.0:
         # take it from the smallest losses
@@ -124,4 +125,6 @@ def _law(losses: NDArray, masses: NDArray) -> DiscreteLaw:
         infinite, masses = 0.0, masses / masses.sum()
     kept = masses > 0.0
     other = float(masses[kept] @ np.exp(-losses[kept]))
-    return DiscreteLaw(losses[kept], masses[kept], infinite, other < 1.0 - 0.5 * MASS_SLACK)
+    of_infinite = round_off + MASS_SLACK * infinite
+    excluded = other < 1.0 - 0.5 * MASS_SLACK
+    return DiscreteLaw(losses[kept], masses[kept], infinite, excluded, infinite_error=of_infinite)

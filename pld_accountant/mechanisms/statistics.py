@@ -112,7 +112,7 @@ def _epsilon(value: Any) -> float:
 def _black_box(epsilon: float, delta: float, name: str) -> DiscretePair:
     high, low = 1.0 / (1.0 + math.exp(-epsilon)), 1.0 / (1.0 + math.exp(epsilon))
     with_record = np.array([delta, (1.0 - delta) * high, (1.0 - delta) * low, 0.0])
-    return named_pair(name, with_record, with_record[::-1])
+    return named_pair(name, with_record, with_record[::-1], exact=True)
 
 
 def RandomizedResponse(noise: float, buckets: int = 2, *, neighbours: str = "replace-one") -> DiscretePair:
