@@ -17,12 +17,14 @@ did is killed, and the workqueue layer aborts if two threads call it at once.  K
 import contextlib
 import functools
 import gc
+import hashlib
 import logging
 import os
 import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -95,6 +97,15 @@ def _plain(function: Any) -> Any:
     return FunctionType(function.__code__, names, function.__name__)
 
 
+@functools.cache
+def _sources() -> bytes:
+    """A digest of all kernels and their helpers."""
+    found = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    return found.digest()
+
+
 class Kernel:
     """A kernel for exactly the types of its signatures; each is compiled, or loaded, when a call first needs it.
 
@@ -108,6 +119,10 @@ class Kernel:
     def __init__(self, function: Any, signatures: tuple[str, ...], rows: int) -> None:
         functools.update_wrapper(self, function)
         self._compiled = numba.njit(**_OPTIONS, cache=_CACHE)(function)
+        if _CACHE:
+            # numba asks for a kernel's own source only, but its code holds that of its helpers
+            file = self._compiled._cache._cache_file
+            file._source_stamp = (file._source_stamp, _sources())
         self._signatures = signatures
         self._rows = rows
         self._ready: set[tuple[Any, ...]] = set()

@@ -29,7 +29,7 @@ def log_g_at(x, sigma, q):
     t = (2.0 * x - 1.0) / (2.0 * sigma * sigma)
     if q == 1.0:
         return t
-    if t > 36.0:
+    if t > 36.0 and t + math.log(q) > 0.0:
         return t + math.log(q) + math.log1p((1.0 - q) / q * math.exp(-t))
     y = q * math.expm1(t)
     # 1 + y would lose the digits of a small g

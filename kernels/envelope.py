@@ -33,6 +33,7 @@ _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
 _ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.0])
 _OUTSIDE = 1e-10  # ten times the bound of the tilted mass outside of the cells
 _LEAST_FALL = 1e-26  # factors are rounded up to this, so that none underflows
+_LEAST_WIDTH = 1e-290  # a range of losses below this has lost its digits
 _KEEP = 0.999999999  # absorbs the round-off of the cells' quantities, about 1e-13 relative
 
 
@@ -64,8 +65,8 @@ def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
 def _pairs(mass, loss, w, prefix):
     """Lower bound of 1 - |phi|^2 over [w, _RATIO w] from pairs of cells.
 
-    prefix[j] = sums of mass, mass u, mass u^2 over the cells before j, u = left edge of the cell, v = right edge.  The
-    losses of cells i < j are at least u_j - v_i and at most v_j - u_i apart.
+    prefix[j] = sums of mass, mass u, mass u^2 over the cells before j, u = left edge of the cell, v = right edge, both
+    from 0 to 1.  The losses of cells i < j are at least u_j - v_i and at most v_j - u_i apart.
     """
     n = mass.size
     near = 1.0 / w
@@ -87,7 +88,7 @@ def _pairs(mass, loss, w, prefix):
         p0 = prefix[mid, 0] - prefix[i + 1, 0]
         p1 = prefix[mid, 1] - prefix[i + 1, 1]
         p2 = prefix[mid, 2] - prefix[i + 1, 2]
-        u = v - loss[0]
+        u = v
         allowance = noise * (prefix[mid, 2] + 2.0 * u * prefix[mid, 1] + u * u * prefix[mid, 0])
         quadratic += mass[i] * max(p2 - 2.0 * u * p1 + u * u * p0 - allowance, 0.0)
         plateau += mass[i] * max(prefix[end, 0] - prefix[mid, 0] - noise, 0.0)
@@ -260,24 +261,33 @@ def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
         dip = precision + 0.25 * max(0.0, -(1.0 + a)) * precision * precision
         bulge = max(0.0, 0.25 * (1.0 + a) * precision * precision - precision)
         wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
+        # losses in units of their range, which rare steps make as small as numbers are
+        width = loss[cells] - loss[0]
+        if not width > _LEAST_WIDTH:
+            env[b, :] = 0.0
+            continue
+        first = loss[0]
+        for j in range(cells + 1):
+            loss[j] = (loss[j] - first) / width
+            log_r[j] += math.log(width)
+        scaled = levels * width
         bound = np.ones(levels.size)
-        _cuts(mass, log_r, wiggle, outside_low, outside_high, levels, bound)
+        _cuts(mass, log_r, wiggle, outside_low + math.log(width), outside_high + math.log(width), scaled, bound)
         if part[b, 0] == -np.inf:
             _shifts(s, q[b], a, k[b], low, step, cells, part[b, 1], levels, bound)
         prefix = np.zeros((cells + 1, 3))
         for j in range(cells):
-            u = loss[j] - loss[0]
+            u = loss[j]
             prefix[j + 1, 0] = prefix[j, 0] + mass[j]
             prefix[j + 1, 1] = prefix[j, 1] + mass[j] * u
             prefix[j + 1, 2] = prefix[j, 2] + mass[j] * u * u
-        width = loss[cells] - loss[0]
-        narrow = _pairs(mass, loss, 0.1 / width, prefix) * width * width * 100.0
+        narrow = _pairs(mass, loss, 0.1, prefix) * 100.0
         running = bound[levels.size - 1]
         for i in range(levels.size):
             level = levels.size - 1 - i
-            w = levels[level]
+            w = scaled[level]
             if i > 0:
-                if w * width <= 1.0 / _RATIO:
+                if w <= 1.0 / _RATIO:
                     square = narrow * w * w
                 elif bound[level] > 0.5:
                     square = _pairs(mass, loss, w, prefix)

@@ -360,3 +360,17 @@ def test_infinite_losses_ask_one_question_unless_they_hide_delta(monkeypatch):
     # the chance of an infinite loss is known to 1e-13, a ten-thousandth of what is left for the finite ones
     delta = -math.expm1(30.0 * math.log1p(-1e-2)) + 1e-9
     assert hidden.epsilon(delta, "remove").width < 1e-2 and len(asked) == 2
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("q", [1e-15, 1e-30, 1e-50, 1e-160, 1e-200, 1e-300, 2.3e-308])
+def test_rates_as_small_as_numbers_are(q, direction):
+    """To first order in q, delta(0) of two steps is q E[(e^s + e^t - 2)_+], with s and t of the law N(-1/2, 1)."""
+    expected = 0.5955244503871239225104235  # by quadrature over s of the closed form over t, 25 digits
+    found = pa.compose([(pa.SampledGaussian(1.0, q), 2)]).delta(0.0, direction)
+    assert found.lower <= expected * q * (1.0 + 4.0 * q) and expected * q * (1.0 - 4.0 * q) <= found.upper
+    assert found.width <= 3e-5 * found.upper
+    many = pa.compose([(pa.SampledGaussian(1.0, q), 1_000)]).delta(0.0, direction)
+    # the sum of a thousand is nearly normal, of variance (e - 1) q^2 each
+    assert many.width <= 1e-4 * many.upper
+    assert many.upper == pytest.approx(q * math.sqrt(1_000 * (math.e - 1.0) / (2.0 * math.pi)), rel=3e-3)

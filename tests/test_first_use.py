@@ -101,6 +101,21 @@ def test_kernels_on_disk_are_loaded_without_what_only_compiling_needs(tmp_path):
 
 
 @needs_jit
+def test_kernels_are_compiled_again_if_a_helper_changes(tmp_path):
+    """A kernel's machine code holds that of the helpers in other files."""
+    imported = "import sys; print('numba.np.linalg' in sys.modules)"
+    other = "from pld_accountant.kernels import _jit; _jit._sources = lambda: b'another version'"
+
+    def said(code):
+        return python(code, NUMBA_CACHE_DIR=str(tmp_path)).stdout.split()
+
+    assert said(f"{COUNT}; {imported}") == ["True"]
+    assert said(f"{COUNT}; {imported}") == ["False"]
+    assert said(f"{other}; {COUNT}; {imported}") == ["True"]
+    assert said(f"{other}; {COUNT}; {imported}") == ["False"]
+
+
+@needs_jit
 def test_compiling_is_announced_once_and_loading_is_silent(tmp_path):
     twice = f"{COUNT}; count.all_norms(np.ones((2, 2), 'f4'))"
     (line,) = python(twice, NUMBA_CACHE_DIR=str(tmp_path)).stderr.splitlines()

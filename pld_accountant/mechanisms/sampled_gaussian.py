@@ -18,6 +18,7 @@ __all__ = ["SampledGaussian", "SampledGaussianSteps"]
 
 _NODES_FOR_MOMENTS = 4_000
 _NODES_AT_MOST = 4_000_000
+_LAST_LEVEL = 2_046  # of a frequency that is still a number
 _GRID_REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _ENVELOPE_CELLS = 768
 _LEAST_NOISE, _MOST_RATE = 0.2, 1.0 - 1e-6  # of steps for contours
@@ -286,8 +287,9 @@ class SampledGaussianSteps:
     def envelope_levels(self, theta: float) -> tuple[int, int]:
         """From below every band of this tilt up to where one step's density, at most about sigma / q, decays."""
         lowest = math.floor(2.0 * np.log2(0.05 * theta))
-        highest = math.ceil(2.0 * np.log2(64.0 * np.max(self.sigma / self.q) + theta)) + 8
-        return lowest, highest
+        decay = 6.0 + float(np.max(np.log2(self.sigma) - np.log2(self.q)))
+        highest = math.ceil(2.0 * np.logaddexp2(decay, np.log2(theta))) + 8
+        return lowest, min(highest, _LAST_LEVEL)
 
     def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
         """See `base.CharacteristicSteps`; `kernels.envelope` has the proof."""
@@ -357,7 +359,7 @@ class SampledGaussianSteps:
 
         One step: with t = (2 x - 1) / (2 sigma^2), at most T = 39 / sigma + 1 / sigma^2 on the grid, log g is computed
         from t, and t from log g, with an error of t below (4 T + 8) units; d log g <= 8 dt (|log g| + N),
-        N = -log(1 - q) at most, if N is not 0; below a rate of 1e-15, where log g = t + log q cancels, N = T.
+        N = -log(1 - q).
 
         A partial sum is rounded once at every one of `depth` levels, relative to itself, and again when cells are
         merged.  In all, the errors are at most c sum |l_i| + c sum N_i.  Under removal no loss is below -N, under
@@ -365,7 +367,7 @@ class SampledGaussianSteps:
         """
         t = 39.0 / self.sigma + 1.0 / self.sigma**2
         with np.errstate(divide="ignore"):
-            n = np.where(self.q < 1e-15, t, np.minimum(-np.log1p(-self.q), t))
+            n = np.minimum(-np.log1p(-self.q), t)
         used = counts > 0
         c = 2.0**-53 * (8.0 * (4.0 * float(t[used].max()) + 8.0) + 4.0 * depth + 8.0)
         return c, 3.0 * c * float(counts[used] @ n[used])

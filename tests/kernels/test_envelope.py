@@ -89,3 +89,23 @@ def test_the_envelope_of_a_gaussian_is_exact():
     levels = np.array([1.0, 2.0, 4.0])
     envelope.envelope(one(2.0), one(1.0), 1.0, one(3.0), WHOLE, one(1.0), np.zeros((1, 2)), 16, levels, out)
     assert out[0] == pytest.approx(-0.5 * (levels / 2.0) ** 2, rel=1e-15)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("q", [1e-100, 1e-160, 1e-200, 1e-280])
+def test_tiny_rates_scale_the_losses(q, direction):
+    """The loss is q times the same law, so that the bound depends on the rate times the frequency alone."""
+    scaled = 2.0 ** (0.5 * np.arange(-8, 24))
+
+    def bounds(rate):
+        law = (one(1.0), one(rate), SIGN[direction], one(1.0), WHOLE)
+        return envelope_levels(law, scaled / rate)[0]
+
+    found, known = bounds(q), bounds(1e-9)
+    assert found[0] > -1e-2 and known[-1] < -1.0
+    np.testing.assert_allclose(found, known, rtol=1e-6, atol=1e-7)
+
+
+def test_losses_without_digits_bound_nothing():
+    law = (one(1.0), one(1e-300), SIGN["remove"], one(1.0), WHOLE)
+    assert np.all(envelope_levels(law, 2.0 ** np.arange(990.0, 1000.0))[0] == 0.0)
