@@ -119,3 +119,9 @@ def test_the_words_of_a_composition():
 def test_bad_arguments_are_refused(call):
     with pytest.raises(ValueError, match="must"):
         call()
+
+
+@pytest.mark.parametrize("rho", [1e-300, 1e-250, 1e250, 1e300])
+def test_extreme_rho_has_bounds(rho):
+    found = pa.compose([(pa.ZeroConcentratedDP(rho), 2)]).epsilon(1e-5)
+    assert found.lower <= found.upper and (found.upper > rho if rho > 1.0 else found.upper < 1e-12)

@@ -54,7 +54,7 @@ class BlackBoxComposition(Composition):
         self._counts = {**counts, **boxes}
         witness = dict(counts)
         for box, n in boxes.items():
-            if (noise := box.gaussian()) < np.inf:
+            if 1e-100 <= (noise := box.gaussian()) <= 1e100:  # what `SampledGaussian` takes
                 step = SampledGaussian(noise, 1.0)
                 witness[step] = witness.get(step, 0) + n
         self._witness = of_mechanisms(witness)
@@ -90,7 +90,8 @@ class BlackBoxComposition(Composition):
         return min((infinite + chernoff) * grown, 1.0)
 
     def _of_boxes(self, theta: NDArray) -> NDArray:
-        return np.sum([n * box.log_moments(theta) for box, n in self._boxes.items()], axis=0)
+        with np.errstate(over="ignore"):
+            return np.sum([n * box.log_moments(theta) for box, n in self._boxes.items()], axis=0)
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """Finite where every box has a divergence of order infinity."""

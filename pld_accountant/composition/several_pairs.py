@@ -85,7 +85,7 @@ class SeveralPairsComposition(Composition):
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         # the least mu lies above those of single points of the curve
         most, least = self._above._mu(min_delta, wanted), 0.0
-        for delta in np.geomspace(min_delta, 0.1, _POINTS):
+        for delta in np.geomspace(min_delta, max(min_delta, 0.1), _POINTS):
             epsilon = self._answer(EpsilonAt(float(delta)), wanted, 0.0).lower
             least = max(least, float(gdp.mu(epsilon, delta)) if epsilon > 0.0 else 0.0)
         return between(least, most.upper, most.status, most.method)

@@ -83,6 +83,8 @@ class GaussianMixture:
         if not (np.all(p >= 0.0) and abs(float(p.sum()) - 1.0) <= 1e-12):
             raise ValueError(f"probabilities must be at least 0 and add up to 1, got a sum of {float(p.sum())!r}")
         some = p > 0.0
+        if not c[some].any():
+            raise ValueError("a sensitivity above 0 must have a probability above 0")
         object.__setattr__(self, "noise_multiplier", sigma)
         object.__setattr__(self, "sensitivities", tuple(c[some].tolist()))
         object.__setattr__(self, "probabilities", tuple((p[some] / p.sum()).tolist()))
@@ -134,6 +136,9 @@ def GroupGaussian(noise_multiplier: float, sample_rate: float, records: int) -> 
     if k > _MOST_SENSITIVITY * sigma:
         raise ValueError(f"records must be at most 60 times the noise multiplier, got {k} at {sigma}")
     p = _binomial(k, rate) if rate < 1.0 else np.append(np.zeros(k), 1.0)
+    if rate < 1.0 and p[0] < np.finfo(np.float64).tiny:
+        # without its first mass, the law would have no largest loss
+        raise ValueError(f"the chance that no record is drawn must be above 1e-308, got {records} at {sample_rate}")
     return GaussianMixture(sigma, tuple(map(float, range(k + 1))), tuple(p.tolist()))
 
 

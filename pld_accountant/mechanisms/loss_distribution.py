@@ -125,6 +125,6 @@ def _law(losses: NDArray, masses: NDArray, round_off: float = 0.0) -> DiscreteLa
         infinite, masses = 0.0, masses / masses.sum()
     kept = masses > 0.0
     other = float(masses[kept] @ np.exp(-losses[kept]))
-    of_infinite = round_off + MASS_SLACK * infinite
+    of_infinite = round_off + MASS_SLACK * infinite if infinite else 0.0
     excluded = other < 1.0 - 0.5 * MASS_SLACK
     return DiscreteLaw(losses[kept], masses[kept], infinite, excluded, infinite_error=of_infinite)

@@ -20,6 +20,7 @@ from .sampled_gaussian import SampledGaussian
 __all__ = ["AllocationSide", "RandomAllocation"]
 
 _LEAST_NOISE = 0.05  # likelihood ratios reach exp(s^2 / 2 + 14 s), s = 1 / noise
+_MOST_NOISE = 1e12  # above, ratios of cells differ by round-off
 _MOST_BATCHES = 10**9
 _WIDEN = 1.0 + 2.0**-50
 _SMALLEST = 1e-290  # mass of an infinite loss that may be lost to underflow
@@ -38,7 +39,7 @@ class RandomAllocation:
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of each step's noise divided by the record's largest contribution; at least 0.05.
+        Standard deviation of each step's noise divided by the record's largest contribution; from 0.05 to 10^12.
     batches : int
         Steps of an epoch, at least 1 and at most 10^9.
     participations : int
@@ -85,8 +86,8 @@ class RandomAllocation:
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)
-        if not sigma >= _LEAST_NOISE:
-            raise ValueError(f"noise_multiplier must be at least {_LEAST_NOISE}, got {sigma}")
+        if not _LEAST_NOISE <= sigma <= _MOST_NOISE:
+            raise ValueError(f"noise_multiplier must be from {_LEAST_NOISE} to {_MOST_NOISE:g}, got {sigma}")
         object.__setattr__(self, "noise_multiplier", sigma)
         batches = validate.count(self.batches, "batches", least=1)
         if batches > _MOST_BATCHES:

@@ -170,3 +170,12 @@ def test_ends_that_contradict_each_other_certify_nothing():
         assert between(1.001, 1.0, pa.Status.CERTIFIED, Method.GRID).status == pa.Status.NOT_CERTIFIED
     found = between(1.0 + 1e-12, 1.0, pa.Status.CERTIFIED, Method.GRID)
     assert (found.lower, found.upper, found.status) == (1.0, 1.0, pa.Status.CERTIFIED)
+
+
+@pytest.mark.parametrize("min_delta", [0.11, 0.25, 0.4])
+def test_mu_looks_at_no_delta_below_the_least(min_delta):
+    """delta(0) is at most 0.304, so that mu of a larger least delta is 0."""
+    found = pa.compose([(pa.ExponentialMechanism(1.0), 2)]).mu(min_delta)
+    assert found.status == pa.Status.CERTIFIED and found.lower <= found.upper < 0.8
+    if min_delta == 0.4:
+        assert found.upper == 0.0

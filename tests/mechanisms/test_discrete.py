@@ -211,6 +211,9 @@ def test_any_object_with_the_protocol_is_composed_and_others_are_refused():
         lambda: pa.DiscreteGaussian(1.0, 9, truncation_bound=4),
         lambda: pa.GaussianMixture(1.0, [1.0], [0.5]),
         lambda: pa.GaussianMixture(1.0, [-1.0], [1.0]),
+        lambda: pa.GaussianMixture(1.0, [0.0, 1.0], [1.0, 0.0]),
+        lambda: pa.GroupGaussian(10.0, 0.99999, 600),  # the chance that none is drawn underflows
+        lambda: pa.RandomAllocation(1e13, 10),
         lambda: pa.ExponentialMechanism(-1.0),
         lambda: pa.PoissonSampled(pa.SampledGaussian(1.0, 0.1), 0.1),
         lambda: pa.PoissonSampled(pa.PureDP(1.0), 0.0),
@@ -307,15 +310,15 @@ def test_the_errors_of_losses_cover_the_division_by_the_finite_mass(rate):
     (losses, _), error = family._laws[0], family._errors[0][0]
     with mpmath.workdps(40):
         rate, apart = mpmath.mpf(rate), []
-        infinite = rate * mpmath.mpf(p[0]) * (1 + mpmath.mpf(MASS_SLACK))
+        infinite = rate * mpmath.mpf(p[0]) * (1 + mpmath.mpf(MASS_SLACK if rate < 1 else 0))
         for a, b in sorted(zip(p[1:], q[1:], strict=True)):
             up, down = (mpmath.mpf(float(e)) for e in UNIT * _units(np.array([a, b])))
             ratio = mpmath.mpf(a) / mpmath.mpf(b) * (1 + up) / (1 - down)
             apart.append(float(mpmath.log(1 - rate + rate * ratio) - mpmath.log(1 - infinite)))
         moved = np.array(apart) - losses
     assert np.all(moved <= 1.005 * error + 2.0**-51) and np.all(moved >= 0.5 * error)
-    # without the division's part, or a thousandth of it
-    assert np.all(moved > 1.1 * step.law("remove").loss_error)
+    # without the division's part, or a thousandth of it; a mass that is given is exact
+    assert rate == 1.0 or np.all(moved > 1.1 * step.law("remove").loss_error)
 
 
 def test_losses_beyond_an_end_are_infinite():
@@ -434,3 +437,24 @@ def test_no_gaussian_reaches_below_the_chance_of_an_infinite_loss():
     below, above = steps.mu(1e-3), steps.mu(1e-2)
     assert below.certified and below.lower == below.upper == np.inf
     assert above.certified and above.upper < 10.0
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 4.7])
+def test_a_black_box_at_its_own_delta(epsilon, delta):
+    """The chance of the infinite loss is the number given, so that epsilon is the largest finite loss."""
+    found = pa.compose([(pa.ApproximateDP(epsilon, delta), 1)]).epsilon(delta)
+    assert found.status == pa.Status.CERTIFIED and found.lower <= epsilon <= found.upper
+    assert found.width <= 1e-9 * epsilon
+    beside = pa.compose([(pa.ApproximateDP(epsilon, delta), 1), (pa.Laplace(2.0), 3)]).epsilon(delta)
+    assert beside.status == pa.Status.CERTIFIED and epsilon + 1.5 <= beside.upper <= (epsilon + 1.5) * (1.0 + 1e-9)
+    unbounded = pa.compose([(pa.ApproximateDP(epsilon, delta), 1), (pa.Gaussian(2.0), 1)]).epsilon(delta)
+    assert unbounded.lower == unbounded.upper == np.inf
+    assert np.isinf(pa.compose([(pa.ApproximateDP(epsilon, delta), 1)]).epsilon(delta * (1.0 - 1e-15)).lower)
+
+
+def test_an_infinite_mass_that_was_computed_is_not_taken_as_exact():
+    step = pa.DiscreteGaussian(2.0, truncation_bound=5)
+    infinite = step.law("remove").infinite
+    found = pa.compose([(step, 1)]).epsilon(infinite)
+    assert (found.lower, found.upper, found.status) == (0.0, np.inf, pa.Status.NOT_CERTIFIED)

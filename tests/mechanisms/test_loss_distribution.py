@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -90,3 +91,29 @@ def test_a_rest_that_is_round_off_is_none():
     masses[0] -= 2.0**-52
     run = pa.compose([(pa.LossDistribution(np.linspace(0.1, 1.0, 10), masses), 3)])
     assert np.isfinite(run.epsilon(0.0, "remove").upper)
+
+
+@pytest.mark.parametrize("way", ["derived", "beside"])
+def test_the_round_off_of_a_derived_rest_is_counted(way, monkeypatch):
+    """The other law's infinite mass is 1 less a sum, so that its error is relative to 1; against 40 digits."""
+    rng, apart = np.random.default_rng(1), []
+    for exponent in np.linspace(-14.4, -9.0, 40):
+        masses = rng.dirichlet(np.ones(3)) * (1.0 - 10.0**exponent)
+        losses = np.sort(rng.normal(0.0, 1.0, 3))
+        losses -= max(np.log((masses * np.exp(losses)).sum()), 0.0) + 0.01
+        with mpmath.workdps(40):
+            given = masses * np.exp(losses)
+            parts = zip(given.tolist(), losses.tolist(), strict=True)
+            rest = float(1 - mpmath.fsum(mpmath.mpf(m) * mpmath.exp(-mpmath.mpf(x)) for m, x in parts))
+        if rest < 2.0**-49:
+            continue
+        step = pa.LossDistribution(losses, given)
+        if way == "derived":
+            found = pa.compose([(step, 1)]).delta(50.0, "add")
+        else:
+            found = pa.compose([(step, 1), (pa.Gaussian(10.0), 1)]).delta(50.0, "add")
+        assert found.lower <= rest <= found.upper
+        law = step.law("add")
+        apart.append(abs(law.infinite - rest) / (law.infinite_ends[1] - law.infinite))
+    # a tenth of what is counted occurs
+    assert len(apart) > 30 and 0.05 < max(apart) <= 1.0
