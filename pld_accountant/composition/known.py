@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
@@ -231,14 +232,16 @@ class KnownComposition(Composition):
         """The sum of discrete laws if their losses lie on one lattice, or are few."""
         if direction not in self._lattices:
             pairs = [m for m in self._counts if isinstance(m, Discrete)]
-            self._lattices[direction] = None
-            if len(pairs) == len(self._counts):
+            if len(pairs) < len(self._counts):
+                self._lattices[direction] = None
+            else:
                 from ..engine.atoms import AtomSum
                 from ..engine.lattice import LatticeSum
 
-                laws, counts = [m.law(direction) for m in pairs], list(self._counts.values())
-                self._lattices[direction] = LatticeSum.of(laws, counts) or AtomSum.of(laws, counts)
-        return self._lattices[direction]
+                with suppress(deadline.OutOfTime), deadline.strict():
+                    laws, counts = [m.law(direction) for m in pairs], list(self._counts.values())
+                    self._lattices[direction] = LatticeSum.of(laws, counts) or AtomSum.of(laws, counts)
+        return self._lattices.get(direction)
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         if not self._counts:

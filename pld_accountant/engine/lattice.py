@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import deadline
 from ..fft import roundoff
 from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
 from .discrete_sum import DiscreteSum, FiniteDelta
@@ -213,7 +214,7 @@ class LatticeSum(DiscreteSum):
         """The sum, if the losses lie on a few coarse lattices, of which all but the longest make few atoms together."""
         for finer in (_FINER, np.inf):
             found = _lattices(laws, counts, finer)
-            if found and math.prod(lattice.widest for lattice in found[:-1]) <= _MOST_ATOMS:
+            if found:
                 return LatticeSum(found, laws, counts)
         return None
 
@@ -286,12 +287,13 @@ class LatticeSum(DiscreteSum):
 
 
 def _lattices(laws: Sequence[DiscreteLaw], counts: Sequence[int], finer: float) -> list[_Lattice]:
-    """Lattices of all laws, the longest sum last; none if some law has none.
+    """Lattices of all laws, the longest sum last; none if some law has none, or all but the last have many atoms.
 
     A law joins a lattice unless this takes more than `finer` times as many points as the longer of both.
     """
     found: list[_Lattice] = []
     for law, n in zip(laws, counts, strict=True):
+        deadline.check()
         alone = _Lattice.of([law], [n])
         if alone is None:
             return []
@@ -302,7 +304,10 @@ def _lattices(laws: Sequence[DiscreteLaw], counts: Sequence[int], finer: float) 
                 break
         else:
             found.append(alone)
-    return sorted(found, key=lambda lattice: lattice.widest)
+        found.sort(key=lambda lattice: lattice.widest)
+        if math.prod(lattice.widest for lattice in found[:-1]) > _MOST_ATOMS:
+            return []  # further laws only add to them
+    return found
 
 
 class _Tails:

@@ -15,6 +15,12 @@ __all__ = ["COLUMNS", "REQUIRED", "arrow_events", "column_names", "is_events_fil
 COLUMNS = ("person", "norm", "sensitivity", "count", "noise_multiplier", "sample_rate", "step", "group")
 REQUIRED = ("person",)
 _NORMS = ("norm", "sensitivity")
+_SYNONYMS = {
+    "repeat": "count",
+    "repetition": "count",
+    "noise": "noise_multiplier",
+    "sigma": "noise_multiplier",
+}
 
 
 def arrow_events(
@@ -94,6 +100,11 @@ def _check_names(there: list[str], names: Mapping[str, str], where: str) -> None
         alike = [] if names[name] in there else [c for c in there if c not in names.values() and _alike(c, name)]
         if alike and not (name in _NORMS and any(names[n] in there for n in _NORMS)):
             raise ReadError(f"{where} has a column {alike[0]!r} but no {name!r}: rename it, or leave it out")
+    if "mechanism" in there:
+        raise ReadError(
+            f"{where} has a column 'mechanism', which would be ignored: events are of the Gaussian mechanism. Leave out "
+            "the events of others, and the column; `LaplaceLedger` counts Laplace noise"
+        )
     both = [names[n] for n in _NORMS if names[n] in there]
     if len(both) != 1:
         found = " and ".join(repr(b) for b in both) if both else "neither"
@@ -101,9 +112,9 @@ def _check_names(there: list[str], names: Mapping[str, str], where: str) -> None
 
 
 def _alike(one: str, name: str) -> bool:
-    """Whether a name is another one in a different spelling: Count, counts, sampling_rate, noise-multiplier."""
-    plain = re.sub("[^a-z]", "", one.lower().replace("sampling", "sample"))
-    return plain.removesuffix("s") == name.replace("_", "")
+    """Whether a name is another one in a different spelling, or a synonym: Count, counts, sampling_rate, sigma."""
+    plain = re.sub("[^a-z]", "", one.lower().replace("sampling", "sample")).removesuffix("s")
+    return name in (plain, _SYNONYMS.get(plain)) or plain == name.replace("_", "")
 
 
 def _from_pandas(frame: Any, names: Mapping[str, str]) -> Any:

@@ -15,6 +15,8 @@ from .source import arrow_events
 
 __all__ = ["Events", "Kind", "read_events"]
 
+_MISSING = {"", "nan", "none", "null", "nat", "n/a", "na"}  # texts that other programs write for no value
+
 Kind = tuple[float, float]
 """Noise multiplier and sample rate of a step."""
 
@@ -85,6 +87,7 @@ def read_events(
     if isinstance(source, Events):
         return source
     clip = validate.clipping_norm(max_grad_norm)
+    schedule = None if schedule is None else list(schedule)
     table = arrow_events(source, columns, progress)
     there = table.schema.names
     everybody, person = _people(table.column("person"), people)
@@ -98,7 +101,7 @@ def read_events(
     if "step" in there:
         if "count" in there:
             raise ValueError("events have a column 'step' or a column 'count', not both: a row of a step is one record")
-        step = _codes(table.column("step"), "step")
+        step = _step_codes(table.column("step"))
         _one_kind_a_step(step, kind, table.column("step"))
         of_step = np.zeros(step.max() + 1 if step.size else 0, dtype=np.int64)
         of_step[step] = kind
@@ -200,11 +203,22 @@ def _kinds(sigma: NDArray | float, rate: NDArray | float, events: int) -> tuple[
     return [(validate.noise_multiplier(s), validate.sample_rate(q)) for q, s in found.tolist()], place.reshape(-1)
 
 
-def _codes(column: Any, name: str) -> NDArray:
+def _step_codes(column: Any) -> NDArray:
+    """A number for each distinct step; rows of the same step are records of one, and are added up."""
     if column.null_count:
-        raise ValueError(f"the column {name!r} has {column.null_count} missing values")
-    coded = column.combine_chunks().dictionary_encode() if not _is_dictionary(column) else column.combine_chunks()
-    return np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+        raise ValueError(f"the column 'step' has {column.null_count} missing values")
+    coded = column.combine_chunks() if _is_dictionary(column) else column.combine_chunks().dictionary_encode()
+    names = coded.dictionary.to_numpy(zero_copy_only=False)
+    codes = np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    if names.dtype.kind == "f":
+        missing = ~np.isfinite(names)
+    else:
+        missing = np.array([isinstance(name, str) and name.strip().lower() in _MISSING for name in names], dtype=bool)
+    lost = np.isin(codes, np.flatnonzero(missing))
+    if lost.any():
+        row = int(np.argmax(lost))
+        raise ValueError(f"the column 'step' has {int(lost.sum())} missing values: {names[codes[row]]} in row {row}")
+    return codes if names.dtype.kind != "f" else np.unique(names, return_inverse=True)[1].reshape(-1)[codes]
 
 
 def _is_dictionary(column: Any) -> bool:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ MASS_SLACK = 2.0**-42
 """Relative error of a sum of masses of a law."""
 
 _SUM = 1e-12  # how far the sum of a user's masses may be from 1
+_DERIVED = ("_hash", "_laws", "noise_multiplier")  # of the fields of a pair
 _ROUND_OFF = 2.0**-50  # of a sum that is left as it is
 _LEAST_LOG = -746.0
 _ELEMENTS = 1 << 20  # of exponents at a time
@@ -132,13 +134,23 @@ class DiscretePair:
         object.__setattr__(self, "without_record", tuple(laws[1].tolist()))
         object.__setattr__(self, "sample_rate", validate.sample_rate(self.sample_rate))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.with_record, self.without_record, self.sample_rate))
+
     def __repr__(self) -> str:
         if self.name:
             return self.name if self.sample_rate == 1.0 else f"PoissonSampled({self.name}, {self.sample_rate})"
         rate = "" if self.sample_rate == 1.0 else f", sample_rate={self.sample_rate}"
         return f"DiscretePair({len(self.with_record)} outcomes{rate})"
 
-    @property
+    @cached_property
     def noise_multiplier(self) -> float:
         """1 over the largest finite loss, by which compositions sort."""
         largest = max(float(np.abs(self.law(d).losses).max(initial=0.0)) for d in ("remove", "add"))
@@ -160,6 +172,13 @@ class DiscretePair:
 
     def law(self, direction: Direction) -> DiscreteLaw:
         """The losses in one direction."""
+        return self._laws[direction]
+
+    @cached_property
+    def _laws(self) -> dict[Direction, DiscreteLaw]:
+        return {"remove": self._law("remove"), "add": self._law("add")}
+
+    def _law(self, direction: Direction) -> DiscreteLaw:
         p, q = np.array(self.with_record), np.array(self.without_record)
         rate = self.sample_rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

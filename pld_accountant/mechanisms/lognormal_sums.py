@@ -29,6 +29,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import deadline
+from ..threads import in_order
+
 __all__ = ["BASE", "ROUGH", "Cells", "Ratio", "Side", "cells_of_step", "doubled", "mean_of_lognormals", "place_cells"]
 
 _T = TypeVar("_T")
@@ -216,6 +219,7 @@ def doubled(one: _T, number: int, added: Callable[[_T, _T], _T]) -> _T:
         if not number:
             assert total is not None
             return total
+        deadline.check()
         power = added(power, power)
 
 
@@ -228,7 +232,7 @@ def _both(s: float, terms: int, cells: int) -> dict[Side, Ratio]:
 
     def added(one: dict[Side, Ratio], two: dict[Side, Ratio]) -> dict[Side, Ratio]:
         knots = _grid(one[Side.UPPER], two[Side.UPPER], cells)
-        return {side: _sum(one[side], two[side], side, knots) for side in Side}
+        return dict(in_order(lambda side: _sum(one[side], two[side], side, knots), Side))
 
     return doubled(power, terms, added)
 
