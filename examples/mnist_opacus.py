@@ -58,4 +58,8 @@ print(individual.epsilon(1e-5))
 print(individual.guarantee)
 if keep:
     print(f"{keep.active.sum():,} of {len(x):,} people have budget left")  # sensitive, like every number of a person
-print(pa.write_report(individual.ledger, options.out / "report.html", 1e-5, labels=y.numpy()))
+print(
+    pa.write_report(
+        individual.ledger, options.out / "report.html", 1e-5, labels=y.numpy(), guarantee=individual.guarantee
+    )
+)

@@ -45,4 +45,4 @@ with torch.no_grad():
     print(f"accuracy {(model(x_test).argmax(1) == y_test).float().mean():.4f}")
 print(run.epsilon(DELTA))
 print(run.guarantee)
-print(pa.write_report(run.ledger, options.out / "report.html", DELTA, labels=y.numpy()))
+print(pa.write_report(run.ledger, options.out / "report.html", DELTA, labels=y.numpy(), guarantee=run.guarantee))

@@ -249,12 +249,11 @@ class _Notice(event.Listener):
         if self._said or not event.data["dispatcher"].py_func.__module__.startswith(__package__):
             return
         self._said = True
-        kept = "once" if _CACHE else "in every process, because no folder for machine code can be written to"
-        _LOG.warning(
-            "pld-accountant: compiling kernels for this machine, %s: about half a minute in all; "
-            "`pld-accountant warm-up` does it beforehand",
-            kept,
-        )
+        if _CACHE:
+            rest = "they are kept on disk; `pld-accountant warm-up` compiles the others, half a minute in all"
+        else:
+            rest = "in every process, because no folder for machine code can be written to"
+        _LOG.warning("pld-accountant: compiling kernels that this needs for the first time: %s", rest)
 
     def on_end(self, event: Any) -> None:
         """Nothing to do."""

@@ -163,4 +163,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_LATER))
+    helpers = {"Any", "TYPE_CHECKING", "import_module"}
+    return sorted((set(globals()) | set(_LATER)) - helpers)

@@ -332,7 +332,7 @@ class PeopleCounts(Locked):
             nothing has changed.
         """
         if type(other) is not type(self):
-            raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
+            raise ValueError(f"other must be a {type(self).__name__}, as this ledger is, got {other!r}")
         with held(self, other):
             named = self._people is not None, other._people is not None
             if named[0] != named[1]:

@@ -190,3 +190,10 @@ def test_a_composition_of_discrete_losses_is_copied_after_use(how):
     one = pa.compose([(pa.RandomizedResponse(0.5), 9)])
     found = one.epsilon(1e-3)
     assert COPIES[how](one).epsilon(1e-3) == found
+
+
+def test_what_follows_from_a_pair_is_not_pickled():
+    step = pa.DiscreteGaussian(50.0)
+    size = len(pickle.dumps(step))
+    hash(step), step.law("remove"), step.noise_multiplier  # kept by the object
+    assert len(pickle.dumps(step)) == size and pickle.loads(pickle.dumps(step)) == step

@@ -169,7 +169,7 @@ def test_a_bad_norm_in_a_later_block_makes_no_ledger(monkeypatch):
         (lambda b: b.epsilon(1e-5, bounds="lower"), "bounds must be 'all' or 'upper', got 'lower'"),
         (lambda b: b.delta(-1.0), "epsilon must be a finite number of at least 0, got -1.0"),
         (lambda b: b.merge(ledger(4)), "other must be a ledger of the same 3 people"),
-        (lambda b: b.merge(None), "other must be a ledger of the same 3 people"),
+        (lambda b: b.merge(None), "other must be a Ledger, as this ledger is"),
     ],
 )
 def test_what_is_refused_books_nothing(call, message):
@@ -577,3 +577,9 @@ def test_a_renyi_bound_alone_is_the_one_of_renyi_accounting(direction):
         np.testing.assert_allclose(cut.upper, ledger.rdp_epsilon(1e-5), rtol=1e-9)
     above = ledger.epsilon(1e-5, direction, bounds="upper", seconds=1e-9)
     assert np.array_equal(above.upper, cut.upper) and np.all(np.isnan(above.lower)) and np.all(np.isnan(above.estimate))
+
+
+def test_no_steps_change_nothing():
+    ledger = pa.Ledger(2, noise_multiplier=2.0, sample_rate=0.05, max_grad_norm=1.0)
+    ledger.record(np.ones((0, 2)))
+    assert ledger.steps == 0 and np.all(ledger.epsilon(1e-5).upper == 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -45,6 +45,17 @@ def between(lower: float, upper: float, status: Status, method: Proof) -> Bounds
     return Bounds(lower, middle, upper, status, method)
 
 
+def _of_test(
+    curve: ProfileCurve, sides: Sequence[Callable[[float, bool], tuple[float, float]]], level: float, successes: bool
+) -> tuple[float, float]:
+    """Bounds of the largest rate of true positives of a test with this rate of false positives, or of 1 less it."""
+    if 0.0 < level < 1.0:
+        return curve.true_positives(level) if successes else curve.type_two(level)
+    # without false positives only infinite losses are detected
+    found = (1.0, 1.0) if level else (0.0, max(side(_FAR, False)[1] for side in sides))
+    return found if successes else (1.0 - found[1], 1.0 - found[0])
+
+
 class OwnCurve:
     """A composition's curve in one direction, a question for each point, for `engine.dominating_mu`."""
 
@@ -65,6 +76,7 @@ class OwnCurve:
 
 
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
+_FAR = 1e6  # an epsilon beyond which lie infinite losses, and what counts as such
 _WIDE = 1e-4  # relative to log delta: points of a curve, and bounds with which a search on trade-offs begins
 _SHARED = 4  # one question of a search may take this part of the time that is left
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
@@ -251,7 +263,7 @@ class Composition(Locked):
         Parameters
         ----------
         alpha : float or array_like
-            Rates of false positives, in (0, 1).
+            Rates of false positives, in [0, 1].
         direction : {"both", "remove", "add"}
             "remove": the null hypothesis is that the record is not there; "add": that it is there; "both" gives the
             smaller error of the two.
@@ -266,7 +278,7 @@ class Composition(Locked):
         Raises
         ------
         ValueError
-            For an alpha outside (0, 1), or an unknown direction.
+            For an alpha outside [0, 1], or an unknown direction.
 
         **Error**: the bounds are a relative 1e-5 apart, or twice as far as those of delta if these are further apart.
         **Cost**: about thirty evaluations of `delta` for each alpha, fifteen if one direction is asked or both are
@@ -308,18 +320,18 @@ class Composition(Locked):
 
     def _of_tests(self, alpha: Any, direction: str, seconds: float | None, *, successes: bool) -> Bounds:
         levels = validate.numbers(alpha, "false_positive_rate" if successes else "alpha")
-        if not np.all((levels > 0.0) & (levels < 1.0)):
+        if not np.all((levels >= 0.0) & (levels <= 1.0)):
             word = "false_positive_rate" if successes else "alpha"
-            raise ValueError(f"{word} must lie in (0, 1), got {alpha!r}")
+            raise ValueError(f"{word} must lie in [0, 1], got {alpha!r}")
         ends = []
         status = Status.CERTIFIED
         with deadline.limited(seconds, essentials=True):
             for one in self._distinct(directions(direction)):
                 worst = [Status.CERTIFIED]
-                sides = (self._two_sided(side, worst) for side in (one, _OTHER[one]))
+                sides = [self._two_sided(side, worst) for side in (one, _OTHER[one])]
                 curve = ProfileCurve(*sides)
-                ask = curve.true_positives if successes else curve.type_two
-                ends.append(np.array([ask(float(a)) for a in levels.reshape(-1)]).reshape(levels.size, 2))
+                found = [_of_test(curve, sides, a, successes) for a in levels.reshape(-1).tolist()]
+                ends.append(np.array(found).reshape(levels.size, 2))
                 status = max(status, *worst)
         choose = np.maximum if successes else np.minimum
         both = ends[0] if len(ends) == 1 else choose(ends[0], ends[1])

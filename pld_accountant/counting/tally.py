@@ -78,6 +78,8 @@ class Tally:
         if not count.all_norms(norms):
             raise validate.norm_error(norms, first_row=first_row)
         steps = len(norms) * repeat
+        if not steps:
+            return
         self._make_room(steps)
         group, offset = self._group(sigma, rate)
         buckets = _places(group, sigma, max_grad_norm)

@@ -102,8 +102,8 @@ def _check_names(there: list[str], names: Mapping[str, str], where: str) -> None
             raise ReadError(f"{where} has a column {alike[0]!r} but no {name!r}: rename it, or leave it out")
     if "mechanism" in there:
         raise ReadError(
-            f"{where} has a column 'mechanism', which would be ignored: events are of the Gaussian mechanism. Leave out "
-            "the events of others, and the column; `LaplaceLedger` counts Laplace noise"
+            f"{where} has a column 'mechanism', which would be ignored: events are of the Gaussian mechanism. Leave "
+            "out the events of others, and the column; `LaplaceLedger` counts Laplace noise"
         )
     both = [names[n] for n in _NORMS if names[n] in there]
     if len(both) != 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import validate
+from .. import deadline, validate
 from ..files.saved_state import SavedArrays
 from ..kernels.charge import BUDGET, DUST, admit_places
 from ..potential.game import Run
@@ -49,12 +49,14 @@ class PotentialFilter(NoisyStepFilter):
         Clipping norm.
     alpha : float, optional
         Order of the charges, above 1.  None: about the one with the largest budget.
+    seconds : float, optional
+        Time for certifying the budget, which takes 2 to 60 seconds in ordinary runs and minutes in extreme ones.
 
     Raises
     ------
     ValueError
-        If no budget of at least one full-norm step can be certified, or for sample_rate=1: `GaussianFilter` is exact
-        there.
+        If no budget of at least one full-norm step can be certified, or none within `seconds`; or for sample_rate=1:
+        `GaussianFilter` is exact there.
 
     Notes
     -----
@@ -86,6 +88,7 @@ class PotentialFilter(NoisyStepFilter):
         max_grad_norm: float,
         alpha: float | None = None,
         individual: bool = True,
+        seconds: float | None = None,
     ) -> None:
         rates = np.atleast_1d(validate.numbers(sample_rate, "sample_rate"))
         if rates.ndim > 1 or not rates.size:
@@ -94,12 +97,18 @@ class PotentialFilter(NoisyStepFilter):
         if self._rates[0] == 1.0:
             raise ValueError("sample_rate must be below 1; GaussianFilter is exact for full-batch steps")
         largest, _ = own_shares(epsilon, lambda one: one)
+        if np.shape(epsilon) not in ((), (num_examples,)):
+            raise ValueError(f"epsilon must be one number or {num_examples}, got shape {np.shape(epsilon)}")
         epsilon = validate.numbers(epsilon, "epsilon")
         self._target = largest, validate.delta(delta)
         theta = None if alpha is None else validate.positive(validate.positive(alpha, "alpha") - 1.0, "alpha - 1")
         targets = tuple((one, delta) for one in sorted(set(np.ravel(epsilon).tolist()), reverse=True))
         noise = validate.noise_multiplier(noise_multiplier)
-        self._game = kept_game(Run(noise, self._rates, targets, theta))
+        try:
+            with deadline.limited(seconds), deadline.strict():
+                self._game = kept_game(Run(noise, self._rates, targets, theta))
+        except deadline.OutOfTime:
+            raise ValueError(f"no budget was certified within {seconds} seconds; allow more time") from None
         self._budget = self._game.budget(*self._target)
         _, shares = own_shares(epsilon, lambda one: self._game.budget(one, delta))
         self._first_rate = float(rates[0])

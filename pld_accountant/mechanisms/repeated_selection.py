@@ -94,6 +94,8 @@ class RepeatedSelection(RenyiBox):
             raise ValueError(f"mean must lie between 1 and {_MOST_RUNS:g}, got {self.mean!r}")
         if not shape > -1.0 or (1e6 < shape < np.inf):
             raise ValueError(f"shape must be above -1 and at most 1e6, or inf for Poisson numbers, got {self.shape!r}")
+        if not hasattr(self.run, "rdp"):
+            raise TypeError(f"run must be what compose returns, got {self.run!r}")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "shape", shape)
         if not np.isfinite(self._later[1]):

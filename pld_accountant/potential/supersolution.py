@@ -35,6 +35,7 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 
+from .. import deadline
 from .multipliers import Law, Multipliers, log_moments
 from .norms import NORMS
 from .series import ChargeTable, Series, fit_series
@@ -177,7 +178,7 @@ def build_potential(
     Raises
     ------
     ValueError
-        If a potential takes too many cells, or its numbers leave the range of doubles.
+        If a potential takes too many cells, its numbers leave the range of doubles, or theta is too large.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # such values end in an error below
         return _build(laws, charges, targets, steps, grid or Grid(), report)
@@ -215,6 +216,7 @@ def _build(
     potential = Potential(theta, kappa, period, drift, [])
     tau = 0.0
     while True:
+        deadline.check()
         width = max(largest, grid.step * (tau + blur / variance))
         cell, start = builder.cell(tau, width, start, beyond)
         beyond = 0.0
@@ -234,7 +236,8 @@ def _rates(law: Law, unit: float) -> tuple[float, float]:
     charge = law.cost(norms) / unit
     tiny = 1e-3
     found = law.steps(norms).spectrum(law.theta, tiny, 1, np.arange(2), 1, 1e13)
-    assert found is not None
+    if found is None:
+        raise ValueError(f"an order of {1.0 + law.theta:g} needs too many frequencies; choose a smaller one")
     return float((found.mean / charge).mean()), float((-2.0 * found.re[:, 0] / tiny**2 / charge).mean())
 
 

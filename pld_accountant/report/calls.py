@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import validate
 from ..files.fingerprint import Source
+from ..results import Guarantee
 from . import figures, outputs, summary
 from .comparison import Comparison, comparison_writer
 from .content import gather
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_histogram", "planned", "result_writers", "summarise", "summary_of", "write_report", "write_results"]
 
+_MOST_BINS = 10_000
+
 File = str | os.PathLike[str]
 
 
@@ -39,6 +42,7 @@ def summarise(
     source: Source | File | None = None,
     min_group: int = MIN_GROUP,
     seconds: float | None = None,
+    guarantee: Guarantee | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
     """Everybody's epsilon in a few numbers: quantiles, groups, and the share under half the worst case.
@@ -61,6 +65,9 @@ def summarise(
         Nothing is shown about a group of fewer people; 1 shows everything.
     seconds : float, optional
         A limit of time: what is not proven by then is wider, and its status says so.
+    guarantee : Guarantee, optional
+        What is proven for the run, as ``IndividualSteps.guarantee`` or a filter's; by default the ledger's own.  It
+        stands in every output.
     progress : callable, optional
         Called with (people done, people in all).
 
@@ -96,6 +103,7 @@ def summarise(
         probabilities=probabilities,
         min_group=min_group,
         seconds=seconds,
+        guarantee=guarantee,
     )
     return summary_of(request, progress)
 
@@ -112,7 +120,7 @@ def draw_histogram(found: Summary | Comparison, *, bins: int = 50) -> Figure:
     ----------
     found : Summary or Comparison
     bins : int
-        Bins of equal width, at most; fewer if most of them have too few people to be shown.
+        Bins of equal width, at most, up to 10,000; fewer if most of them have too few people to be shown.
 
     Returns
     -------
@@ -121,6 +129,8 @@ def draw_histogram(found: Summary | Comparison, *, bins: int = 50) -> Figure:
     """
     _check_results(found)
     bins = validate.count(bins, "bins", least=1)
+    if bins > _MOST_BINS:
+        raise ValueError(f"bins must be at most {_MOST_BINS}, got {bins}")
     if isinstance(found, Comparison):
         return figures.draw_comparison(found, bins=bins)
     return figures.draw_histogram(found.individuals, bins=bins)
@@ -213,6 +223,7 @@ def write_report(
     source: Source | File | None = None,
     min_group: int = MIN_GROUP,
     seconds: float | None = None,
+    guarantee: Guarantee | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write one HTML page on everybody's epsilon, with charts and tables, that needs no network and no script.
@@ -221,7 +232,7 @@ def write_report(
     ----------
     path : path
         Must end in .html.
-    delta, labels, direction, source, min_group, progress
+    delta, labels, direction, source, min_group, guarantee, progress
         As in `summarise`.
     deltas : sequence of float, optional
         Further deltas for one table.  By default `delta` times 1e2, 1e-1, 1e-3 and 1e-5.
@@ -246,7 +257,16 @@ def write_report(
     """
     file = Path(path)
     outputs.check([(file, outputs.PAGE_ENDINGS)])
-    request = Request(ledger, delta, direction, labels, source=source, min_group=min_group, seconds=seconds)
+    request = Request(
+        ledger,
+        delta,
+        direction,
+        labels,
+        source=source,
+        min_group=min_group,
+        seconds=seconds,
+        guarantee=guarantee,
+    )
     content = gather(ledger, assess(request, progress), deltas, progress=progress, seconds=seconds)
     outputs.write_all({file: page_writer(content, title)})
     return file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -140,6 +141,8 @@ class Request:
         See `Individuals`; 1 shows everything.
     seconds : float, optional
         A limit of time for everybody's bounds: see `Ledger.epsilon`.
+    guarantee : Guarantee, optional
+        What is proven for the run, if a filter or caps kept it; by default the ledger's.
 
     Raises
     ------
@@ -157,6 +160,7 @@ class Request:
     probabilities: Sequence[float] = QUANTILES
     min_group: int = MIN_GROUP
     seconds: float | None = None
+    guarantee: Guarantee | None = None
 
     def __post_init__(self) -> None:
         if not hasattr(self.ledger, "worst_case"):
@@ -164,11 +168,21 @@ class Request:
         validate.delta(self.delta)
         directions(self.direction)
         validate.count(self.min_group, "min_group", least=1)
+        if not isinstance(self.guarantee, Guarantee | None):
+            raise TypeError(f"guarantee must be a Guarantee, as filters have, got {type(self.guarantee).__name__}")
         if self.seconds is not None:
             validate.positive(self.seconds, "seconds")
         if self.labels is not None:
             validate.in_order(self.labels, "labels")
-            validate.array_shape(np.asarray(self.labels), (self.ledger.num_examples,), "labels")
+            labels = np.ma.asarray(self.labels)
+            validate.array_shape(labels, (self.ledger.num_examples,), "labels")
+            missing = np.ma.getmaskarray(labels) | np.array([_is_missing(label) for label in labels.data.tolist()])
+            if missing.any():
+                raise ValueError(f"labels has {int(missing.sum())} missing values; every person has a group")
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or label == "nan" or (isinstance(label, float) and math.isnan(label))
 
 
 def assess(request: Request, progress: Callable[[int, int], None] | None = None) -> Individuals:
@@ -186,7 +200,7 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
         rdp_epsilon=ledger.rdp_epsilon(delta),
         worst_case=worst.epsilon(delta, direction=direction),
         worst_case_rdp=worst.rdp_epsilon(delta),
-        guarantee=ledger.guarantee,
+        guarantee=request.guarantee or ledger.guarantee,
         steps=ledger.steps,
         labels=None if request.labels is None else np.asarray(request.labels),
         people=ledger.people if request.index is None else request.index,

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,10 @@ def _from_parts(folder: ResultFolder) -> Summary | Comparison:
 
 def _read(name: str) -> tuple[Any, dict[str, Any]]:
     """The table of a file, and its facts."""
+    if Path(name).suffix.lower() in (".csv", ".npz"):
+        raise ReadError(
+            f"{name} cannot be read: results are read from .parquet, which write_results and --out write too"
+        )
     parquet = require("pyarrow.parquet", "parquet", f"reading {name}")
     arrow_error = require("pyarrow", "parquet", f"reading {name}").ArrowException
     try:

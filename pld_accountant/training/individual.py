@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +77,30 @@ def refresh_schedule(refresh: Any = None) -> Callable[[int], bool]:
     [750, 1000, 1250, 1500]
     """
     if refresh is None:
-        return lambda step: step in _EARLY or (step > 0 and step % _LATE == 0)
+        return _early_and_late
     if callable(refresh):
-        return lambda step: bool(refresh(step))
+        return partial(_asked, refresh)
     if np.ndim(refresh) == 0:
-        every = validate.count(refresh, "refresh", least=1)
-        return lambda step: step % every == 0
+        return partial(_every, validate.count(refresh, "refresh", least=1))
     steps = frozenset(validate.count(step, "refresh") for step in refresh)
     if 0 not in steps:
         raise ValueError("refresh must hold step 0: before the first refresh nobody has a cap")
-    return lambda step: step in steps
+    return steps.__contains__
+
+
+# functions with names, because runs are pickled
+
+
+def _early_and_late(step: int) -> bool:
+    return step in _EARLY or (step > 0 and step % _LATE == 0)
+
+
+def _asked(refresh: Callable[[int], Any], step: int) -> bool:
+    return bool(refresh(step))
+
+
+def _every(steps: int, step: int) -> bool:
+    return step % steps == 0
 
 
 @dataclass

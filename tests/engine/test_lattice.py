@@ -193,3 +193,12 @@ def test_losses_beside_the_lattice_move_epsilon():
                 true += ways * m[0] ** i * m[1] ** j * m[2] ** k * max(-mpmath.expm1(1.05 - total), 0)
     lower, upper = LatticeSum.of([law], [n]).delta(1.05)
     assert lower <= true <= upper <= lower + 1e-7
+
+
+def test_many_laws_of_their_own_lattices_are_given_up_early(monkeypatch):
+    """Whether laws share lattices is tried only until the lattices have too many atoms together."""
+    tried, of = [], lattice._Lattice.of
+    monkeypatch.setattr(lattice._Lattice, "of", staticmethod(lambda laws, counts: tried.append(1) or of(laws, counts)))
+    laws = [pa.DiscreteGaussian(20.0 + 0.1 * i).law("remove") for i in range(60)]
+    assert lattice.LatticeSum.of(laws, [1] * 60) is None
+    assert len(tried) < 60

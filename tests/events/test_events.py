@@ -202,6 +202,12 @@ BAD = [
     ({"person": [1, 2], "norm": [1.0, 1.0], "noise_multiplier": [1.0, 2.0]}, "noise_multiplier was given"),
     ({"person": [1, 1], "norm": [1.0, 1.0], "group": [7, 8]}, "has two groups, [78] and [78]"),
     ({"person": [], "norm": []}, "integers|no events"),
+    # fifty records of no step would be one record of one step
+    ({"person": [1, 1], "norm": [1.0, 1.0], "step": np.array([np.nan, np.nan])}, "step' has 2 missing .* row 0"),
+    ({"person": [1, 1], "norm": [1.0, 1.0], "step": np.array([1.0, np.inf])}, "step' has 1 missing .* row 1"),
+    ({"person": [1, 1], "norm": [1.0, 1.0], "step": ["a", "NaN"]}, "step' has 1 missing .* row 1"),
+    ({"person": [1, 1], "norm": [1.0, 1.0], "step": ["a", " "]}, "step' has 1 missing .* row 1"),
+    ({"person": [1, 1], "norm": [1.0, 1.0], "mechanism": ["gaussian", "laplace"]}, "column 'mechanism'"),
 ]
 
 
@@ -215,6 +221,12 @@ def test_a_step_has_one_noise_multiplier():
     events = {"person": [1, 2], "norm": [1.0, 1.0], "step": ["s", "s"], "noise_multiplier": [1.0, 2.0]}
     with pytest.raises(ValueError, match="the step 's' has several"):
         Ledger.from_events(events, sample_rate=0.1, max_grad_norm=1)
+
+
+def test_a_schedule_may_be_a_generator_and_zero_has_one_sign():
+    events = {"person": [1, 1, 1], "norm": [0.5, 0.5, 0.5], "step": [0.0, -0.0, 1.0]}
+    ledger = Ledger.from_events(events, schedule=((s, q, n) for s, q, n in [(2.0, 0.1, 2)]), max_grad_norm=1)
+    assert same(ledger, Ledger.from_events({**events, "step": [0, 0, 1]}, schedule=[(2.0, 0.1, 2)], max_grad_norm=1))
 
 
 def test_strangers_are_refused_and_people_without_events_cost_nothing():
@@ -241,7 +253,9 @@ def test_other_column_names_are_given():
     assert same(ledger, Ledger.from_events(events, **STEP))
 
 
-@pytest.mark.parametrize("name", ["Count", "counts", " count", "sampling_rate", "sampleRate", "Noise Multiplier"])
+@pytest.mark.parametrize(
+    "name", ["Count", "counts", " count", "sampling_rate", "sampleRate", "Noise Multiplier", "sigma"]
+)
 @pytest.mark.parametrize("of", [dict, pyarrow.table, pandas.DataFrame])
 def test_a_misspelt_column_is_not_ignored(name, of):
     """A person's five steps would count as one."""

@@ -289,3 +289,23 @@ def five_steps(law, y, cell):
 def test_bad_levels_are_refused(levels):
     with pytest.raises(ValueError, match="levels must"):
         pa.PotentialOdometer(levels, 1e-5, num_examples=1, **KNOWN)
+
+
+def test_the_budget_has_a_limit_of_time(monkeypatch):
+    monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", "")
+    run = {"num_examples": 2, "noise_multiplier": 2.0, "sample_rate": 0.0123, "max_grad_norm": 1.0}
+    with pytest.raises(ValueError, match="within 1e-06 seconds"):
+        pa.PotentialFilter(1.0, 1e-5, seconds=1e-6, **run)
+
+
+def test_epsilons_of_another_number_of_people_are_refused_before_the_work(monkeypatch):
+    monkeypatch.setattr("pld_accountant.filters.potential.kept_game", None)
+    run = {"num_examples": 3, "noise_multiplier": 2.0, "sample_rate": 0.0123, "max_grad_norm": 1.0}
+    with pytest.raises(ValueError, match="one number or 3"):
+        pa.PotentialFilter([1.0, 2.0], 1e-5, **run)
+
+
+def test_an_order_that_needs_too_much_is_refused():
+    run = {"num_examples": 2, "noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0}
+    with pytest.raises(ValueError, match="too many frequencies"):
+        pa.PotentialFilter(1.0, 1e-5, alpha=1e9, **run)

@@ -100,3 +100,8 @@ def test_wrong_arguments():
             pa.RepeatedSelection(run, mean, shape)
     with pytest.raises(ValueError, match="finite"):
         pa.RepeatedSelection(pa.compose([(pa.ApproximateDP(1.0, 0.1), 1)]), 2.0)
+
+
+def test_a_list_of_steps_is_no_run():
+    with pytest.raises(TypeError, match="what compose returns"):
+        pa.RepeatedSelection([(pa.Gaussian(5.0), 1)], 10.0)

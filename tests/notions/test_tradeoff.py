@@ -184,8 +184,8 @@ def test_pure_dp_attains_its_promise():
         lambda: tradeoff_of_gdp(1.0, 1.0),
         lambda: tradeoff_of_rdp(0.1, 1.0, 1.0),
         lambda: tradeoff_of_zcdp(0.1, -1.0),
-        lambda: pa.compose([]).tradeoff(0.0),
-        lambda: pa.compose([]).attack_success([0.1, 1.0]),
+        lambda: pa.compose([]).tradeoff(-0.1),
+        lambda: pa.compose([]).attack_success([0.1, 1.1]),
         lambda: pa.compose([]).bayes_risk(1.0),
         lambda: pa.compose([]).tradeoff(0.1, "left"),
     ],
@@ -212,3 +212,19 @@ def test_the_envelope_lies_above_all_that_the_bounds_allow():
             z = np.linspace(x, y, 2001)
             allowed = np.minimum(np.minimum(high[i] + slope * (z - x), high[i + 1] - back * (y - z)), top) - z * alpha
             assert bound >= allowed.max() - 1e-12
+
+
+@pytest.mark.parametrize("direction", ["both", "remove", "add"])
+def test_the_ends_of_the_curve(direction):
+    """Without false positives nothing but infinite losses is detected; with all of them, everything."""
+    for steps, missed in (
+        ([(pa.SampledGaussian(1.0, 0.1), 30)], 1.0),
+        ([], 1.0),
+        ([(pa.ApproximateDP(1.0, 0.2), 1), (pa.Gaussian(3.0), 2)], 0.8),
+        ([(pa.RandomizedResponse(0.0), 1)], 0.0),
+    ):
+        run = pa.compose(steps)
+        found, hits = run.tradeoff([0.0, 1.0], direction), run.attack_success([0.0, 1.0], direction)
+        assert found.lower[0] <= missed <= found.upper[0] and found.lower[0] >= missed - 1e-9
+        assert hits.lower[0] <= 1.0 - missed <= hits.upper[0] + 1e-15
+        assert found.lower[1] == found.upper[1] == 0.0 and hits.lower[1] == hits.upper[1] == 1.0

@@ -104,3 +104,41 @@ def test_a_folder_s_fingerprint_depends_on_names_and_contents(tmp_path):
     (log / "a" / "1").write_bytes(b"two")
     found.append(fingerprint(log))
     assert {one.name for one in found} == {"log.zarr"} and len({one.sha256 for one in found}) == 3
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", None] * 12,
+        ["a", "nan"] * 12,
+        np.array([1.0, np.nan] * 12),
+        np.ma.masked_array(np.arange(24), mask=np.arange(24) == 3),
+        np.array(["a", float("nan")] * 12, dtype=object),
+    ],
+)
+def test_labels_that_are_missing_are_refused(own, labels):
+    with pytest.raises(ValueError, match="missing values"):
+        pa.summarise(own, 1e-5, labels=labels)
+
+
+def test_the_guarantee_of_a_filter_stands_in_every_output(folder, own):
+    keep = pa.GaussianFilter(1.0, num_examples=24, noise_multiplier=20.0, max_grad_norm=5.0)
+    found = pa.summarise(own, 1e-5, guarantee=keep.guarantee)
+    assert found.as_dict()["guarantee"]["sentence"] == keep.guarantee.sentence
+    assert keep.guarantee.reference in " ".join(found.text().split())
+    page = pa.write_report(own, "report.html", 1e-5, guarantee=keep.guarantee).read_text()
+    assert "The guarantee stands below." in page and "Only the worst case is a guarantee" not in page
+    with pytest.raises(TypeError, match="guarantee must be a Guarantee"):
+        pa.summarise(own, 1e-5, guarantee="proven")
+
+
+def test_pictures_have_a_limit_of_bins(own):
+    with pytest.raises(ValueError, match="at most 10000"):
+        pa.draw_histogram(pa.summarise(own, 1e-5), bins=10**9)
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_results_are_read_from_parquet(folder, own, ending):
+    pa.write_results(pa.summarise(own, 1e-5, min_group=1), out=f"eps.{ending}")
+    with pytest.raises(ValueError, match="are read from"):
+        pa.read_results(f"eps.{ending}")

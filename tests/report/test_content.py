@@ -118,10 +118,11 @@ def test_what_is_promised_is_told(read, ledger):
     assert "a diagnostic, not a guarantee, unless" in text
 
 
-def test_a_proven_guarantee_is_not_called_a_diagnostic(make_individuals, read_page, made_up):
+def test_a_proven_guarantee_is_told_apart_from_the_numbers_of_single_people(make_individuals, read_page, made_up):
     people = make_individuals([1.0, 2.0])
     proven = replace(people, guarantee=replace(people.guarantee, proven_adaptive=True))
-    assert "a diagnostic" not in read_page(page(made_up(proven), "")).text()
+    text = read_page(page(made_up(proven), "")).text()
+    assert "The guarantee stands below." in text and "Only the worst case is a guarantee" not in text
 
 
 def test_parameters_and_a_schedule(found, read_page):

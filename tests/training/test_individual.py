@@ -1,6 +1,7 @@
 """Caps, steps and the ledger of a run, without a training library."""
 
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -307,3 +308,10 @@ def test_files_with_right_checksums_and_wrong_content_are_refused_or_whole(tmp_p
             other.due  # noqa: B018
             other.save(tmp_path / "again")
     assert 100 < refused < 300
+
+
+@pytest.mark.parametrize("refresh", [None, 7, [0, 3], abs])
+def test_schedules_of_refreshes_are_pickled(refresh):
+    schedule = refresh_schedule(refresh)
+    again = pickle.loads(pickle.dumps(schedule))
+    assert [again(step) for step in range(400)] == [schedule(step) for step in range(400)]

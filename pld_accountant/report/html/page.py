@@ -103,7 +103,10 @@ def _headline(report: Report) -> Markup:
 
 def _caution(people: Individuals) -> Markup:
     if people.guarantee.proven_adaptive:
-        return Markup("")
+        return Markup(
+            "The guarantee stands below. The numbers of single people are a diagnostic, not a guarantee, unless their "
+            "gradient norms were fixed or capped beforehand."
+        )
     return Markup(
         "Only the worst case is a guarantee. All other numbers are a diagnostic, not a guarantee, unless the gradient "
         "norms were fixed or capped beforehand."
