@@ -24,7 +24,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -101,8 +100,10 @@ def _plain(function: Any) -> Any:
 def _sources() -> bytes:
     """A digest of all kernels and their helpers."""
     found = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        found.update(path.read_bytes())
+    folder = os.path.dirname(__file__)
+    for name in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
+        with open(os.path.join(folder, name), "rb") as file:
+            found.update(file.read())
     return found.digest()
 
 
