@@ -173,7 +173,7 @@ class KnownComposition(Composition):
             delta = float(question.delta)
             if delta < below:
                 return _one_element(np.inf, np.inf, np.inf)
-            if delta < above or delta <= above != below:
+            if delta < above or (delta == above and below < above):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             if delta == above:
                 largest = self._largest_finite(direction) + moved + room

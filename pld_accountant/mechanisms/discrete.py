@@ -126,8 +126,10 @@ class DiscretePair:
     exact: bool = field(default=True, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "exact", not self.name)
-        laws = [_law(getattr(self, at), at) for at in ("with_record", "without_record")]
+        given = [getattr(self, at) for at in ("with_record", "without_record")]
+        laws = [_law(law, at) for law, at in zip(given, ("with_record", "without_record"), strict=True)]
+        scaled = not all(np.array_equal(law, one) for law, one in zip(laws, given, strict=True))
+        object.__setattr__(self, "exact", not (self.name or scaled))
         if laws[0].size != laws[1].size:
             raise ValueError(f"the two laws must have one length, got {laws[0].size} and {laws[1].size}")
         object.__setattr__(self, "with_record", tuple(laws[0].tolist()))

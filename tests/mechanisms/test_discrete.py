@@ -458,3 +458,12 @@ def test_an_infinite_mass_that_was_computed_is_not_taken_as_exact():
     infinite = step.law("remove").infinite
     found = pa.compose([(step, 1)]).epsilon(infinite)
     assert (found.lower, found.upper, found.status) == (0.0, np.inf, pa.Status.NOT_CERTIFIED)
+
+
+def test_a_mass_that_was_scaled_is_not_taken_as_exact():
+    given, scaled = ([0.1, 0.9], [0.0, 1.0]), ([0.1, 0.9 + 1e-13], [0.0, 1.0])
+    assert pa.DiscretePair(*given).law("remove").infinite_ends == (0.1, 0.1)
+    low, high = pa.DiscretePair(*scaled).law("remove").infinite_ends
+    with mpmath.workdps(40):
+        true = mpmath.mpf(0.1) / mpmath.fsum(mpmath.mpf(p) for p in scaled[0])
+    assert low < true < high
