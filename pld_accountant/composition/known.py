@@ -162,9 +162,6 @@ class KnownComposition(Composition):
         """delta = D + (1 - D) delta', D the chance of an infinite loss; delta' of the losses given that none is.
 
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
-
-        D is known up to round-off.  So an upper bound of epsilon is asked at the least delta' that it leaves, and
-        `_lower_at` finds from the same answer a lower bound at the largest.
         """
         log_finite, moved = self._logs(direction)
         below, above = self._infinite_ends(direction)
@@ -178,9 +175,9 @@ class KnownComposition(Composition):
             if delta == above:
                 largest = self._largest_finite(direction) + moved + room
                 return _one_element(largest if np.isinf(largest) else 0.0, largest, max(largest, 0.0))
-            least, most = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
+            deltas = (delta - above) / (1.0 - below), (delta - below) / (1.0 - above)
             wanted = None if known is None else known - moved - room
-            low, found = self._epsilon_between(direction, least, most, width, wanted)
+            low, found = self._epsilon_between(direction, deltas, width, wanted)
             lower, upper = max(low + moved - room, 0.0), max(float(found.upper[0]) + moved + room, 0.0)
             if not np.isfinite(upper):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
@@ -196,22 +193,25 @@ class KnownComposition(Composition):
         upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING), 1.0)
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
 
-    def _infinite_ends(self, direction: Direction, without: Container[Any] = ()) -> tuple[float, float]:
-        """Bounds of the chance that some step's loss is infinite; some mechanisms do not count."""
-        some = [m for m in self._counts if isinstance(m, Discrete) and m not in without]
-        return infinite_mass([m.law(direction) for m in some], [self._counts[m] for m in some])
-
     def _epsilon_between(
-        self, direction: Direction, least: float, most: float, width: float, known: NDArray | None
+        self, direction: Direction, deltas: tuple[float, float], width: float, known: NDArray | None
     ) -> tuple[float, Bounds]:
-        """A lower bound of epsilon' at the larger of two deltas that lie close together, and bounds at the smaller."""
-        asked, most = EpsilonAt(least * (1.0 - ROUNDING)), most * (1.0 + ROUNDING)
+        """Bounds of epsilon' at the smaller of two deltas that round-off of D keeps apart; a lower bound at the larger.
+
+        `_lower_at` finds it from the same answer, unless the infinite losses hide delta.
+        """
+        asked, most = EpsilonAt(deltas[0] * (1.0 - ROUNDING)), deltas[1] * (1.0 + ROUNDING)
         found = self._finite(direction, [asked], width, known)[0]
         given = float(found.lower[0])
         low = self._lower_at(direction, most, given, asked)
         if low < (1.0 - _CLOSE) * given and most < 1.0:
             low = float(self._finite(direction, [EpsilonAt(most)], width)[0].lower[0])
         return low, found
+
+    def _infinite_ends(self, direction: Direction, without: Container[Any] = ()) -> tuple[float, float]:
+        """Bounds of the chance that some step's loss is infinite; some mechanisms do not count."""
+        some = [m for m in self._counts if isinstance(m, Discrete) and m not in without]
+        return infinite_mass([m.law(direction) for m in some], [self._counts[m] for m in some])
 
     def _lower_at(self, direction: Direction, delta: float, lower: float, question: EpsilonAt) -> float:
         """A lower bound of epsilon' at a delta slightly above that of a question, from the answer's lower bound.
