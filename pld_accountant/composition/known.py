@@ -106,11 +106,16 @@ class KnownComposition(Composition):
         return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
-        total = 0.0
+        total, hidden = 0.0, False
         for direction in wanted if self._counts else ():
             if self._log_finite(direction) < 0.0:
                 return Bounds(np.inf, np.inf, np.inf)
-            total = max(total, self._largest_finite(direction))
+            if direction == "add" and any(getattr(m, "rest_underflows", False) for m in self._counts):
+                hidden = True  # there is a largest loss, but its probability is lost
+            else:
+                total = max(total, self._largest_finite(direction))
+        if hidden and total < np.inf:
+            return UNKNOWN
         slack = ROUNDING * (total + self.steps) if 0.0 < total < np.inf else 0.0
         return Bounds(max(total - slack, 0.0), total, total + slack)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -69,6 +69,7 @@ class GaussianMixture:
     noise_multiplier: float
     sensitivities: tuple[float, ...]
     probabilities: tuple[float, ...]
+    rest_underflows: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)
@@ -136,10 +137,9 @@ def GroupGaussian(noise_multiplier: float, sample_rate: float, records: int) -> 
     if k > _MOST_SENSITIVITY * sigma:
         raise ValueError(f"records must be at most 60 times the noise multiplier, got {k} at {sigma}")
     p = _binomial(k, rate) if rate < 1.0 else np.append(np.zeros(k), 1.0)
-    if rate < 1.0 and p[0] < np.finfo(np.float64).tiny:
-        # without its first mass, the law would have no largest loss
-        raise ValueError(f"the chance that no record is drawn must be above 1e-308, got {records} at {sample_rate}")
-    return GaussianMixture(sigma, tuple(map(float, range(k + 1))), tuple(p.tolist()))
+    found = GaussianMixture(sigma, tuple(map(float, range(k + 1))), tuple(p.tolist()))
+    object.__setattr__(found, "rest_underflows", rate < 1.0 and bool(p[0] < np.finfo(np.float64).tiny))
+    return found
 
 
 def _binomial(number: int, rate: float) -> NDArray:

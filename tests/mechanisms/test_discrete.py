@@ -212,7 +212,6 @@ def test_any_object_with_the_protocol_is_composed_and_others_are_refused():
         lambda: pa.GaussianMixture(1.0, [1.0], [0.5]),
         lambda: pa.GaussianMixture(1.0, [-1.0], [1.0]),
         lambda: pa.GaussianMixture(1.0, [0.0, 1.0], [1.0, 0.0]),
-        lambda: pa.GroupGaussian(10.0, 0.99999, 600),  # the chance that none is drawn underflows
         lambda: pa.RandomAllocation(1e13, 10),
         lambda: pa.ExponentialMechanism(-1.0),
         lambda: pa.PoissonSampled(pa.SampledGaussian(1.0, 0.1), 0.1),

@@ -113,3 +113,12 @@ def test_the_loss_of_a_replaced_record_far_away():
     loss, _ = log_quotient_and_slope(x, own, other)
     exact = [mp.log1p(mp.mpf(10) ** -300 * mp.expm1(20 * mp.mpf(v) - 600)) for v in x.tolist()]
     assert loss == pytest.approx([float(v) for v in exact], rel=1e-12, abs=1e-299)
+
+
+def test_a_largest_loss_whose_probability_underflows_is_not_known():
+    """600 log(1e5) = 6908: the chance of drawing none of 600 records is about 1e-3000."""
+    group = pa.GroupGaussian(10.0, 0.99999, 600)
+    found = pa.compose([(group, 1)]).epsilon(0.0, "add")
+    assert found.lower == 0.0 and found.status == pa.Status.NOT_CERTIFIED
+    assert pa.compose([(group, 1)]).epsilon(0.0).lower == np.inf, "removal has no largest loss"
+    assert pa.compose([(pa.GroupGaussian(10.0, 0.9, 300), 1)]).epsilon(0.0, "add").upper < 691.0
