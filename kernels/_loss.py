@@ -47,7 +47,13 @@ def x_of_log_g(s, sigma, q):
         y = math.expm1(s) / q
         rest = math.exp(s) - (1.0 - q) if y < -0.5 and q > 0.5 else 0.0
         # `rest` is exact where 1 + y would lose its digits
-        t = math.log(rest / q) if rest > 0.0 else math.log1p(y) if y > -1.0 else -np.inf
+        if rest > 0.0:
+            t = math.log(rest / q)
+        elif y > 1e290:
+            # y itself overflows at the smallest rates
+            t = math.log(math.expm1(s)) - math.log(q)
+        else:
+            t = math.log1p(y) if y > -1.0 else -np.inf
     return sigma * sigma * t + 0.5
 
 

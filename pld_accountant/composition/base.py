@@ -53,7 +53,7 @@ def _of_test(
         return curve.true_positives(level) if successes else curve.type_two(level)
     # without false positives only infinite losses are detected
     found = (1.0, 1.0) if level else (0.0, min(max(side(_FAR, False)[1] for side in sides), 1.0))
-    return found if successes else (1.0 - found[1], 1.0 - found[0])
+    return found if successes else (math.nextafter(1.0 - found[1], 0.0) if found[1] > 0.0 else 1.0, 1.0 - found[0])
 
 
 class OwnCurve:

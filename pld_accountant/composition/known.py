@@ -194,8 +194,10 @@ class KnownComposition(Composition):
         asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
         near, *others = self._finite(direction, asked, width)
         far = others[-1] if others else near
-        lower = below + (1.0 - above) * float(far.lower[0])
-        upper = min(above + (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING), 1.0)
+        less = (1.0 - above) * float(far.lower[0]) * (1.0 - ROUNDING)
+        more = (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING)
+        lower = float(np.nextafter(below + less, 0.0)) if less > 0.0 else below
+        upper = min(float(np.nextafter(above + more, 2.0)), 1.0) if more > 0.0 else above
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
 
     def _epsilon_between(

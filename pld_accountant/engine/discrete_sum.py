@@ -68,7 +68,8 @@ class DiscreteSum(ABC):
         if epsilon < self.largest:
             finite = self._near_epsilon(epsilon)
             low, high = finite(epsilon, -1.0), finite(epsilon, 1.0)
-        return min(low + self._infinite[0], 1.0), min(high + self._infinite[1], 1.0)
+        low, high = _rounded(low, self._infinite[0], -math.inf), _rounded(high, self._infinite[1], math.inf)
+        return min(low, 1.0), min(high, 1.0)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """Lower and upper epsilon at a delta in (0, 1).
@@ -93,6 +94,11 @@ class DiscreteSum(ABC):
                 return _root(lambda epsilon: finite(epsilon, -1.0), above, upper - gap, upper)[0], upper
             gap *= 4.0
         return 0.0, upper
+
+
+def _rounded(one: float, two: float, towards: float) -> float:
+    """The sum of two numbers of at least 0, rounded outwards if neither is 0; at least 0."""
+    return max(math.nextafter(one + two, towards), 0.0) if one > 0.0 and two > 0.0 else one + two
 
 
 def _root(value: Callable[[float], float], goal: float, low: float, high: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from .base import Direction, Mechanism, StepFamily
-from .discrete import DiscreteLaw, DiscreteSteps
+from .discrete import DiscreteLaw, DiscreteSteps, merged
 from .lognormal_sums import Side
 
 __all__ = ["DensityPair", "DensitySide"]
@@ -261,8 +261,8 @@ def _law(losses: NDArray, survival: NDArray) -> DiscreteLaw:
     masses = survival - np.append(survival[1:], 0.0)
     infinite = float(masses[np.isinf(losses)].sum())
     kept = np.isfinite(losses) & (masses > 0.0)
-    values, place = np.unique(losses[kept], return_inverse=True)
-    return DiscreteLaw(values, np.bincount(place.reshape(-1), masses[kept], values.size), infinite, True)
+    values, added, _ = merged(losses[kept], masses[kept])
+    return DiscreteLaw(values, added, infinite, True)
 
 
 # ----------------------------------------------------------------------------------------------------------- the cells

@@ -17,7 +17,7 @@ from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .exponential_sums import products
 from .weighted_nodes import UNIT, WeightedNodes, join
 
-__all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "named_pair"]
+__all__ = ["MASS_SLACK", "Discrete", "DiscreteLaw", "DiscretePair", "DiscreteSteps", "merged", "named_pair"]
 
 MASS_SLACK = 2.0**-42
 """Relative error of a sum of masses of a law."""
@@ -25,6 +25,7 @@ MASS_SLACK = 2.0**-42
 _SUM = 1e-12  # how far the sum of a user's masses may be from 1
 _DERIVED = ("_hash", "_laws", "noise_multiplier")  # of the fields of a pair
 _ROUND_OFF = 2.0**-50  # of a sum that is left as it is
+_ADDED = 32  # masses that are added one by one
 _LEAST_LOG = -746.0
 _ELEMENTS = 1 << 20  # of exponents at a time
 
@@ -202,14 +203,13 @@ class DiscretePair:
             mass, other, of_mass = mixed, q, np.maximum(*units) + 4.0
         infinite = float(mass[(other == 0.0) & (mass > 0.0)].sum())
         finite = (mass > 0.0) & (other > 0.0)
-        losses, index, merged = np.unique(loss[finite], return_inverse=True, return_counts=True)
-        index, errors = index.reshape(-1), np.zeros((2, losses.size))
+        losses, masses, index = merged(loss[finite], mass[finite])
+        errors = np.zeros((2, losses.size))
         np.maximum.at(errors[0], index, of_loss[finite])
         np.maximum.at(errors[1], index, of_mass[finite])
-        masses = np.bincount(index, mass[finite], losses.size)
         excluded = bool(np.any((mass == 0.0) & (other > 0.0)))
         known = self.exact and rate == 1.0 and np.count_nonzero((other == 0.0) & (mass > 0.0)) <= 1
-        of_losses, of_masses = UNIT * errors[0], UNIT * (errors[1] + merged)
+        of_losses, of_masses = UNIT * errors[0], UNIT * (errors[1] + _ADDED)
         return DiscreteLaw(losses, masses, infinite, excluded, of_losses, of_masses, 0.0 if known else None)
 
     @staticmethod
@@ -235,6 +235,22 @@ def _units(law: NDArray) -> NDArray:
     pairs of blocks, has less than 32 units; two such sums divide them.
     """
     return np.where(law > 0.0, 72.0 - 3.0 * np.log(np.maximum(law, 1e-320)), 0.0)
+
+
+def merged(losses: NDArray, masses: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """The distinct losses, ascending, the sum of the masses at each, and the place of each given loss among them.
+
+    A sum loses at most `_ADDED` units of 2^-53: longer ones are added exactly.
+    """
+    values, place, number = np.unique(losses, return_inverse=True, return_counts=True)
+    place = place.reshape(-1)
+    sums = np.bincount(place, masses, values.size)
+    many = np.flatnonzero(number > _ADDED)
+    if many.size:
+        order, ends = np.argsort(place, kind="stable"), np.cumsum(number)
+        for k in many:
+            sums[k] = math.fsum(masses[order[ends[k] - number[k] : ends[k]]])
+    return values, sums, place
 
 
 def named_pair(

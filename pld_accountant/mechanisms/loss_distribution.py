@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from .base import Direction, StepFamily
-from .discrete import MASS_SLACK, Discrete, DiscreteLaw, DiscreteSteps
+from .discrete import MASS_SLACK, Discrete, DiscreteLaw, DiscreteSteps, merged
 
 __all__ = ["LossDistribution"]
 
@@ -108,8 +108,7 @@ def _checked(losses: Any, masses: Any) -> tuple[tuple[float, ...], tuple[float, 
         raise ValueError(f"masses must add up to at most 1, got {mass.sum()!r}")
     if not mass @ np.exp(-loss) <= 1.0 + _ROUNDING:
         raise ValueError(f"masses times exp(-loss) must add up to at most 1, got {mass @ np.exp(-loss)!r}")
-    values, place = np.unique(loss, return_inverse=True)
-    added = np.bincount(place.reshape(-1), mass, values.size)
+    values, added, _ = merged(loss, mass)
     return tuple(values[added > 0.0].tolist()), tuple(added[added > 0.0].tolist())
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from .base import Direction, Mechanism, StepFamily
-from .discrete import DiscreteLaw, DiscreteSteps
+from .discrete import DiscreteLaw, DiscreteSteps, merged
 from .lognormal_sums import Ratio, Side, mean_of_lognormals
 from .participations import MOST_PARTICIPATIONS, several_participations
 from .sampled_gaussian import SampledGaussian
@@ -180,5 +180,5 @@ def _merged(loss: NDArray, mass: NDArray, infinite: float) -> DiscreteLaw:
 
     No outcome counts as excluded: only bounds of mu need that, and no side is asked for its mu.
     """
-    losses, index = np.unique(loss, return_inverse=True)
-    return DiscreteLaw(losses, np.bincount(index.reshape(-1), mass, losses.size), infinite, False)
+    losses, masses, _ = merged(loss, mass)
+    return DiscreteLaw(losses, masses, infinite, False)

@@ -29,6 +29,7 @@ __all__ = [
 _REACH = 37.0  # standard deviations of the discrete Gaussian's table
 _LEAST = 1e-290  # masses below this count as 0 on the side that is certified: of Q, and not of P
 _MOST_SENSITIVITY = 12.0  # over sigma
+_LEAST_CHANCE = 1e-300  # below, probabilities lose their digits
 _MOST_OUTCOMES = 1 << 20
 
 
@@ -153,6 +154,8 @@ def RandomizedResponse(noise: float, buckets: int = 2, *, neighbours: str = "rep
     if neighbours not in ("replace-one", "replace-special"):
         raise ValueError(f"neighbours must be 'replace-one' or 'replace-special', got {neighbours!r}")
     other, true = noise / k, 1.0 - noise + noise / k
+    if 0.0 < other < _LEAST_CHANCE:
+        raise ValueError(f"noise / buckets must be 0 or at least {_LEAST_CHANCE:g}, got {noise} / {k}")
     if neighbours == "replace-one":
         p = np.array([true, other, (k - 2) * other])
         q = np.array([other, true, (k - 2) * other])
