@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -374,3 +375,16 @@ def test_rates_as_small_as_numbers_are(q, direction):
     # the sum of a thousand is nearly normal, of variance (e - 1) q^2 each
     assert many.width <= 1e-4 * many.upper
     assert many.upper == pytest.approx(q * math.sqrt(1_000 * (math.e - 1.0) / (2.0 * math.pi)), rel=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "epsilon"),
+    [(0.03, 1e-300, 20.0), (0.03, 1e-300, 29.9), (0.03, 1e-290, 31.0), (0.03, 1e-150, 3.0), (1.0, 1e-300, 0.0)],
+)
+def test_one_step_at_rates_as_small_as_numbers_are(sigma, q, epsilon):
+    with mpmath.workdps(60):
+        t, s = mpmath.log1p(mpmath.expm1(mpmath.mpf(epsilon)) / mpmath.mpf(q)), mpmath.mpf(sigma)
+        plain = mpmath.ncdf(0.5 / s - t * s) - mpmath.exp(t) * mpmath.ncdf(-0.5 / s - t * s)
+        true = mpmath.mpf(q) * plain
+    found = pa.compose([(pa.SampledGaussian(sigma, q), 1)]).delta(epsilon, "remove")
+    assert found.lower <= true <= found.upper and found.width <= 1e-7 * found.upper

@@ -32,8 +32,10 @@ def log_delta(epsilon: NDArray, sigma: NDArray, q: NDArray, direction: str) -> N
     grows without bound as epsilon approaches addition's largest loss -log(1 - q).
     """
     if direction == "remove":
-        with np.errstate(over="ignore"):
-            t = np.where(epsilon > 30.0, epsilon - np.log(q), np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / q))
+        with np.errstate(over="ignore", divide="ignore"):
+            excess = np.expm1(np.minimum(epsilon, 30.0))
+            near = np.where(excess / q < 1e290, np.log1p(excess / q), np.log(excess) - np.log(q))
+            t = np.where(epsilon > 30.0, epsilon - np.log(q), near)
         return np.log(q) + gdp.log_delta(t, 1.0 / sigma)
     share = -np.expm1(-epsilon) / q
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -207,6 +207,8 @@ def test_any_object_with_the_protocol_is_composed_and_others_are_refused():
         lambda: pa.ApproximateDP(1.0, 1.0),
         lambda: pa.RandomizedResponse(1.1),
         lambda: pa.RandomizedResponse(0.5, 1),
+        lambda: pa.RandomizedResponse(1.5e-323),  # a probability without digits
+        lambda: pa.RandomizedResponse(1e-305, 10**8),
         lambda: pa.DiscreteGaussian(0.01),
         lambda: pa.DiscreteGaussian(1.0, 9, truncation_bound=4),
         lambda: pa.GaussianMixture(1.0, [1.0], [0.5]),
@@ -269,15 +271,37 @@ def test_the_errors_of_losses_cover_those_of_the_probabilities(rate, direction):
             assert np.all(apart >= 0.9 * (error - 2.0**-50 * np.abs(law.losses)) - 2.0**-51 * np.abs(law.losses))
 
 
-@pytest.mark.parametrize("direction", ["remove", "add"])
-def test_equal_losses_are_added_with_their_round_off(direction):
-    """A million outcomes of one loss are added one by one."""
-    p, q = [np.append(np.full(1_000_000, share / 1_000_000), 1.0 - share) for share in (0.7, 0.1)]
-    law = pa.DiscretePair(p, q).law(direction)
-    share, at = (0.7, -1) if direction == "remove" else (0.1, 0)
-    apart = abs(law.masses[at] - share) / share
-    assert 1e-13 < apart <= law.mass_error[at]
-    assert law.mass_error[1 - abs(at) if at == 0 else 0] < 1e-13
+@pytest.mark.parametrize("share", [0.55, 0.7, 0.9])
+def test_a_million_equal_losses_are_added_exactly(share):
+    """Added one by one, they would lose 1e-11 of their sum, and bounds with it."""
+    n = 1_000_000
+    p, q = (np.append(np.full(n, one), 1.0 - n * one) for one in (share / n, 0.25 * share / n))
+    found = pa.compose([(pa.DiscretePair(p, q), 1)]).delta(0.5, "remove")
+    with mpmath.workdps(40):
+        first, last = ([mpmath.mpf(float(law[k])) for law in (p, q)] for k in (0, -1))
+        whole = [n * a + b for a, b in zip(first, last, strict=True)]
+        true = n * (first[0] / whole[0] - mpmath.exp(0.5) * first[1] / whole[1])
+    assert found.lower <= true <= found.upper and found.width <= 1e-11
+    given = pa.LossDistribution([1.3] * n + [-0.5], [share / n] * n + [0.09])
+    found = pa.compose([(given, 1)]).delta(0.5, "remove")
+    with mpmath.workdps(40):
+        mass = n * mpmath.mpf(share / n)
+        true = mass * (1 - mpmath.exp(mpmath.mpf(0.5) - mpmath.mpf(1.3))) + 1 - mass - mpmath.mpf(0.09)
+    assert found.lower <= true <= found.upper
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 8.0, 9.0, 12.0])
+def test_sums_with_an_exact_infinite_mass_are_rounded_outwards(epsilon):
+    """Where the finite losses' part is below the last digit of the infinite losses'."""
+    found = pa.compose([(pa.ApproximateDP(0.0, 0.1), 1), (pa.Gaussian(1.0), 1)]).delta(epsilon)
+    lattice = pa.compose([(pa.ApproximateDP(0.0, 0.1), 1), (pa.PureDP(1e-17 + epsilon), 1)]).delta(epsilon)
+    with mpmath.workdps(40):
+        e = mpmath.mpf(epsilon)
+        gaussian = mpmath.ncdf(0.5 - e) - mpmath.exp(e) * mpmath.ncdf(-0.5 - e)
+        true = mpmath.mpf(0.1) + (1 - mpmath.mpf(0.1)) * gaussian
+    assert found.lower <= true <= found.upper and found.width <= 1e-10
+    assert lattice.lower <= mpmath.mpf(0.1) <= lattice.upper
+    assert pa.compose([(pa.ApproximateDP(1.0, 1e-20), 1)]).tradeoff(0.0).lower < 1.0
 
 
 @pytest.mark.parametrize(
