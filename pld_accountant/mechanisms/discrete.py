@@ -201,16 +201,21 @@ class DiscretePair:
             loss, mass, other, of_mass = -loss, q, mixed, units[1]
         else:
             mass, other, of_mass = mixed, q, np.maximum(*units) + 4.0
-        infinite = float(mass[(other == 0.0) & (mass > 0.0)].sum())
-        finite = (mass > 0.0) & (other > 0.0)
+        lost, finite = (mass > 0.0) & (other == 0.0), (mass > 0.0) & (other > 0.0)
         losses, masses, index = merged(loss[finite], mass[finite])
         errors = np.zeros((2, losses.size))
         np.maximum.at(errors[0], index, of_loss[finite])
         np.maximum.at(errors[1], index, of_mass[finite])
-        excluded = bool(np.any((mass == 0.0) & (other > 0.0)))
-        known = self.exact and rate == 1.0 and np.count_nonzero((other == 0.0) & (mass > 0.0)) <= 1
-        of_losses, of_masses = UNIT * errors[0], UNIT * (errors[1] + _ADDED)
-        return DiscreteLaw(losses, masses, infinite, excluded, of_losses, of_masses, 0.0 if known else None)
+        known = self.exact and rate == 1.0 and np.count_nonzero(lost) <= 1
+        return DiscreteLaw(
+            losses,
+            masses,
+            infinite=float(mass[lost].sum()),
+            excluded=bool(np.any((mass == 0.0) & (other > 0.0))),
+            loss_error=UNIT * errors[0],
+            mass_error=UNIT * (errors[1] + _ADDED),
+            infinite_error=0.0 if known else None,
+        )
 
     @staticmethod
     def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
