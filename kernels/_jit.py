@@ -251,10 +251,10 @@ class _Notice(event.Listener):
             return
         self._said = True
         if _CACHE:
-            rest = "they are kept on disk; `pld-accountant warm-up` compiles the others, half a minute in all"
+            kept = "they stay on disk; `pld-accountant warm-up` compiles all of them, in half a minute"
         else:
-            rest = "in every process, because no folder for machine code can be written to"
-        _LOG.warning("pld-accountant: compiling kernels that this needs for the first time: %s", rest)
+            kept = "again in every process, because no folder for machine code can be written to"
+        _LOG.warning("pld-accountant: compiling kernels for their first use: %s", kept)
 
     def on_end(self, event: Any) -> None:
         """Nothing to do."""

@@ -88,9 +88,8 @@ def _pairs(mass, loss, w, prefix):
         p0 = prefix[mid, 0] - prefix[i + 1, 0]
         p1 = prefix[mid, 1] - prefix[i + 1, 1]
         p2 = prefix[mid, 2] - prefix[i + 1, 2]
-        u = v
-        allowance = noise * (prefix[mid, 2] + 2.0 * u * prefix[mid, 1] + u * u * prefix[mid, 0])
-        quadratic += mass[i] * max(p2 - 2.0 * u * p1 + u * u * p0 - allowance, 0.0)
+        allowance = noise * (prefix[mid, 2] + 2.0 * v * prefix[mid, 1] + v * v * prefix[mid, 0])
+        quadratic += mass[i] * max(p2 - 2.0 * v * p1 + v * v * p0 - allowance, 0.0)
         plateau += mass[i] * max(prefix[end, 0] - prefix[mid, 0] - noise, 0.0)
     return _KEEP * _COSINE * 2.0 * (w * w * quadratic + plateau)
 

@@ -203,9 +203,9 @@ class KnownComposition(Composition):
     def _epsilon_between(
         self, direction: Direction, deltas: tuple[float, float], width: float, known: NDArray | None
     ) -> tuple[float, Bounds]:
-        """Bounds of epsilon' at the smaller of two deltas that round-off of D keeps apart; a lower bound at the larger.
+        """A lower bound of epsilon' at the larger of two close deltas, and bounds of epsilon' at the smaller.
 
-        `_lower_at` finds it from the same answer, unless the infinite losses hide delta.
+        One question serves both (`_lower_at`).  A second one is asked if the deltas are too far apart for that.
         """
         asked, most = EpsilonAt(deltas[0] * (1.0 - ROUNDING)), deltas[1] * (1.0 + ROUNDING)
         found = self._finite(direction, [asked], width, known)[0]

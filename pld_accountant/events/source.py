@@ -114,7 +114,7 @@ def _check_names(there: list[str], names: Mapping[str, str], where: str) -> None
 def _alike(one: str, name: str) -> bool:
     """Whether a name is another one in a different spelling, or a synonym: Count, counts, sampling_rate, sigma."""
     plain = re.sub("[^a-z]", "", one.lower().replace("sampling", "sample")).removesuffix("s")
-    return name in (plain, _SYNONYMS.get(plain)) or plain == name.replace("_", "")
+    return plain == name.replace("_", "") or _SYNONYMS.get(plain) == name
 
 
 def _from_pandas(frame: Any, names: Mapping[str, str]) -> Any:

@@ -210,11 +210,12 @@ def _step_codes(column: Any) -> NDArray:
     coded = column.combine_chunks() if _is_dictionary(column) else column.combine_chunks().dictionary_encode()
     names = coded.dictionary.to_numpy(zero_copy_only=False)
     codes = np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    missing = np.zeros(names.size, dtype=bool)
     if names.dtype.kind == "f":
         missing = ~np.isfinite(names)
-    else:
-        missing = np.array([isinstance(name, str) and name.strip().lower() in _MISSING for name in names], dtype=bool)
-    lost = np.isin(codes, np.flatnonzero(missing))
+    elif names.dtype.kind == "O":
+        missing[:] = [isinstance(name, str) and name.strip().lower() in _MISSING for name in names]
+    lost = missing[codes]
     if lost.any():
         row = int(np.argmax(lost))
         raise ValueError(f"the column 'step' has {int(lost.sum())} missing values: {names[codes[row]]} in row {row}")

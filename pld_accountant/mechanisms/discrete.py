@@ -23,7 +23,7 @@ MASS_SLACK = 2.0**-42
 """Relative error of a sum of masses of a law."""
 
 _SUM = 1e-12  # how far the sum of a user's masses may be from 1
-_DERIVED = ("_hash", "_laws", "noise_multiplier")  # of the fields of a pair
+_DERIVED = ("_hash", "_laws", "noise_multiplier")  # cached properties, which are not pickled
 _ROUND_OFF = 2.0**-50  # of a sum that is left as it is
 _ADDED = 32  # masses that are added one by one
 _LEAST_LOG = -746.0
@@ -234,10 +234,10 @@ def _law(values: Sequence[float], name: str) -> NDArray:
 
 
 def _units(law: NDArray) -> NDArray:
-    """Round-off of probabilities in units of 2^-53, relative.
+    """Relative round-off of probabilities, in units of 2^-53.
 
-    The named mechanisms take the exponential of a number that is rounded three times.  A sum of 2^20 masses, added in
-    pairs of blocks, has less than 32 units; two such sums divide them.
+    A named mechanism computes exp(x), where x is rounded three times: 3 |x| units.  Two sums of up to 2^20 masses divide
+    it.  Pairwise summation costs each of them less than 32 units.
     """
     return np.where(law > 0.0, 72.0 - 3.0 * np.log(np.maximum(law, 1e-320)), 0.0)
 
