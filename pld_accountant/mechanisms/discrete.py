@@ -236,8 +236,8 @@ def _law(values: Sequence[float], name: str) -> NDArray:
 def _units(law: NDArray) -> NDArray:
     """Relative round-off of probabilities, in units of 2^-53.
 
-    A named mechanism computes exp(x), where x is rounded three times: 3 |x| units.  Two sums of up to 2^20 masses divide
-    it.  Pairwise summation costs each of them less than 32 units.
+    A named mechanism computes exp(x), where x is rounded three times: 3 |x| units.  Two sums of at most 2^20 masses
+    divide it.  Pairwise summation costs each of them less than 32 units.
     """
     return np.where(law > 0.0, 72.0 - 3.0 * np.log(np.maximum(law, 1e-320)), 0.0)
 
