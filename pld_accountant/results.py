@@ -11,7 +11,7 @@ import numpy as np
 
 from .rounding import rounded_down, rounded_up
 
-__all__ = ["Bounds", "Guarantee", "Method", "Status", "joined", "stacked"]
+__all__ = ["Bounds", "Guarantee", "Method", "Status", "joined", "shaped", "stacked"]
 
 
 class Status(IntEnum):
@@ -240,6 +240,13 @@ def joined(parts: Sequence[Bounds]) -> Bounds:
 def stacked(parts: Sequence[Bounds]) -> Bounds:
     """Bounds of the same elements at several arguments, along a new first axis."""
     return Bounds(*(np.stack(arrays) for arrays in zip(*(b._whole() for b in parts), strict=True)))
+
+
+def shaped(parts: Sequence[Bounds], shape: tuple[int, ...]) -> Bounds:
+    """Bounds of single numbers, as arrays of this shape."""
+    values = (np.array([getattr(b, name) for b in parts], np.float64).reshape(shape) for name in _PARTS[:3])
+    kinds = (np.array([getattr(b, name) for b in parts], np.uint8).reshape(shape) for name in _PARTS[3:])
+    return Bounds(*values, *kinds)
 
 
 _PARTS = ("lower", "estimate", "upper", "status", "method")

@@ -253,7 +253,7 @@ def test_steps_that_are_no_list(steps):
 
 @pytest.mark.parametrize(
     ("epsilon", "said"),
-    [(None, "a number, got None"), ("x", "a number, got 'x'"), (-float("inf"), "a finite number, got -inf")],
+    [(None, "a number or an array"), ("x", "a number or an array"), (-float("inf"), "a finite number, got -inf")],
 )
 def test_epsilons_that_are_no_finite_numbers(epsilon, said):
     with pytest.raises(ValueError, match=f"epsilon must be {said}"):
@@ -388,3 +388,47 @@ def test_one_step_at_rates_as_small_as_numbers_are(sigma, q, epsilon):
         true = mpmath.mpf(q) * plain
     found = pa.compose([(pa.SampledGaussian(sigma, q), 1)]).delta(epsilon, "remove")
     assert found.lower <= true <= found.upper and found.width <= 1e-7 * found.upper
+
+
+ARRAYS = {
+    "epsilon": ([[1e-5, 0.0], [0.5, 1e-12]], [1e-5, 1.5]),
+    "delta": ([[1.0, -1.0], [0.0, 30.0]], [1.0, np.inf]),
+    "bayes_risk": ([[0.1, 0.5], [0.9, 1e-6]], [0.5, 1.0]),
+    "tradeoff": ([[0.0, 0.01], [0.5, 1.0]], [0.5, 1.1]),
+    "attack_success": ([[0.0, 0.01], [0.5, 1.0]], [0.5, np.nan]),
+}
+
+
+@pytest.mark.parametrize("question", ARRAYS)
+def test_an_array_has_the_answers_of_its_numbers_and_its_own_shape(question):
+    values, bad = ARRAYS[question]
+    ask = getattr(pa.compose([(SAMPLED, 500), (pa.Gaussian(10.0), 3)]), question)
+    found = ask(np.array(values))
+    assert found.lower.shape == found.estimate.shape == found.status.shape == (2, 2)
+    for row, column in np.ndindex(2, 2):
+        alone = ask(values[row][column])
+        assert isinstance(alone.upper, float)
+        for part, one in zip(found[row, column], alone, strict=True):
+            np.testing.assert_allclose(part, one, rtol=1e-6)
+    assert len(ask([])) == 0
+    with pytest.raises(ValueError, match="must"):
+        ask(bad)
+
+
+def test_the_numbers_of_an_array_share_the_time():
+    found = pa.compose([(pa.SampledGaussian(1.0, 1e-3), 20)]).epsilon(np.full(50, 1e-30), seconds=1e-9)
+    assert np.all(found.status == pa.Status.RENYI_ONLY)
+    assert np.all(np.isfinite(found.upper))
+
+
+@pytest.mark.parametrize(("failure", "shares"), [(1e-8, [1e-60]), (0.3, [1e-13, 1e-15, 1e-60])])
+def test_far_beyond_the_finite_losses_the_chance_of_failure_is_the_answer(failure, shares):
+    plain = pa.compose([(pa.SampledGaussian(2.0, 0.01), 500)])
+    both = pa.compose([(pa.SampledGaussian(2.0, 0.01), 500), (pa.ApproximateDP(0.0, failure), 1)])
+    for share in shares:
+        epsilon = plain.epsilon(share * failure).lower
+        found = both.delta(epsilon)
+        rest = mpmath.mpf(1.0 - failure) * plain.delta(epsilon).lower
+        assert found.method == pa.Method.RENYI and found.status == pa.Status.CERTIFIED
+        assert found.lower <= failure
+        assert failure + rest <= mpmath.mpf(found.upper) <= failure * (1 + 2e-10)

@@ -6,7 +6,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from ..engine.working import warn_of_contradiction
 from ..locked import Locked
 from ..mechanisms.base import Direction, directions
 from ..notions.tradeoff import ProfileCurve
-from ..results import Bounds, Status
+from ..results import Bounds, Status, shaped
 from ..results import Method as Proof
 
 __all__ = ["ROUNDING", "UNKNOWN", "Composition", "OwnCurve", "between", "spare"]
@@ -26,6 +27,9 @@ ROUNDING = 2.0**-40
 """Relative, above the errors of masses at infinity."""
 UNKNOWN = Bounds(0.0, np.nan, np.inf, status=Status.NOT_CERTIFIED, method=Proof.NONE)
 """Nothing is known of an epsilon."""
+
+
+_Question = TypeVar("_Question")
 
 
 def spare(ask: Callable[[], Bounds]) -> Bounds:
@@ -78,7 +82,7 @@ class OwnCurve:
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 _FAR = 1e6  # an epsilon beyond which lie infinite losses, and what counts as such
 _WIDE = 1e-4  # relative to log delta: points of a curve, and bounds with which a search on trade-offs begins
-_SHARED = 4  # one question of a search may take this part of the time that is left
+_SHARED = 4  # one question of several may take this part of the time that is left
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 _NEAR_ONE = 1.0 + 10.0 ** np.arange(-6.0, -1.0)  # orders that stand for 1; closer ones have more round-off
 
@@ -125,7 +129,7 @@ class Composition(Locked):
 
     def epsilon(
         self,
-        delta: float,
+        delta: Any,
         direction: str = "both",
         *,
         seconds: float | None = None,
@@ -135,7 +139,7 @@ class Composition(Locked):
 
         Parameters
         ----------
-        delta : float
+        delta : float or array_like
             In (0, 1), down to 1e-100 and below; or 0, for the largest loss (infinite for Gaussian noise).
         direction : {"both", "remove", "add"}
             Whether the record is removed or added; "both" gives the larger epsilon of the two.
@@ -143,6 +147,7 @@ class Composition(Locked):
             After this time methods stop: the bounds are certified as they are, and may be wide.  The Renyi bound may
             take a quarter longer, and half a second at least; if it is not there by then, nothing is known.  Work stops
             between its pieces, of tenths of a second.  With a limit, the result depends on the speed of the machine.
+            The deltas of an array share the time: each may take a quarter of what is left.
         tolerance : float, optional
             In (0, 1): certified bounds this close, relative, are close enough.  At 1e-3, few or rare steps take a tenth
             of a second instead of up to seconds.  By default, and below 1e-6: as close as the methods come.
@@ -150,8 +155,9 @@ class Composition(Locked):
         Returns
         -------
         Bounds
-            Floats, in nats.  If only the Renyi bound is found, it is the upper bound and the status is RENYI_ONLY.  If
-            it is infinite, the bounds are 0 and inf and the status is NOT_CERTIFIED.
+            In nats: floats, or arrays of the shape of `delta`.  If only the Renyi bound is found, it is the upper
+            bound and the status is RENYI_ONLY.  If it is infinite, the bounds are 0 and inf and the status is
+            NOT_CERTIFIED.
 
         Raises
         ------
@@ -160,28 +166,35 @@ class Composition(Locked):
 
         **Error**: the true value lies between the bounds, which differ by a relative 1e-6 at most in all cases tried,
         and by 1e-9 typically.
-        **Cost**: a few milliseconds; few or rare steps take up to seconds.
+        **Cost**: a few milliseconds each; few or rare steps take up to seconds.
 
         Examples
         --------
         >>> import pld_accountant as pa
-        >>> b = pa.compose([(pa.Gaussian(100), 420)]).epsilon(1e-5)
-        >>> round(b.estimate, 6)
+        >>> run = pa.compose([(pa.Gaussian(100), 420)])
+        >>> round(run.epsilon(1e-5).estimate, 6)
         0.745138
+        >>> run.epsilon([1e-5, 1e-8]).upper.round(6)
+        array([0.745138, 1.025449])
         """
-        if np.ndim(delta) == 0 and delta == 0:
-            return self._largest_loss(directions(direction))
-        return self._in_time(EpsilonAt(validate.delta(delta)), directions(direction), seconds, tolerance)
+        wanted = directions(direction)
+
+        def ask(question: EpsilonAt | None, width: float) -> Bounds:
+            return self._answer(question, wanted, width) if question else self._largest_loss(wanted)
+
+        return self._each(
+            delta, "delta", lambda d: EpsilonAt(validate.delta(d)) if d else None, ask, seconds, tolerance
+        )
 
     def delta(
         self,
-        epsilon: float,
+        epsilon: Any,
         direction: str = "both",
         *,
         seconds: float | None = None,
         tolerance: float | None = None,
     ) -> Bounds:
-        """Bounds of delta(epsilon), epsilon finite; otherwise as `epsilon`.
+        """Bounds of delta(epsilon), each epsilon finite; otherwise as `epsilon`.
 
         A `tolerance` is relative to log delta.
 
@@ -196,25 +209,39 @@ class Composition(Locked):
         '1.0630e-05'
         """
         wanted = directions(direction)
-        at = validate.finite(epsilon, "epsilon")
-        if at < 0.0:
-            far = DeltaAt(-at)
-            d = self._in_time(far, tuple(_OTHER[one] for one in wanted), seconds, tolerance)
+
+        def ask(at: float, width: float) -> Bounds:
+            if at >= 0.0:
+                return self._answer(DeltaAt(at), wanted, width)
+            d = self._answer(DeltaAt(-at), tuple(_OTHER[one] for one in wanted), width)
             shrunk, rest = math.exp(at), -math.expm1(at)
             low, middle, high = (rest + shrunk * value for value in d)
             return Bounds(low * (1.0 - 2.0**-48), middle, min(high * (1.0 + 2.0**-48), 1.0), d.status, d.method)
-        return self._in_time(DeltaAt(at), wanted, seconds, tolerance)
 
-    def _in_time(
-        self, question: Question, wanted: tuple[Direction, ...], seconds: float | None, tolerance: float | None
+        return self._each(epsilon, "epsilon", lambda e: validate.finite(e, "epsilon"), ask, seconds, tolerance)
+
+    def _each(
+        self,
+        values: Any,
+        name: str,
+        check: Callable[[float], _Question],
+        ask: Callable[[_Question, float], Bounds],
+        seconds: float | None = None,
+        tolerance: float | None = None,
     ) -> Bounds:
-        """The answer within the time allowed, and as close as is asked."""
+        """The answer for a number, or for each of an array, within the time of all and as close as is asked."""
         width = 0.0 if tolerance is None else validate.delta(tolerance, "tolerance")
-        try:
-            with deadline.limited(seconds, essentials=True):
-                return self._answer(question, wanted, width)
-        except deadline.OutOfTime:
-            return UNKNOWN
+        numbers = validate.numbers(values, name)
+        questions = [check(value) for value in numbers.ravel().tolist()]
+        found = []
+        with deadline.limited(seconds, essentials=True):
+            for k, question in enumerate(questions):
+                try:
+                    with deadline.shared(min(len(questions) - k, _SHARED)):
+                        found.append(ask(question, width))
+                except deadline.OutOfTime:
+                    found.append(UNKNOWN)
+        return found[0] if numbers.ndim == 0 else shaped(found, numbers.shape)
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both", *, seconds: float | None = None) -> Bounds:
         """The smallest mu whose Gaussian curve lies above delta at every epsilon >= 0 with delta >= min_delta.
@@ -319,28 +346,26 @@ class Composition(Locked):
         return self._of_tests(false_positive_rate, direction, seconds, successes=True)
 
     def _of_tests(self, alpha: Any, direction: str, seconds: float | None, *, successes: bool) -> Bounds:
-        levels = validate.numbers(alpha, "false_positive_rate" if successes else "alpha")
-        if not np.all((levels >= 0.0) & (levels <= 1.0)):
-            word = "false_positive_rate" if successes else "alpha"
-            raise ValueError(f"{word} must lie in [0, 1], got {alpha!r}")
-        ends = []
-        status = Status.CERTIFIED
-        with deadline.limited(seconds, essentials=True):
-            for one in self._distinct(directions(direction)):
-                worst = [Status.CERTIFIED]
-                sides = [self._two_sided(side, worst) for side in (one, _OTHER[one])]
-                curve = ProfileCurve(*sides)
-                found = [_of_test(curve, sides, a, successes) for a in levels.reshape(-1).tolist()]
-                ends.append(np.array(found).reshape(levels.size, 2))
-                status = max(status, *worst)
-        choose = np.maximum if successes else np.minimum
-        both = ends[0] if len(ends) == 1 else choose(ends[0], ends[1])
-        lower, upper = (both[:, k].reshape(levels.shape) for k in (0, 1))
-        if not levels.ndim:
-            lower, upper = float(lower), float(upper)
-        proofs = np.full(levels.shape, Proof.CONJUGATE)[()] if levels.ndim else Proof.CONJUGATE
-        statuses = np.full(levels.shape, status) if levels.ndim else status
-        return Bounds(lower, 0.5 * (lower + upper), upper, statuses, proofs)
+        name, choose = ("false_positive_rate", max) if successes else ("alpha", min)
+        wanted = directions(direction)
+        worst = [Status.CERTIFIED]
+        curves: dict[Direction, Callable[[float], tuple[float, float]]] = {}
+
+        def check(level: float) -> float:
+            if not 0.0 <= level <= 1.0:
+                raise ValueError(f"{name} must lie in [0, 1], got {level!r}")
+            return level
+
+        def ask(level: float, _: float) -> Bounds:
+            for one in self._distinct(wanted):
+                if one not in curves:
+                    sides = [self._two_sided(side, worst) for side in (one, _OTHER[one])]
+                    curves[one] = partial(_of_test, ProfileCurve(*sides), sides, successes=successes)
+            lowers, uppers = zip(*(of_test(level) for of_test in curves.values()), strict=True)
+            lower, upper = choose(lowers), choose(uppers)
+            return Bounds(lower, 0.5 * (lower + upper), upper, max(worst), Proof.CONJUGATE)
+
+        return self._each(alpha, name, check, ask, seconds)
 
     def _two_sided(self, direction: Direction, worst: list[Status]) -> Callable[[float, bool], tuple[float, float]]:
         """Lower and upper delta in one direction; the least favourable status is added to `worst`."""
@@ -370,13 +395,13 @@ class Composition(Locked):
         """
         return self.delta(0.0)
 
-    def bayes_risk(self, prior: float) -> Bounds:
+    def bayes_risk(self, prior: Any) -> Bounds:
         """Bounds of the smallest probability of error of somebody who believes beforehand, with probability `prior`,
         that the record was used.
 
         Parameters
         ----------
-        prior : float
+        prior : float or array_like
             In (0, 1).
 
         Returns
@@ -403,9 +428,12 @@ class Composition(Locked):
         >>> round(run.bayes_risk(0.5).lower, 4), round(run.bayes_risk(0.1).lower, 4)
         (0.4471, 0.1)
         """
-        prior = validate.delta(prior, "prior")
+        return self._each(prior, "prior", lambda p: validate.delta(p, "prior"), self._risk)
+
+    def _risk(self, prior: float, width: float) -> Bounds:
+        """`bayes_risk` of a checked prior."""
         less, direction = (prior, "remove") if prior <= 0.5 else (1.0 - prior, "add")
-        d = self.delta(math.log1p((1.0 - 2.0 * less) / less), direction)
+        d = self._answer(DeltaAt(math.log1p((1.0 - 2.0 * less) / less)), directions(direction), width)
         # delta changes by less than epsilon does, whose rounding is relative
         slack = 2.0**-48 * (1.0 - math.log(less))
         low, middle, high = (less * (1.0 - value) for value in (min(d.upper, 1.0), d.estimate, max(d.lower, 0.0)))

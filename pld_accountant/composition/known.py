@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -36,6 +37,9 @@ __all__ = ["KnownComposition"]
 
 _ZERO = 2.0**-52  # a loss of round-off
 _CLOSE = 1e-8  # relative: how far a lower bound of epsilon may move before a second question is asked
+_LITTLE = 1e-10  # relative to the chance of infinite losses: a delta of finite losses that needs no closer bound
+_TAIL = 1e-100  # chances of infinite losses below this are of tails that tables leave out
+_UP = 1.0 + 2.0**-50  # the round-off of a sum
 _ONE_PAIR = SampledGaussian, GaussianMixture, Laplace, DiscretePair  # removal and addition have one pair, reversed
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow
 
@@ -146,6 +150,10 @@ class KnownComposition(Composition):
         least = None if known is None else [known] * len(questions)
         return bounds(self._row, self._of(direction), questions, methods=self._methods, width=width, known=least)
 
+    def _renyi(self, direction: Direction, question: Question) -> float:
+        """The Renyi bound of epsilon or log delta given that no loss is infinite."""
+        return float(renyi.renyi_bounds(self._row, self._of(direction).any(interpolated=False), question)[0])
+
     def _log_finite(self, direction: Direction) -> float:
         """log of the chance that no step's loss is infinite."""
         return self._logs(direction)[0]
@@ -192,6 +200,10 @@ class KnownComposition(Composition):
         epsilon = float(np.asarray(question.target)) - moved
         # one question if nothing is rounded, as where infinite losses underflow
         asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
+        if below > _TAIL:
+            most = math.exp(min(self._renyi(direction, asked[0]), 0.0))
+            if most <= _LITTLE * below:
+                return _one_element(below, 0.5 * (below + above), min((above + most) * _UP, 1.0), method=Proof.RENYI)
         near, *others = self._finite(direction, asked, width)
         far = others[-1] if others else near
         less = (1.0 - above) * float(far.lower[0]) * (1.0 - ROUNDING)
@@ -229,8 +241,7 @@ class KnownComposition(Composition):
         asked = float(question.delta)
         if not 0.0 < lower < np.inf:
             return lower
-        makers = self._of(direction).any(interpolated=False)
-        far = float(renyi.renyi_bounds(self._row, makers, EpsilonAt(0.5 * asked))[0])
+        far = self._renyi(direction, EpsilonAt(0.5 * asked))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             back = 2.0 * np.expm1(max(far - lower, 0.0)) * (delta / asked - 1.0 + ROUNDING)
             return lower + float(np.log1p(-back)) if back < 1.0 else 0.0
