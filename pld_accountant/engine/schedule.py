@@ -20,6 +20,7 @@ from .tilting import Limits
 from .transform import GridTransform, Transform
 
 __all__ = [
+    "ATOMS",
     "CURVE",
     "ENCLOSING",
     "GRID",
@@ -94,12 +95,8 @@ _SMOOTHED = Smoothed(
     limits=Limits(tilts=4, frequencies=1 << 20, least_expectation=1e-5, work=1e8),
 )
 
-MIXED: tuple[Method, ...] = (
-    # atoms beside noise that spreads them, in 10 to 40 milliseconds in place of seconds
-    *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
-    # Laplace steps alone: without it 300 of them take 33 milliseconds in place of 16
-    _FIRST_GRID,
-    # atoms without such noise, in 10 to 100 milliseconds in place of 0.1 to 5 seconds, and 1e-6 wide in place of 1e-4
+ATOMS: tuple[Method, ...] = (
+    # in 10 to 60 milliseconds in place of 0.1 to 5 seconds, and 1e-6 wide in place of 1e-4
     replace(_SMOOTHED, limits=replace(_SMOOTHED.limits, frequencies=1 << 17, work=2e7), coarser=0),
     # 7 to 16 steps that need more frequencies: 20 of few rare atoms take 4 seconds in place of 15
     _FEW,
@@ -109,6 +106,13 @@ MIXED: tuple[Method, ...] = (
     _LAST,
     # losses of less than their round-off in a convolution: a sampling rate of 1e-14
     _FINE_GRID,
+)
+"""For families of atoms alone."""
+
+MIXED: tuple[Method, ...] = (
+    # atoms beside noise that spreads them, in 10 to 40 milliseconds in place of seconds
+    *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
+    *ATOMS,
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""
 

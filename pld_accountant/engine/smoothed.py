@@ -54,6 +54,7 @@ _FIRST = 5  # level that is tried first if the answer is unknown
 _LEAST = -700.0  # log delta below which this is the first, too
 _ROOM = 64.0  # times the width wanted: a second try that leaves more shows that the density is not smooth
 _ROUND_OFF = 1e-12  # of r / (1 - r) and of a lower bound of delta, relative
+_ROUGH = 1e-3  # width of an upper bound that may show that something larger is known
 _TRIES = 3  # levels for one answer, and distances of a lower bound of epsilon
 
 
@@ -86,8 +87,14 @@ class Smoothed(Method):
             one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits)
             question, most = job.question.of(at), math.inf
             known = float(np.fmin(working.estimate, working.upper)[person])
-            hint = known if math.isfinite(known) else math.nan
-            finest, level = one.finest_level(question, hint), _first_level(question, hint, self.wanted)
+            finest, hint = one.finest_level(question, known if math.isfinite(known) else math.nan)
+            if job.known is not None and math.isfinite(hint):
+                # an answer below what is known needs no close bounds
+                upper = one.upper(question, min(_first_level(question, hint, _ROUGH), finest), hint)
+                if upper <= job.known[person]:
+                    _settle(working, at, question, (question.floor, math.nan, upper))
+                    continue
+            level = _first_level(question, hint, self.wanted)
             if level > finest + self.coarser:
                 continue
             level = min(level, finest)
@@ -96,11 +103,9 @@ class Smoothed(Method):
                 ends = one.bounds(question, level, hint)
                 if not math.isfinite(ends[1]):
                     break
-                found = WorkingBounds.unknown(1, question)
                 # if the density is smooth, delta_s exceeds delta by a third of the width
                 middle = ends[1] - (ends[1] - ends[0]) / 3.0 if math.isfinite(ends[0]) else ends[1]
-                found.settle(np.array([0]), ends[0], middle, ends[1], Proof.TRANSFORM)
-                working.merge(at, found)
+                _settle(working, at, question, (ends[0], middle, ends[1]))
                 hint = float(working.estimate[person])
                 if not self.left_open(job, working, at).size:
                     break
@@ -113,6 +118,13 @@ class Smoothed(Method):
                 if closer < 1 or level >= finest:
                     break
                 level, most = min(level + closer, finest), _ROOM * self.wanted if apart < 0.1 else math.inf
+
+
+def _settle(working: WorkingBounds, at: NDArray, question: Question, ends: tuple[float, float, float]) -> None:
+    """Merge what was proven about one person."""
+    found = WorkingBounds.unknown(1, question)
+    found.settle(np.array([0]), *ends, Proof.TRANSFORM)
+    working.merge(at, found)
 
 
 def _first_level(question: Question, hint: float, wanted: float) -> int:
@@ -161,20 +173,28 @@ class _OnePerson:
             return self._epsilon(float(np.ravel(question.delta)[0]), level, hint)
         return self.log_delta(float(np.ravel(question.target)[0]), level, hint)
 
-    def finest_level(self, question: Question, hint: float) -> int:
-        """The level of the least mu whose frequencies, up to about 7 / mu, the limits allow."""
+    def finest_level(self, question: Question, hint: float) -> tuple[int, float]:
+        """The level of the least mu whose frequencies, up to about 7 / mu, the limits allow; and about the answer."""
         counts = WholeCounts(np.append(self._counts, np.zeros(_MU.size, dtype=np.int64))[None])
         maker = self._makers.characteristic(interpolated=False)
-        period = float(make_plan(counts, maker, question, np.array([hint]), self._limits).period[0])
+        plan = make_plan(counts, maker, question, np.array([hint]), self._limits)
+        period, about = float(plan.period[0]), float(plan.start[0])
         most = 2.0 * math.pi * self._limits.frequencies / (7.0 * period) if period > 0.0 else math.inf
-        return min(max(math.floor(math.log2(most)), 1), _MU.size - 1) if most < math.inf else _MU.size - 1
+        level = min(max(math.floor(math.log2(most)), 1), _MU.size - 1) if most < math.inf else _MU.size - 1
+        return level, about if math.isnan(hint) and about else hint
 
-    def _solve(self, question: Question, level: int, hint: float) -> WorkingBounds:
-        counts = np.zeros((2, self._counts.size + _MU.size), dtype=np.int64)
+    def upper(self, question: Question, level: int, hint: float) -> float:
+        """An upper bound of the answer at a level; infinite if the transform fails."""
+        found = self._solve(question, level, hint, 1)
+        return float(found.upper[0]) if found.solved[0] else math.inf
+
+    def _solve(self, question: Question, level: int, hint: float, curves: int = 2) -> WorkingBounds:
+        """Bounds with a Gaussian mechanism of mu = s, and with one of 2 s if two curves are wanted."""
+        counts = np.zeros((curves, self._counts.size + _MU.size), dtype=np.int64)
         counts[:, : self._counts.size] = self._counts
-        counts[[0, 1], self._counts.size + level - np.arange(2)] = 1
+        counts[np.arange(curves), self._counts.size + level - np.arange(curves)] = 1
         maker = self._makers.characteristic(interpolated=False)
-        return solve(WholeCounts(counts), maker, question, limits=self._limits, hint=np.full(2, hint))
+        return solve(WholeCounts(counts), maker, question, limits=self._limits, hint=np.full(curves, hint))
 
     def log_delta(self, epsilon: float, level: int, hint: float) -> tuple[float, float]:
         """Bounds of log delta; (-inf, inf) if the transform fails."""

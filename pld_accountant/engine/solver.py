@@ -151,7 +151,7 @@ def _schedule(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
     if not isinstance(makers.steps, CharacteristicSteps):
         return schedule.GRID
     if not makers.steps.decays:
-        return schedule.MIXED
+        return schedule.ATOMS if makers.steps.atomic else schedule.MIXED
     if few:
         return schedule.HANDFUL if isinstance(counts, WholeCounts) and counts.at is not None else schedule.SINGLE
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE

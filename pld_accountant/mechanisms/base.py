@@ -231,10 +231,15 @@ class CharacteristicSteps(StepFamily, Protocol):
     ----------
     decays : bool
         Whether every row's characteristic function falls to 0.  That of atoms does not.
+    atomic : bool
+        Whether all losses are atoms.
     """
 
     @property
     def decays(self) -> bool: ...
+
+    @property
+    def atomic(self) -> bool: ...
 
     def spectrum(
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float

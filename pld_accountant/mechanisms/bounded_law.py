@@ -145,6 +145,7 @@ class BoundedSteps(ABC):
     """The characteristic functions of a family whose rows are such laws; see `base.CharacteristicSteps`."""
 
     decays = False
+    atomic = False
 
     @property
     @abstractmethod

@@ -285,6 +285,7 @@ class DiscreteSteps(DeltaSteps):
     """
 
     decays = False
+    atomic = True
 
     def __init__(self, laws: Sequence[DiscreteLaw], direction: Direction) -> None:
         self.direction: Direction = direction

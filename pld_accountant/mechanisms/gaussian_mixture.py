@@ -241,6 +241,7 @@ class GaussianMixtureSteps(DeltaSteps):
 
     whole = True
     decays = True
+    atomic = False
 
     def __init__(self, pairs: Sequence[Pair], direction: Direction) -> None:
         self._pairs = list(pairs)

@@ -139,6 +139,11 @@ class MixedCharacteristicSteps(MixedSteps):
         """Whether those of all parts fall to 0."""
         return all(p.decays for p in self._parts)
 
+    @property
+    def atomic(self) -> bool:
+        """Whether all losses of all parts are atoms."""
+        return all(p.atomic for p in self._parts)
+
     def _rows(self, rows: NDArray) -> Iterator[tuple[CharacteristicSteps, NDArray, NDArray]]:
         """Each part with the places among `rows` that are its own, and its own numbers of these rows."""
         for part, first, last in zip(self._parts, self._first[:-1], self._first[1:], strict=True):

@@ -170,12 +170,24 @@ def _nodes(
 
     Without `error`, the third is 0.
     """
+    # full batches have closed forms; the part of their large losses has no finite end
+    ends, nodes, missed = np.tile([0.0, 1.0], (losses.q.size, 1)), np.full(losses.q.size, 2), np.zeros(losses.q.size)
+    sampled = np.flatnonzero(losses.q < 1.0)
+    if sampled.size:
+        found = _nodes_of_samples(losses.of(sampled), width, most, panels, error)
+        ends[sampled], nodes[sampled], missed[sampled] = found
+    return ends, np.where(nodes <= most, nodes, 0), missed
+
+
+def _nodes_of_samples(
+    losses: TiltedLosses, width: float, most: int, panels: bool, error: bool
+) -> tuple[NDArray, NDArray, NDArray]:
+    """`_nodes` of sample rates below 1; the number of nodes may exceed `most`."""
     from ..kernels import characterise
 
     sigma, q, sign, theta, part = losses
     ends = np.empty((sigma.size, 2))
     characterise.interval(sigma, q, sign, theta, part, REACH, ends)
-    ends[q == 1.0] = 0.0, 1.0  # full batches have closed forms; the part of their large losses has no finite end
     if panels:
         points = GAUSS.shape[1]
         number, missed = np.empty(sigma.size, dtype=np.int64), np.empty(sigma.size)
@@ -195,9 +207,7 @@ def _nodes(
             missed = 2.0 * quadrature_error(sigma, q, sign, theta, ends, width, nodes)
     if error:
         missed = missed + 2.0 * tail_error(sigma, q, sign, theta)
-    missed[q == 1.0] = 0.0
-    nodes[q == 1.0] = 2
-    return ends, np.where(nodes <= most, nodes, 0), missed
+    return ends, nodes, missed
 
 
 def _growth(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float, width: float) -> NDArray:

@@ -97,6 +97,7 @@ class SampledGaussianSteps:
     """
 
     decays = True
+    atomic = False
 
     def __init__(
         self,
