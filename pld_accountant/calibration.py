@@ -106,7 +106,7 @@ def calibrate(
     True
     """
     target = validate.nonnegative(target_epsilon, "target_epsilon")
-    dlt = 0.0 if _is_zero(delta) else validate.delta(delta)
+    dlt = _delta_or_zero(delta)
     if target == 0.0 and dlt == 0.0:
         raise ValueError("target_epsilon and delta must not both be 0: only what uses no data keeps this target")
     try:
@@ -115,7 +115,7 @@ def calibrate(
         raise ValueError(f"between must be two numbers, got {between!r}") from None
     if not first < last:
         raise ValueError(f"between must be two numbers, the smaller first, got {between!r}")
-    if whole:
+    if validate.flag(whole, "whole"):
         first, last = (validate.count(value, "between", least=1) for value in between)
 
     what = f"epsilon={target:.15g} at delta={dlt:.15g}"
@@ -141,8 +141,9 @@ def calibrate(
     return int(place) if whole else place
 
 
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, (int, float)) and value == 0
+def _delta_or_zero(value: Any) -> float:
+    """A delta in (0, 1), or 0."""
+    return validate.nonnegative(value, "delta") and validate.delta(value)
 
 
 def _composed(run: Any) -> Composition:

@@ -115,7 +115,8 @@ def _packed(saved: SavedArrays, people: int, like: Tally) -> PackedTally:
     while found < people:
         i = len(blocks)
         bits = saved.take(f"bits{i}", np.uint8, (None, -(-width // 8)))
-        counts = saved.take(f"counts{i}", (np.uint8, np.uint16, np.uint32), (None,))
+        in_use = int(np.unpackbits(bits).sum(dtype=np.int64))
+        counts = saved.take(f"counts{i}", (np.uint8, np.uint16, np.uint32), (in_use,))
         weights = saved.take(f"short{i}", (np.uint8, np.uint16, np.uint32, np.int64), counts.shape)
         blocks.append(PackedBlock(bits, counts, weights))
         blocks[-1].check(width)

@@ -53,6 +53,12 @@ class Locked:
             elif callable(value) and hasattr(value, "__code__"):
                 setattr(cls, name, _locking(value))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; public values are set once, by the constructor, unless they have a setter."""
+        if not name.startswith("_") and not callable(self.__dict__.get(name, callable)):
+            raise AttributeError(f"{name} of a {type(self).__name__} cannot be changed; make another object")
+        super().__setattr__(name, value)
+
     def _copied(self) -> dict[str, Any]:
         """The attributes of which a copy is made."""
         return self.__dict__

@@ -15,6 +15,7 @@ from .counting.tally import Tally
 from .events import ids
 from .events.table import Events, read_events
 from .files.npy import release_pages
+from .files.saved_state import Load, agree
 from .locked import Locked, held, unlocked
 
 __all__ = ["PeopleCounts", "Progress"]
@@ -23,6 +24,28 @@ _BLOCK_BYTES = 1 << 26
 
 Progress = Callable[[int, int], None]
 _C = TypeVar("_C", bound="PeopleCounts")
+
+
+def _load(cls: type[_C], path: str | os.PathLike[str], **expected: Any) -> _C:
+    """Read a ledger back.
+
+    On the class, it makes a new ledger; parameters given as keywords must agree with the file.  On a ledger, it
+    replaces the steps and people of this ledger, whose parameters must agree.
+
+    Raises
+    ------
+    FileNotFoundError
+    StoreError
+        If the file was cut or altered, is not a ledger of this format version, holds what no ledger can hold, or has
+        other parameters.
+    """
+    with ledger_file.opened(path, cls._KIND) as saved:
+        ledger = cls(**saved.parameters())
+        named = saved.take(ids.ARRAYS)
+        ledger._tally = saved.tally(ledger._parameters)
+        ledger._people = ids.from_arrays(named, ledger.num_examples) if named else None
+    agree(path, expected, ledger._parameters)
+    return ledger
 
 
 class PeopleCounts(Locked):
@@ -39,12 +62,12 @@ class PeopleCounts(Locked):
         max_grad_norm: float,
         buckets: int = 256,
     ) -> None:
-        self.num_examples = validate.count(num_examples, "num_examples", least=1)
+        people = validate.count(num_examples, "num_examples", least=1)
         self.noise_multiplier = validate.noise_multiplier(noise_multiplier)
         self.sample_rate = validate.sample_rate(sample_rate)
         self.max_grad_norm = validate.clipping_norm(max_grad_norm)
         self.buckets = validate.buckets(buckets)
-        self._tally: Tally | PackedTally = Tally(self.num_examples, self.buckets)
+        self._tally: Tally | PackedTally = Tally(people, self.buckets)
         self._people: Any = None  # a pyarrow.Array of distinct ids, see `events.ids`
 
     def __repr__(self) -> str:
@@ -53,6 +76,11 @@ class PeopleCounts(Locked):
             f"sample_rate={self.sample_rate}, "
             f"max_grad_norm={self.max_grad_norm}, buckets={self.buckets}; {self.steps} steps)"
         )
+
+    @property
+    def num_examples(self) -> int:
+        """Number of people."""
+        return len(self._tally)
 
     @property
     def steps(self) -> int:
@@ -248,6 +276,7 @@ class PeopleCounts(Locked):
         >>> ledger.people.tolist(), ledger.steps
         (['ann', 'bob'], 110)
         """
+        packed = validate.flag(compressed, "compressed")
         found = read_events(
             events,
             max_grad_norm=max_grad_norm,
@@ -274,7 +303,7 @@ class PeopleCounts(Locked):
             tally.count_events(part.person, part.kind, part.norm, part.count, part.schedule, ledger.max_grad_norm)
             return tally
 
-        if compressed:
+        if packed:
             ends = range(0, len(found.people), BLOCK)
             ledger._tally = PackedTally.of(tally_of(found.part(a, min(a + BLOCK, len(found.people)))) for a in ends)
         else:
@@ -333,6 +362,7 @@ class PeopleCounts(Locked):
         """
         if type(other) is not type(self):
             raise ValueError(f"other must be a {type(self).__name__}, as this ledger is, got {other!r}")
+        validate.flag(same_steps, "same_steps")
         with held(self, other):
             named = self._people is not None, other._people is not None
             if named[0] != named[1]:
@@ -352,7 +382,7 @@ class PeopleCounts(Locked):
                 (ids.positions(everybody, own), ids.positions(everybody, theirs)),
                 same_steps=same_steps,
             )
-            self._people, self.num_examples = everybody, len(everybody)
+            self._people = everybody
 
     def select(self: _C, people: Any) -> _C:
         """A ledger of some people, in this order, with all steps of the schedule.
@@ -396,7 +426,7 @@ class PeopleCounts(Locked):
             raise ValueError(f"{new[int(np.argmax(rows))].as_py()!r} is in this ledger already")
         everybody = ids.joined(self._people, new)
         self._tally = self._tally.of_rows(ids.positions(everybody, self._people))
-        self._people, self.num_examples = everybody, len(everybody)
+        self._people = everybody
 
     def _rearranged(self: _C, people: Any, rows: NDArray) -> _C:
         """A ledger of the people of these rows; -1 stands for somebody without steps."""
@@ -409,22 +439,7 @@ class PeopleCounts(Locked):
         named = {} if self._people is None else ids.to_arrays(self._people)
         ledger_file.save(path, self._parameters, self._tally, named, self._KIND)
 
-    @classmethod
-    def load(cls: type[_C], path: str | os.PathLike[str]) -> _C:
-        """Read a ledger back.
-
-        Raises
-        ------
-        FileNotFoundError
-        StoreError
-            If the file was cut or altered, is not a ledger of this format version, or holds what no ledger can hold.
-        """
-        with ledger_file.opened(path, cls._KIND) as saved:
-            ledger = cls(**saved.parameters())
-            named = saved.take(ids.ARRAYS)
-            ledger._tally = saved.tally(ledger._parameters)
-            ledger._people = ids.from_arrays(named, ledger.num_examples) if named else None
-        return ledger
+    load = Load(_load, lambda ledger: ledger._parameters)
 
     @property
     def _parameters(self) -> dict[str, Any]:

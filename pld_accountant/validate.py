@@ -17,6 +17,7 @@ __all__ = [
     "count",
     "delta",
     "finite",
+    "flag",
     "in_order",
     "noise_multiplier",
     "nonnegative",
@@ -135,6 +136,13 @@ def count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> 
     if most is not None and x > most:
         raise ValueError(f"{name} must be at most {most}, got {value!r}")
     return int(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """True or False itself: a text such as "no" would count as true."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def array_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:

@@ -432,3 +432,29 @@ def test_far_beyond_the_finite_losses_the_chance_of_failure_is_the_answer(failur
         assert found.method == pa.Method.RENYI and found.status == pa.Status.CERTIFIED
         assert found.lower <= failure
         assert failure + rest <= mpmath.mpf(found.upper) <= failure * (1 + 2e-10)
+
+
+def test_samples_of_different_relations_are_told_apart():
+    fixed, sampled = (pa.FixedSizeBatch(1.0, 100, 10_000), 1), (pa.SampledGaussian(1.0, 0.01), 1000)
+    with pytest.warns(UserWarning, match="SampledGaussian a record that is added or removed and FixedSizeBatch"):
+        pa.compose([fixed, sampled])
+    pa.compose([fixed, (pa.ReplaceOneSampledGaussian(1.0, 0.01), 10), (pa.Gaussian(1.0), 2), (pa.Laplace(2.0), 1)])
+    pa.compose([sampled, (pa.RandomAllocation(1.0, 10), 1), (pa.PoissonSampled(pa.Laplace(2.0), 0.1), 1)])
+
+
+def test_the_curve_near_delta_1_is_certified():
+    run = pa.compose([(pa.SampledGaussian(1.0, 0.01), 1000)])
+    assert run.delta(8.0, "add").upper == 5e-324
+    found = run.tradeoff(np.linspace(0.0, 1.0, 8))
+    assert np.all(found.status == pa.Status.CERTIFIED)
+    assert run.delta(-8.0).status == pa.Status.CERTIFIED
+
+
+@pytest.mark.parametrize("zero", [False, "0", None])
+def test_what_is_no_number_is_no_delta(zero):
+    with pytest.raises(ValueError, match="delta"):
+        pa.compose([(pa.Laplace(2.0), 1)]).epsilon(zero)
+    with pytest.raises(ValueError, match="delta"):
+        pa.calibrate(lambda b: [(pa.Laplace(b), 1)], 1.0, zero, between=(0.1, 10.0))
+    with pytest.raises(ValueError, match="epsilon"):
+        pa.ApproximateDP(zero, 1e-5)

@@ -583,3 +583,33 @@ def test_no_steps_change_nothing():
     ledger = pa.Ledger(2, noise_multiplier=2.0, sample_rate=0.05, max_grad_norm=1.0)
     ledger.record(np.ones((0, 2)))
     assert ledger.steps == 0 and np.all(ledger.epsilon(1e-5).upper == 0.0)
+
+
+def test_a_ledger_takes_over_what_was_saved(tmp_path):
+    made = {"noise_multiplier": 2.0, "sample_rate": 0.01, "max_grad_norm": 1.0}
+    saved, path = pa.Ledger(3, **made), tmp_path / "book.npz"
+    saved.record([0.1, 0.5, 1.0], repeat=7)
+    saved.save(path)
+    resumed = pa.Ledger(3, **made)
+    assert resumed.load(path) is resumed
+    assert resumed.steps == 7 and resumed.epsilon(1e-5) == saved.epsilon(1e-5)
+    assert pa.Ledger.load(path, noise_multiplier=2.0).steps == 7
+    other = pa.Ledger(3, **{**made, "noise_multiplier": 3.0})
+    with pytest.raises(StoreError, match=r"was saved with noise_multiplier=2\.0, not 3\.0"):
+        other.load(path)
+    assert other.steps == 0
+    with pytest.raises(TypeError, match="has no parameter 'sigma'"):
+        pa.Ledger.load(path, sigma=2.0)
+    with pytest.raises(TypeError):
+        pa.Ledger.load(3)
+
+
+@pytest.mark.parametrize("value", ["no", "False", 1, None, float("nan")])
+def test_yes_or_no_is_true_or_false(value):
+    ledger = pa.Ledger(2, noise_multiplier=2, sample_rate=0.01, max_grad_norm=1)
+    with pytest.raises(ValueError, match="same_steps must be True or False"):
+        ledger.merge(ledger, same_steps=value)
+    with pytest.raises(ValueError, match="individual must be True or False"):
+        pa.GaussianFilter(1.0, num_examples=2, noise_multiplier=2.0, individual=value)
+    with pytest.raises(ValueError, match="compressed must be True or False"):
+        pa.Ledger.from_events({}, max_grad_norm=1.0, compressed=value)

@@ -225,12 +225,12 @@ def test_one_composition_answers_several_threads():
 
 class Counter(Locked):
     def __init__(self):
-        self.value = 0
+        self._value = 0
 
     def add(self):
-        value = self.value
+        value = self._value
         os.sched_yield()
-        self.value = value + 1
+        self._value = value + 1
 
     @property
     def busy(self):
@@ -270,7 +270,7 @@ def test_public_methods_and_properties_hold_the_lock_and_others_do_not():
 def test_calls_do_not_overlap(make, each, switch_often):
     one = make()
     in_threads(4, lambda _: [one.add() for _ in range(500)])
-    assert one.value == 2_000 * each
+    assert one._value == 2_000 * each
 
 
 def test_the_lock_is_free_after_an_error():
@@ -307,3 +307,15 @@ def test_every_public_object_with_a_state_has_a_lock(name):
         "ZeroConcentratedDP",
     }
     assert not isinstance(one, type) or issubclass(one, Locked) == (name not in stateless)
+
+
+def test_what_an_object_was_made_with_stays():
+    ledger = pa.Ledger(3, **STEP)
+    for name, value in (("num_examples", 2), ("max_grad_norm", 5.0), ("noise_multiplier", 9.0)):
+        with pytest.raises(AttributeError):
+            setattr(ledger, name, value)
+    ledger.people = ["a", "b", "c"]
+    ledger.add_people(["d"])
+    assert ledger.num_examples == 4 and ledger.max_grad_norm == 1.0
+    with pytest.raises(AttributeError):
+        pa.GaussianFilter(1.0, num_examples=3, **FULL).individual = False

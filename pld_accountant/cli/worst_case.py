@@ -47,18 +47,17 @@ def epsilon_of(
     """
     from ..composition import compose
     from ..mechanisms.sampled_gaussian import SampledGaussian
-    from ..results import Status
+    from ..results import Bounds, Method, Status
     from ..rounding import finite_or_none, rounded_down, rounded_up
 
     check_files([(json_file, ())], ())
     with user_errors():
         composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
     bounds, renyi = composition.epsilon(delta, direction, seconds=seconds), composition.rdp_epsilon(delta)
-    if bounds.certified:
-        answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"
-        lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
-    else:
-        answer, lower = f"epsilon at delta = {delta:g} has no upper bound", "not certified"
+    if bounds.upper > renyi:  # which knows the best order, and has no limit of time
+        bounds = Bounds(bounds.lower, renyi, renyi, Status.RENYI_ONLY, Method.RENYI)
+    answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"
+    lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
     text = f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})"
     if bounds.status != Status.CERTIFIED:
         text += f"\n{bounds.status.sentence}"

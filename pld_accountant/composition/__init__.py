@@ -13,7 +13,9 @@ May import: engine, counting, tables.makers, mechanisms, notions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
+from typing import Any
 
 from .. import validate
 from ..mechanisms.base import Enclosed, Mechanism
@@ -40,12 +42,19 @@ def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox, int]]) -> Com
     Returns
     -------
     Composition
+        About the neighbours of the steps' own relation: a record that is added or removed, or one that is replaced.
 
     Raises
     ------
     ValueError
         If an entry is not a mechanism, a count is not a whole number of at least 0, or there are more than 2^53 steps
         in all.
+
+    Warns
+    -----
+    UserWarning
+        If samples of both relations are composed, such as `SampledGaussian` with `FixedSizeBatch`: the answers then
+        hold for neither.
 
     Examples
     --------
@@ -73,5 +82,18 @@ def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox, int]]) -> Com
     if total > _MOST_STEPS:
         raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {total}")
     others = {step: n for step, n in counts.items() if n}
+    _warn_of_relations(others)
     black = {box: n for box, n in boxes.items() if n}
     return BlackBoxComposition(others, black) if black else of_mechanisms(others)
+
+
+def _warn_of_relations(steps: Iterable[Any]) -> None:
+    """Warn if some steps are about records that are added or removed, and others about records that are replaced."""
+    kinds = {relation: type(step).__name__ for step in steps if (relation := getattr(step, "neighbours", None))}
+    if len(kinds) > 1:
+        what = " and ".join(f"{name} a record that is {relation}" for relation, name in sorted(kinds.items()))
+        warnings.warn(
+            f"these steps are about different neighbours, and their composition holds for neither: {what}; take "
+            "ReplaceOneSampledGaussian for a Poisson sample beside batches of a fixed size",
+            stacklevel=3,
+        )

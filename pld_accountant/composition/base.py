@@ -79,6 +79,7 @@ class OwnCurve:
         return float(found.lower), float(found.upper)
 
 
+_TINY = 1e-9  # relative
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 _FAR = 1e6  # an epsilon beyond which lie infinite losses, and what counts as such
 _WIDE = 1e-4  # relative to log delta: points of a curve, and bounds with which a search on trade-offs begins
@@ -216,7 +217,10 @@ class Composition(Locked):
             d = self._answer(DeltaAt(-at), tuple(_OTHER[one] for one in wanted), width)
             shrunk, rest = math.exp(at), -math.expm1(at)
             low, middle, high = (rest + shrunk * value for value in d)
-            return Bounds(low * (1.0 - 2.0**-48), middle, min(high * (1.0 + 2.0**-48), 1.0), d.status, d.method)
+            low, high = low * (1.0 - 2.0**-48), min(high * (1.0 + 2.0**-48), 1.0)
+            # a bound that is loose for delta' alone is close beside the rest
+            status = Status.CERTIFIED if high - low <= _TINY * high else d.status
+            return Bounds(low, middle, high, status, d.method)
 
         return self._each(epsilon, "epsilon", lambda e: validate.finite(e, "epsilon"), ask, seconds, tolerance)
 

@@ -56,6 +56,10 @@ class Tally:
         new.lower_weights = counters.zeros(shape, new.lower_weights.dtype)
         return new
 
+    def __len__(self) -> int:
+        """Number of people."""
+        return len(self.counts)
+
     @property
     def steps(self) -> int:
         """Number of steps counted."""

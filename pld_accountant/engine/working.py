@@ -15,6 +15,7 @@ from .question import Question
 __all__ = ["WorkingBounds", "warn_of_contradiction"]
 
 _SLACK = 1e-11  # round-off by which a lower bound may exceed an upper bound: of epsilon relative, of log delta more
+_LEAST_LOG = -744.4  # of the least double, rounded up
 
 
 def warn_of_contradiction(number: int, of: int) -> None:
@@ -132,5 +133,7 @@ class WorkingBounds:
         estimate = np.where(solved & np.isnan(estimate), middle, estimate)
         method = np.where(solved, self.method, Proof.NONE).astype(np.uint8)
         renyi_only = (method == Proof.RENYI) & (lower <= question.floor) & (lower < upper)
+        if not question.wants_epsilon:
+            renyi_only &= upper > _LEAST_LOG  # no double lies between the bounds of a smaller delta
         status = np.where(solved, np.where(renyi_only, Status.RENYI_ONLY, Status.CERTIFIED), Status.NOT_CERTIFIED)
         return question.bounds(lower, estimate, upper, status.astype(np.uint8), method)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..files.formats import require
 
-__all__ = ["ARRAYS", "as_ids", "as_numpy", "distinct", "from_arrays", "joined", "positions", "to_arrays"]
+__all__ = ["ARRAYS", "as_ids", "as_numpy", "coded", "distinct", "from_arrays", "joined", "positions", "to_arrays"]
 
 ARRAYS = ("ids", "id_ends", "id_text")
 """Names of the arrays in a file."""
@@ -46,6 +46,8 @@ def as_ids(values: Any, name: str = "people") -> Ids:
             raise ValueError(f"{name} must be integers, texts or UUIDs, got {values.dtype}")
         else:
             values = pa.array(values if values.dtype.kind != "T" else values.tolist())
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
     if values.null_count:
         raise ValueError(f"{name} has {values.null_count} missing ids; every event belongs to somebody")
     return _plain(values, name)
@@ -74,9 +76,6 @@ def _plain(values: Any, name: str) -> Ids:
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType):  # Arrow's own UUIDs
         values, kind = values.storage, values.storage.type
-    if pa.types.is_dictionary(kind):
-        values = values.dictionary_decode()
-        kind = values.type
     if pa.types.is_integer(kind):
         try:
             return values.cast(pa.int64())
@@ -87,6 +86,20 @@ def _plain(values: Any, name: str) -> Ids:
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width == 16:
         return pa.array([str(uuid.UUID(bytes=value.as_py())) for value in values], type=pa.large_string())
     raise ValueError(f"{name} must be integers, texts or UUIDs, got {kind}")
+
+
+def coded(column: Any, name: str) -> Any:
+    """A chunked column as an Arrow array with a dictionary of distinct values.
+
+    A column that comes with a dictionary is coded anew: a dictionary may repeat values, or hold a missing one.
+    """
+    pa = _arrow()
+    array = column.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.null_count:
+        raise ValueError(f"{name} has {array.null_count} missing values")
+    return array.dictionary_encode()
 
 
 def distinct(values: Any, name: str = "people") -> Ids:

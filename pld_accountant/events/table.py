@@ -205,9 +205,7 @@ def _kinds(sigma: NDArray | float, rate: NDArray | float, events: int) -> tuple[
 
 def _step_codes(column: Any) -> NDArray:
     """A number for each distinct step; rows of the same step are records of one, and are added up."""
-    if column.null_count:
-        raise ValueError(f"the column 'step' has {column.null_count} missing values")
-    coded = column.combine_chunks() if _is_dictionary(column) else column.combine_chunks().dictionary_encode()
+    coded = ids.coded(column, "the column 'step'")
     names = coded.dictionary.to_numpy(zero_copy_only=False)
     codes = np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
     missing = np.zeros(names.size, dtype=bool)
@@ -222,20 +220,9 @@ def _step_codes(column: Any) -> NDArray:
     return codes if names.dtype.kind != "f" else np.unique(names, return_inverse=True)[1].reshape(-1)[codes]
 
 
-def _is_dictionary(column: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_dictionary(column.type))
-
-
 def _labels(column: Any, person: NDArray, people: int) -> NDArray:
     """Everybody's group; people without events have the group ''."""
-    import pyarrow.compute as pc
-
-    if column.null_count:
-        raise ValueError(f"the column 'group' has {column.null_count} missing values")
-    coded = column.combine_chunks()
-    coded = coded if _is_dictionary(column) else pc.dictionary_encode(coded)
+    coded = ids.coded(column, "the column 'group'")
     codes = np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
     names = np.asarray(coded.dictionary.to_numpy(zero_copy_only=False))
     of = np.full(people, -1, dtype=np.int64)

@@ -20,7 +20,7 @@ from .. import validate
 from ..locked import Locked, held
 from . import store
 
-__all__ = ["SavedArrays", "SavedState", "belongs"]
+__all__ = ["Load", "SavedArrays", "SavedState", "agree", "belongs"]
 
 _KIND = "accounting state"
 _FILE_VERSION = 1
@@ -88,6 +88,16 @@ class SavedArrays:
             raise store.StoreError(f"it has unknown parts: {', '.join(sorted(self._arrays))}")
 
 
+def agree(path: str | os.PathLike[str], expected: dict[str, Any], saved: dict[str, Any]) -> None:
+    """Raise unless a file was saved with these parameters."""
+    unknown = sorted(set(expected) - set(saved))
+    if unknown:
+        raise TypeError(f"{os.fspath(path)} has no parameter {unknown[0]!r}")
+    for name, value in expected.items():
+        if _plain(value) != saved[name]:
+            raise store.StoreError(f"{os.fspath(path)} was saved with {name}={saved[name]!r}, not {value!r}")
+
+
 def _load(cls: type[_S], path: str | os.PathLike[str], **expected: Any) -> _S:
     """Read a file that `save` wrote.
 
@@ -105,12 +115,7 @@ def _load(cls: type[_S], path: str | os.PathLike[str], **expected: Any) -> _S:
         name, saved = str(header.pop("class")), dict(header.pop("parameters"))
     if name != cls.__name__:
         raise store.StoreError(f"{os.fspath(path)} holds a {name}, not a {cls.__name__}")
-    unknown = sorted(set(expected) - set(saved))
-    if unknown:
-        raise TypeError(f"{cls.__name__} has no parameter {unknown[0]!r}")
-    for name, value in expected.items():
-        if _plain(value) != saved[name]:
-            raise store.StoreError(f"{os.fspath(path)} was saved with {name}={saved[name]!r}, not {value!r}")
+    agree(path, expected, saved)
     with store.refuse_invalid(path, _KIND):
         if cls._numbers(saved) > max(array.size for array in arrays.values()):
             raise ValueError("its arrays are too short for its parameters")
@@ -123,24 +128,33 @@ def _load(cls: type[_S], path: str | os.PathLike[str], **expected: Any) -> _S:
     return new
 
 
-def _load_into(instance: _S, path: str | os.PathLike[str]) -> _S:
-    new = _load(type(instance), path, **instance.parameters)
-    with held(instance):
-        instance.__dict__.update(new.__dict__)
-    return instance
+class Load:
+    """A method `load` of a class or an object: ``filter.load(path)`` fills the filter instead of making a new one.
 
+    Parameters
+    ----------
+    of_class : callable
+        From the class, a path and parameters that must agree with the file to a new object.
+    parameters : callable
+        From an object to the parameters that must agree.
+    """
 
-class _Load:
-    """Binds `load` to a class or an object: ``filter.load(path)`` fills the filter instead of returning a new one."""
+    def __init__(self, of_class: Callable[..., Any], parameters: Callable[[Any], dict[str, Any]]) -> None:
+        self._of_class, self._parameters = of_class, parameters
+        self.__doc__ = of_class.__doc__
 
-    __doc__ = _load.__doc__
-
-    def __get__(self, instance: _S | None, owner: type[_S]) -> Callable[..., _S]:
-        bound: Callable[..., _S] = functools.partial(_load, owner)
+    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
+        bound: Callable[..., Any] = functools.partial(self._of_class, owner)
         if instance is not None:
-            bound = functools.partial(_load_into, instance)
-        bound.__doc__ = _load.__doc__
+            bound = functools.partial(self._into, instance)
+        bound.__doc__ = self.__doc__
         return bound
+
+    def _into(self, instance: Locked, path: str | os.PathLike[str]) -> Any:
+        new = self._of_class(type(instance), path, **self._parameters(instance))
+        with held(instance):
+            instance.__dict__.update(new.__dict__)
+        return instance
 
 
 def _plain(value: Any) -> Any:
@@ -153,7 +167,7 @@ def _plain(value: Any) -> Any:
 class SavedState(Locked, ABC):
     """Parameters, state, and files of them."""
 
-    load = _Load()
+    load = Load(_load, lambda instance: instance.parameters)
 
     def __init__(self, parameters: dict[str, Any]) -> None:
         self._parameters = {name: _plain(value) for name, value in parameters.items()}

@@ -106,6 +106,7 @@ def load(
     StoreError
         If the file is not whole, not of this `kind`, of another `version`, or not `private`.
     """
+    path = os.fspath(path)  # a number would be taken for an open file, and closed
     with refuse_invalid(path, kind):
         arrays = _members(path, private)
         expected = arrays.pop("sha256")
@@ -131,6 +132,7 @@ def header(path: str | os.PathLike[str]) -> dict[str, Any]:
     StoreError
         If the file has no header.
     """
+    path = os.fspath(path)
     with refuse_invalid(path, "pld-accountant"), zipfile.ZipFile(path) as archive:
         member = archive.getinfo("header.npy")
         if member.file_size > os.path.getsize(path):

@@ -53,7 +53,7 @@ class Filter(SavedState):
 
     def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any]) -> None:
         self._num_examples = validate.count(num_examples, "num_examples", least=1)
-        self._individual = bool(individual)
+        self._individual = validate.flag(individual, "individual")
         self._halted = False
         people = {"num_examples": self._num_examples, "individual": self._individual}
         super().__init__({**parameters, **people})

@@ -164,11 +164,15 @@ class IntegerBudgetFilter(Filter):
         return {"left": self._left, "halted": np.array(self._halted)}
 
     def _restore(self, saved: SavedArrays) -> None:
-        left = saved.take("left", np.int64, self._left.shape, least=0, most=BUDGET)
-        if np.any(left > self._full):
-            raise StoreError("somebody has more left than their budget")
-        self._left = left
+        self._left = self._saved_left(saved, self._full)
         self._restore_halted(saved)
+
+    def _saved_left(self, saved: SavedArrays, full: np.ndarray) -> np.ndarray:
+        """The saved units left, of those of full budgets."""
+        left = saved.take("left", np.int64, self._left.shape, least=0, most=BUDGET)
+        if np.any(left > full):
+            raise StoreError("somebody has more left than their budget")
+        return left
 
 
 class NoisyStepFilter(IntegerBudgetFilter):

@@ -265,12 +265,19 @@ class PotentialFilter(NoisyStepFilter):
         return _SAMPLING + self._condition()
 
     def _state(self) -> dict[str, np.ndarray]:
-        return {**super()._state(), "budget": np.array(self._budget)}
+        return {**super()._state(), "budget": np.array(self._budget), "full": self._full}
 
     def _restore(self, saved: SavedArrays) -> None:
+        """See `SavedState`; budgets certified by another release, or at an order given, may be others than those saved.
+
+        What was spent stays spent: it is a sum of charges, which budgets do not change.
+        """
         budget = float(saved.take("budget", np.float64, (), least=1.0, most=1e300))
-        super()._restore(saved)
-        if budget != self._budget:  # certified by another release: what was spent stays spent
+        full = saved.take("full", np.int64, self._full.shape, least=1, most=BUDGET)
+        left = self._saved_left(saved, full)
+        if budget != self._budget or not np.array_equal(full, self._full):
             ratio = Fraction(budget) / Fraction(self._budget)
-            used = [min(math.ceil(one * ratio), BUDGET) for one in (self._full - self._left).tolist()]
-            self._left = np.maximum(self._full - np.array(used, dtype=np.int64), 0)
+            used = [min(math.ceil(one * ratio), BUDGET) for one in (full - left).tolist()]
+            left = np.maximum(self._full - np.array(used, dtype=np.int64), 0)
+        self._left = left
+        self._restore_halted(saved)

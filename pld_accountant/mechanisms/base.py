@@ -36,6 +36,8 @@ _HALVINGS = 40  # of the distance between the two outcomes' epsilons
 
 def directions(direction: str) -> tuple[Direction, ...]:
     """("remove", "add") for "both"; raises ValueError for any other word than the three."""
+    if not isinstance(direction, str):
+        raise ValueError(f"direction must be 'remove', 'add' or 'both', got {direction!r}")
     if direction == "both":
         return ("remove", "add")
     if direction == "remove":
@@ -57,6 +59,9 @@ class Mechanism(Protocol):
     symmetric : bool, optional
         Whether the loss has the same law in both directions; False if the attribute is missing.  If all steps of a
         composition are symmetric, one direction is computed.
+    neighbours : str or None, optional
+        Of a sample: what happens to the record in which neighbours differ, "added or removed" or "replaced".  A
+        mechanism on everybody has the relation in which its sensitivity was taken.
     """
 
     @property

@@ -75,6 +75,7 @@ class FixedSizeBatch:
     noise_multiplier: float
     batch_size: int
     records: int
+    neighbours: ClassVar = "replaced"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", validate.noise_multiplier(self.noise_multiplier))

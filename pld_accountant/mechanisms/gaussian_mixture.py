@@ -188,6 +188,7 @@ class ReplaceOneSampledGaussian:
     noise_multiplier: float
     sample_rate: float
     symmetric: ClassVar = True
+    neighbours: ClassVar = "replaced"
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)

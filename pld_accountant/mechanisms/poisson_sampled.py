@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ class SampledBounded:
 
     mechanism: Laplace | ExponentialMechanism
     sample_rate: float
+    neighbours: ClassVar = "added or removed"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sample_rate", validate.sample_rate(self.sample_rate))

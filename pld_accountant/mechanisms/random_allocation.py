@@ -83,6 +83,7 @@ class RandomAllocation:
     batches: int
     participations: int = 1
     unbounded: ClassVar = True
+    neighbours: ClassVar = "added or removed"
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)

@@ -68,6 +68,11 @@ class SampledGaussian:
         """Whether everybody takes part."""
         return self.sample_rate == 1.0
 
+    @property
+    def neighbours(self) -> str | None:
+        """See `base.Mechanism`."""
+        return "added or removed" if self.sample_rate < 1.0 else None
+
     @staticmethod
     def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> StepFamily:
         """The family with one row for each of these mechanisms."""

@@ -99,7 +99,7 @@ def ApproximateDP(epsilon: float, delta: float) -> DiscretePair:
     delta = validate.nonnegative(delta, "delta")
     if not delta < 1.0:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
-    value = 0.0 if epsilon == 0 else _epsilon(epsilon)
+    value = validate.nonnegative(epsilon, "epsilon") and _epsilon(epsilon)
     return _black_box(value, delta, f"ApproximateDP({float(epsilon)}, {delta})")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,7 @@ class TruncatedPoisson:
     sample_rate: float
     batch_size: int
     records: int
+    neighbours: ClassVar = "added or removed"
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)

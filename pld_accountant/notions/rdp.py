@@ -13,6 +13,7 @@ import numpy as np
 from ._rounding import ROUNDING, exp_up, in_range, plain, uses_best
 
 __all__ = [
+    "added",
     "budget_at",
     "delta_at",
     "epsilon_of_log_moment",
@@ -20,7 +21,6 @@ __all__ = [
     "rdp_budget",
     "rdp_delta",
     "rdp_epsilon",
-    "terms",
 ]
 
 
@@ -102,14 +102,15 @@ def epsilon_of_log_moment(k: Any, theta: Any, log_delta: Any) -> Any:
     return plain((np.asarray(k, dtype=np.float64) - log_delta + log_c(theta)) / theta)
 
 
-def terms(x: Any, log_delta: Any, best: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The two terms that the conversion at order 1 + x adds to rho; the first is not positive.
+def added(x: Any, log_delta: Any, best: bool) -> tuple[np.ndarray, np.ndarray]:
+    """What the conversion at order 1 + x adds to rho, and the sum of the sizes of its terms, for the round-off.
 
-    The best conversion adds (log_c(x) - log_delta) / x.  It is split because the rounding of each part counts.
+    The best conversion adds (log_c(x) - log_delta) / x.
     """
     if best:
-        return -np.log1p(1 / x), -(log_delta + np.log1p(x)) / x
-    return np.zeros(np.broadcast(x, log_delta).shape), -log_delta / x
+        first, second = -np.log1p(1 / x), np.log1p(x) / x
+        return first - (log_delta + np.log1p(x)) / x, second - first - log_delta / x
+    return np.asarray(-log_delta / x), np.asarray(-log_delta / x)
 
 
 def delta_at(rho: Any, x: Any, epsilon: Any, best: bool) -> np.ndarray:
@@ -121,8 +122,8 @@ def delta_at(rho: Any, x: Any, epsilon: Any, best: bool) -> np.ndarray:
 
 def budget_at(epsilon: Any, x: Any, log_delta: Any, best: bool) -> np.ndarray:
     """The budget at order 1 + x, rounded down."""
-    a, b = terms(x, log_delta, best)
-    return np.maximum(epsilon - a - b - ROUNDING * (epsilon - a + np.abs(b)), 0)
+    more, size = added(x, log_delta, best)
+    return np.maximum(epsilon - more - ROUNDING * (epsilon + size), 0)
 
 
 def rdp_epsilon(rho: Any, alpha: Any, delta: Any, *, conversion: str = "best") -> Any:
@@ -162,8 +163,8 @@ def rdp_epsilon(rho: Any, alpha: Any, delta: Any, *, conversion: str = "best") -
     best = uses_best(conversion)
     rho = in_range(rho, "rho", 0)
     x = in_range(alpha, "alpha", 1, open_low=True) - 1
-    a, b = terms(x, np.log(in_range(delta, "delta", 0, 1, open_low=True)), best)
-    return plain(np.maximum(rho + a + b + ROUNDING * (rho - a + np.abs(b)), 0))
+    more, size = added(x, np.log(in_range(delta, "delta", 0, 1, open_low=True)), best)
+    return plain(np.maximum(rho + more + ROUNDING * (rho + size), 0))
 
 
 def rdp_delta(rho: Any, alpha: Any, epsilon: Any, *, conversion: str = "best") -> Any:

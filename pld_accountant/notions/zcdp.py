@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._rounding import ROUNDING, exp_up, in_range, plain, uses_best
-from .rdp import budget_at, delta_at, terms
+from .rdp import added, budget_at, delta_at
 
 __all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
@@ -76,9 +76,9 @@ def zcdp_epsilon(rho: Any, delta: Any, *, conversion: str = "best") -> Any:
     if not best:
         return plain((rho + 2 * np.sqrt(-rho * log_delta)) * (1 + ROUNDING))
     x = _best_order(rho, log_delta)
-    a, b = terms(x, log_delta, best)
+    more, size = added(x, log_delta, best)
     main = rho * (1 + x)
-    return plain(np.where(rho > 0, np.maximum(main + a + b + ROUNDING * (main - a + np.abs(b)), 0), 0.0))
+    return plain(np.where(rho > 0, np.maximum(main + more + ROUNDING * (main + size), 0), 0.0))
 
 
 def zcdp_delta(rho: Any, epsilon: Any, *, conversion: str = "best") -> Any:

@@ -58,7 +58,7 @@ def summarise(
         Quantiles to report; 0 is the smallest, 1 the largest epsilon.
     direction : {"both", "remove", "add"}
     parameters : mapping, optional
-        Further parameters for the outputs; by default the ledger's.
+        Further parameters for the outputs, beside the ledger's.
     source : path, optional
         The file that the norms came from.  Its name and SHA-256 digest then stand in every output.
     min_group : int

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import validate
 from ..files.fingerprint import Source
 from ..notions import gdp
 from ..results import Bounds
@@ -151,9 +152,10 @@ def check_min_delta(min_delta: float | None, delta: float) -> float:
     """
     if min_delta is None:
         return min(1e-10, delta)
-    if not 0 < min_delta <= delta:
+    least = validate.positive(min_delta, "min_delta")
+    if least > delta:
         raise ValueError(f"min_delta must be above 0 and at most delta={delta:g}, got {min_delta!r}")
-    return min_delta
+    return least
 
 
 def compare(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import validate
 from .histogram import Quantiles, quantiles
 from .individuals import Individuals
 from .summary import Summary, summarise
@@ -119,9 +120,11 @@ def gather(
         raise ValueError(f"a page about {people} people, fewer than min_group={least}, would show single people")
     main = individuals.delta
     if deltas is None:
-        deltas = [float(f"{main * factor:.12g}") for factor in _FACTORS]
-        deltas = [delta for delta in deltas if 0 < delta < 1]
-    wanted = sorted({main, *deltas}, reverse=True)
+        more = [float(f"{main * factor:.12g}") for factor in _FACTORS]
+        more = [delta for delta in more if 0 < delta < 1]
+    else:
+        more = np.atleast_1d(validate.numbers(deltas, "deltas")).ravel().tolist()
+    wanted = sorted({main, *(validate.delta(delta, "deltas") for delta in more)}, reverse=True)
     others = [delta for delta in wanted if delta != main]
     direction = individuals.parameters.get("direction", "both")
     bounds = {main: individuals.epsilon}

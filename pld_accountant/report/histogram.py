@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import validate
+
 __all__ = [
     "Group",
     "Histogram",
@@ -18,6 +20,7 @@ __all__ = [
     "Share",
     "aligned_histogram",
     "bin_edges",
+    "checked",
     "groups",
     "hidden_people",
     "histogram",
@@ -212,13 +215,18 @@ def quantiles(epsilon: np.ndarray, probabilities: Sequence[float] = (0.0, 0.1, 0
     >>> quantiles(np.array([3.0, 1.0, 2.0, np.inf]), (0.0, 0.5, 1.0)).values.tolist()
     [1.0, 2.0, inf]
     """
-    array = np.sort(_values(epsilon))
-    p = np.asarray(probabilities, dtype=np.float64)
-    if not np.all((p >= 0) & (p <= 1)):
-        raise ValueError(f"probabilities must lie in [0, 1], got {p.tolist()}")
+    array, p = np.sort(_values(epsilon)), checked(probabilities)
     # The smallest k with k / n >= p, less one.  The last term corrects products such as 0.1 * 30 = 3.0000000000000004.
     place = np.ceil(p * len(array) - 1e-9).astype(np.int64) - 1
     return Quantiles(p, array[np.maximum(place, 0)])
+
+
+def checked(probabilities: Sequence[float]) -> np.ndarray:
+    """Probabilities of quantiles as an array, (quantiles,); `ValueError` for others."""
+    p = validate.numbers(probabilities, "probabilities")
+    if p.ndim != 1 or not np.all((p >= 0) & (p <= 1)):
+        raise ValueError(f"probabilities must be a list of numbers in [0, 1], got {probabilities!r}")
+    return p
 
 
 def share_under(epsilon: np.ndarray, threshold: float) -> Share:

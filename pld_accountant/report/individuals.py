@@ -14,6 +14,7 @@ from .. import validate
 from ..files.fingerprint import Source
 from ..mechanisms.base import directions
 from ..results import Bounds, Guarantee, Status
+from .histogram import checked
 from .provenance import provenance
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Request:
     index : ndarray of int, optional
         Each person's number in the log; by default the ids of the ledger.
     parameters : mapping, optional
-        Further parameters for the outputs; by default the ledger's.
+        Further parameters for the outputs, beside the ledger's.
     source : Source or path, optional
         The file that the norms came from, for the provenance of the outputs.
     probabilities : sequence of float in [0, 1]
@@ -172,6 +173,9 @@ class Request:
             raise TypeError(f"guarantee must be a Guarantee, as filters have, got {type(self.guarantee).__name__}")
         if self.seconds is not None:
             validate.positive(self.seconds, "seconds")
+        if not isinstance(self.parameters, Mapping | None):
+            raise TypeError(f"parameters must be a mapping of names to values, got {self.parameters!r}")
+        checked(self.probabilities)
         if self.labels is not None:
             validate.in_order(self.labels, "labels")
             labels = np.ma.asarray(self.labels)
@@ -193,7 +197,10 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
     """
     ledger, delta, direction, seconds = request.ledger, request.delta, request.direction, request.seconds
     worst = ledger.worst_case()
-    given = _parameters(ledger) if request.parameters is None else request.parameters
+    own = _parameters(ledger)
+    given = {**own, **(request.parameters or {})}
+    if changed := sorted(name for name, value in own.items() if given[name] != value):
+        raise ValueError(f"parameters must not contradict the ledger's {', '.join(changed)}, got {request.parameters}")
     return Individuals(
         delta=delta,
         epsilon=ledger.epsilon(delta, direction=direction, progress=progress, seconds=seconds),

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from ..results import Bounds, Method, Status
 from ..rounding import finite_or_none, people_and_steps, quantile_name, rounded_up
 from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
@@ -29,7 +31,8 @@ class Summary:
     individuals : Individuals
     by_pld, by_renyi : Quantiles
     under_half : Share or None
-        People with less than half the worst case; None if the worst case has no certified bound, or of few people.
+        People with less than half the worst case; None if the worst case has no certified bound, or if these people
+        or the others are fewer than `Individuals.min_group`.
     groups : tuple of Group
         Those of at least `Individuals.min_group` people.
     hidden_groups : int
@@ -169,10 +172,17 @@ def summarise(
         individuals,
         by_pld=quantiles(upper, probabilities),
         by_renyi=quantiles(individuals.rdp_epsilon, probabilities),
-        under_half=share_under(upper, worst / 2) if math.isfinite(worst) and not individuals.few else None,
+        under_half=None if individuals.few else _under_half(upper, worst, individuals.min_group),
         groups=shown,
         hidden_groups=len(found) - len(shown),
     )
+
+
+def _under_half(upper: np.ndarray, worst: float, least: int) -> Share | None:
+    """The people under half the worst case; None if they, or the others, are fewer than the least number shown."""
+    share = share_under(upper, worst / 2)
+    shown = all(n == 0 or n >= least for n in (share.count, share.total - share.count))
+    return share if math.isfinite(worst) and shown else None
 
 
 def bounds_facts(bounds: Bounds) -> dict[str, Any]:

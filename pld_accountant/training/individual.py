@@ -264,7 +264,11 @@ class IndividualSteps:
                 "the journal is not that of this run"
             )
         self._flush_row()
+        last = self._norms
         for row in self.journal.rows(self.steps):
+            # other caps are those of another refresh
+            if not np.array_equal(row.norms, np.minimum(last, row.max_grad_norm)):
+                self.refreshes, last = self.refreshes + 1, row.norms
             self._replay(row)
         self._caught_up, self._written = True, None
 
@@ -377,6 +381,8 @@ class IndividualSteps:
     def _admitted(self, row: np.ndarray, noise: float, clip: float, **steps: int) -> np.ndarray:
         assert self.keep is not None
         step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": clip, "sample_rate": self.sample_rate}
+        if steps and not isinstance(self.keep, IntegerBudgetFilter):
+            return np.sum([self.keep.admit(row, **step) for _ in range(steps["steps"])], axis=0)
         return self.keep.admit(row, **step, **steps)
 
     def _write(self, row: np.ndarray, noise: float, clip: float) -> None:

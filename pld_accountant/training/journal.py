@@ -84,7 +84,7 @@ class Journal:
         self.path = os.fspath(path)
         self.num_examples = validate.count(num_examples, "num_examples", least=1)
         self.max_grad_norm = validate.clipping_norm(max_grad_norm)
-        self.sync = bool(sync)
+        self.sync = validate.flag(sync, "sync")
         self.steps = 0
         self.message = ""
         self._has_row = False

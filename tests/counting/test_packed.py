@@ -193,3 +193,16 @@ def test_progress_ends_with_everybody_and_seconds_are_those_of_all_blocks():
     small.epsilon(1e-5, progress=lambda *both: seen.append(both))
     assert seen[-1] == (23, 23) and seen == sorted(seen)
     assert np.all(small.epsilon(1e-5, seconds=1e-9).upper >= ledger().epsilon(1e-5).lower)
+
+
+@pytest.mark.parametrize("norms", [None, [0.0, 0.0, 0.0], [0.0, 0.0, 0.7]])
+def test_people_without_steps_are_saved_and_loaded(tmp_path, monkeypatch, norms):
+    monkeypatch.setattr("pld_accountant.counting.packed.BLOCK", 2)
+    ledger = pa.Ledger(3, noise_multiplier=2, sample_rate=0.01, max_grad_norm=1)
+    if norms is not None:
+        ledger.record(norms, repeat=5)
+    ledger.compress()
+    ledger.save(tmp_path / "book")
+    back = pa.Ledger.load(tmp_path / "book")
+    assert back.compressed and back.steps == ledger.steps
+    assert back.epsilon(1e-5) == ledger.epsilon(1e-5)

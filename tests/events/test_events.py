@@ -318,3 +318,18 @@ def test_ledgers_with_and_without_ids_do_not_merge():
     assert named.counts.sum(axis=1).tolist() == [1, 2]
     with pytest.raises(ValueError, match="2 ids, got 3"):
         other.people = [1, 2, 3]
+
+
+def test_a_dictionary_that_repeats_a_value_is_read_by_its_values():
+    """Arrow allows it; its codes are no names of steps, people or groups."""
+    twice = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 1]), pyarrow.array(["s", "s"]))
+    missing = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 1]), pyarrow.array(["s", None]))
+    plain = {"person": ["a", "a"], "norm": [0.4, 0.4], "step": ["s", "s"], "group": ["g", "g"]}
+    expected = Ledger.from_events(plain, **STEP)
+    assert expected.steps == 1
+    for name in ("step", "person", "group"):
+        found = Ledger.from_events(pyarrow.table({**plain, name: twice}), **STEP)
+        assert (found.steps, found.num_examples) == (1, 1) and np.array_equal(found.counts, expected.counts)
+        with pytest.raises(ValueError, match="missing"):
+            Ledger.from_events(pyarrow.table({**plain, name: missing}), **STEP)
+    assert read_events(pyarrow.table({**plain, "group": twice}), **STEP).labels.tolist() == ["s"]

@@ -11,6 +11,7 @@ from pld_accountant.files import store
 from pld_accountant.filters.integer_budget import TOLERANCE
 from pld_accountant.filters.potential import PotentialFilter
 from pld_accountant.kernels.charge import BUDGET
+from pld_accountant.potential.game import Game
 from pld_accountant.potential.norms import NORMS, place_of
 
 STEP = {"noise_multiplier": 2.0, "sample_rate": 0.03, "max_grad_norm": 2.0}
@@ -309,3 +310,27 @@ def test_an_order_that_needs_too_much_is_refused():
     run = {"num_examples": 2, "noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0}
     with pytest.raises(ValueError, match="too many frequencies"):
         pa.PotentialFilter(1.0, 1e-5, alpha=1e9, **run)
+
+
+@pytest.mark.parametrize("factors", [(1.0, 1.0), (1.01, 0.99), (0.97, 1.02)])
+def test_what_was_spent_stays_spent_under_other_certified_budgets(tmp_path, monkeypatch, factors):
+    """Another release certifies other budgets: one factor for the largest epsilon, another for the smaller ones."""
+    keep = make(3, np.array([1.0, 0.6, 0.8]))
+    keep.admit([2.0, 1.5, 2.0], steps=3)
+    before = exactly_spent_of(keep)
+    keep.save(tmp_path / "state")
+    own = Game.budget
+
+    def other(game, epsilon, delta):
+        return own(game, epsilon, delta) * (factors[0] if epsilon == 1.0 else factors[1])
+
+    monkeypatch.setattr(Game, "budget", other)
+    again = PotentialFilter.load(tmp_path / "state")
+    assert [a >= b for a, b in zip(exactly_spent_of(again), before, strict=True)] == [True] * 3
+    np.testing.assert_allclose(again.spent(), np.array(before, dtype=float), rtol=1e-9)
+
+
+def exactly_spent_of(keep):
+    """As `exactly_spent`, for people with budgets of their own."""
+    used = (keep._full - keep.units_left).tolist()
+    return [Fraction(units, BUDGET) * Fraction(keep.budget) for units in used]

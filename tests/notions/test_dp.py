@@ -149,3 +149,10 @@ def test_the_epsilon_of_a_group_is_rounded_up():
         found = dp.group_dp(epsilon, 0.1, int(records))[0]
         assert Fraction(float(epsilon)) * int(records) <= Fraction(found)
     assert dp.group_dp(0.5, 0.0, 4)[0] == 2.0
+
+
+def test_subnormal_deltas_of_members_are_rounded_down():
+    epsilon, delta = dp.member_dp(54.95394419382132, 6.669861399546967e-300, 3)
+    with mpmath.workdps(60):
+        growth = sum(mpmath.exp(mpmath.mpf(epsilon) * i) for i in range(3))
+        assert mpmath.mpf(delta) * growth <= 6.669861399546967e-300

@@ -112,3 +112,16 @@ def test_no_delta_overflows(conversion):
 def test_bad_arguments_are_refused(call):
     with pytest.raises(ValueError, match="must"):
         call()
+
+
+def test_terms_that_cancel_are_rounded_to_the_safe_side():
+    """Orders 1 + x with log(1 + x) near -log(delta), where the two terms leave a difference of round-off."""
+    draw = np.random.default_rng(3)
+    with mpmath.workdps(60):
+        for _ in range(300):
+            delta = float(np.exp(-draw.uniform(0.1, 35)))
+            alpha = 1 + (1 / delta - 1) * (1 + draw.normal() * 10 ** draw.uniform(-16, -8))
+            rho = float(np.exp(draw.uniform(-40, 0)))
+            extra = exact_extra(alpha, delta, "best")
+            assert rdp.rdp_epsilon(rho, alpha, delta) >= max(mpmath.mpf(rho) + extra, 0)
+            assert rdp.rdp_budget(rho, alpha, delta) <= max(mpmath.mpf(rho) - extra, 0)

@@ -277,3 +277,49 @@ def test_a_journal_says_that_it_is_sensitive_and_those_before_are_continued(tmp_
     path.write_bytes(journal_module._MAGIC + journal_module._record(0, old) + rest)
     with Journal(path, 2, max_grad_norm=1.0) as journal:
         assert journal.steps == 1
+
+
+def resumed(folder, refreshes, checkpoint):
+    """The guarantee of a run with caps of so many models, killed after 35 steps and resumed."""
+    due = [10 * k for k in range(refreshes)]
+    folder.mkdir()
+    for steps in (5, 35):
+        with Journal(folder / f"{steps}", 4, max_grad_norm=2.0) as journal:
+            run = IndividualSteps(4, **RUN, refresh=due, journal=journal)
+            for _ in range(steps):
+                if run.due:
+                    run.refresh(NORMS * (1 + run.steps / 40))
+                run.begin()
+            if steps == 5:
+                run.save(folder / "checkpoint")
+    with Journal(folder / "35", 4, max_grad_norm=2.0) as journal:
+        again = IndividualSteps(4, **RUN, refresh=due, journal=journal)
+        if checkpoint:
+            again.load(folder / "checkpoint")
+        if again.due:
+            again.refresh(NORMS)
+        again.begin()
+        assert again.steps == 36
+        return run.guarantee, again.guarantee
+
+
+def test_a_resumed_run_promises_no_more_than_the_run_itself(tmp_path):
+    for checkpoint in (False, True):
+        before, after = resumed(tmp_path / f"moved{checkpoint}", 4, checkpoint)
+        assert not before.proven_adaptive and not after.proven_adaptive
+    before, after = resumed(tmp_path / "fixed", 1, True)
+    assert before.proven_adaptive and after.proven_adaptive
+    # without the checkpoint there is a second refresh, at another model
+    assert not resumed(tmp_path / "lost", 1, False)[1].proven_adaptive
+
+
+def test_a_filter_without_stretches_is_charged_with_the_steps_of_a_journal(tmp_path):
+    def filter_of_the_run():
+        return pa.PLDFilter(1.0, 1e-5, num_examples=4, **RUN)
+
+    keep, own = filter_of_the_run(), filter_of_the_run()
+    whole = written(tmp_path / "log", 12, keep)
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+        run = IndividualSteps(4, **RUN, refresh=10, journal=journal, keep=own)
+        np.testing.assert_array_equal(run.ledger.counts, whole.ledger.counts)
+        np.testing.assert_array_equal(own.spent(), keep.spent())
