@@ -9,7 +9,7 @@ longer period.  A person who would need too many frequencies stays unsolved.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -27,7 +27,7 @@ from .question import DeltaAt, Question
 from .tilting import Limits, Plan, make_plan
 from .working import WorkingBounds
 
-__all__ = ["curves", "solve", "solve_several"]
+__all__ = ["curves", "solve"]
 
 _TOO_WIDE = 900  # level of a band that no limit allows
 _USEFUL = 0.03  # a band that leaves out more than this, relative to Q, is useless
@@ -116,91 +116,6 @@ def _solve_in_rounds(
             width[part] = (served[part] + width[part]) // 2
             again.append(part[width[part] > served[part]])
         waiting = np.concatenate(again) if again else np.empty(0, dtype=np.int64)
-
-
-def solve_several(
-    counts: Counts,
-    maker: TableMaker,
-    questions: Sequence[Question],
-    *,
-    limits: Limits,
-    progress: Progress | None = None,
-) -> list[WorkingBounds]:
-    """`solve` for several questions of one kind, each with one target for all people.
-
-    Targets that lie close together share one tilt a person.  A person who is not served by the shared tilt is solved
-    question by question.
-    """
-    people = len(counts)
-    found = [WorkingBounds.unknown(people, q) for q in questions]
-    done = np.zeros((len(questions), people), dtype=bool)
-    for cluster in _clusters(questions):
-        with suppress(OutOfTime):
-            _one_tilt(counts, maker, questions, cluster, limits, found, done, progress)
-    for question, working, served in zip(questions, found, done, strict=True):
-        who = np.flatnonzero(~served)
-        if who.size:
-            some = counts if who.size == people else counts.of(who)
-            asked = question if who.size == people else question.of(who)
-            hint = working.estimate[who]
-            working.merge(who, solve(some, maker, asked, limits=limits, hint=hint, progress=progress))
-    return found
-
-
-def _clusters(questions: Sequence[Question]) -> Iterator[NDArray]:
-    """Indices of the questions, two at least, that one tilt serves: it lies less than two deviations off."""
-    if len(questions) < 2:
-        return
-    targets = np.array([float(np.asarray(q.target)) for q in questions])
-    if questions[0].wants_epsilon:
-        place, most = np.sqrt(-2.0 * targets), 4.0
-    else:
-        place, most = np.log(np.maximum(targets, 1e-300)), 0.5
-    left = np.argsort(place)
-    while left.size:
-        near = place[left] <= place[left[0]] + most
-        if near.sum() > 1:
-            yield left[near]
-        left = left[~near]
-
-
-def _one_tilt(
-    counts: Counts,
-    maker: TableMaker,
-    questions: Sequence[Question],
-    cluster: NDArray,
-    limits: Limits,
-    found: list[WorkingBounds],
-    done: NDArray,
-    progress: Progress | None,
-) -> None:
-    """Bounds for a cluster of questions, at one tilt of each person; done: who is served as well as by `solve`."""
-    wants_epsilon = questions[0].wants_epsilon
-    targets = np.array([float(np.asarray(questions[j].target)) for j in cluster])
-    middle = 0.5 * (targets.min() + targets.max())
-    shared = type(questions[0])(float(np.exp(middle)) if wants_epsilon else middle)  # type: ignore[call-arg]
-    plan = make_plan(counts, maker, shared, np.full(len(counts), np.nan), limits)
-    group = _Group(counts, maker, shared, plan, limits)
-    chosen = np.flatnonzero(plan.tilt >= 0)
-    theta = plan.theta[np.maximum(plan.tilt, 0)]
-    # log delta falls by about theta epsilon: the period must hold for the far ends as well
-    apart = float(np.max(targets) - middle) / (theta if wants_epsilon else 1.0)
-    period, width = _level(plan.period + apart, 4), _level(1.1 * plan.width, 2)
-
-    def bound(part: tuple[Table, NDArray]) -> list[NDArray]:
-        table, members = part
-        exponents, helper = group.exponents(table, members)
-        results = []
-        for target in targets:
-            start = plan.start[members] + ((middle - target) / theta[members] if wants_epsilon else 0.0)
-            goal = np.full(members.size, target)
-            results.append(_kernel(exponents, table, helper, goal, wants_epsilon, start))
-        return results
-
-    for (_, part), results in in_order(bound, group.with_tables(chosen, period, width, []), alone=few(chosen.size)):
-        for j, out in zip(cluster, results, strict=True):
-            done[j, part] = _keep(found[j], part, out, limits, questions[j])[0]
-        report(progress, int(done[cluster][:, part].sum()))
 
 
 def curves(counts: Counts, maker: TableMaker, epsilon: NDArray, *, lower: bool = True) -> NDArray:

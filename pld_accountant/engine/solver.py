@@ -18,10 +18,8 @@ from ..tables.makers import TableMakers
 from . import schedule
 from .closed_forms import cap_delta, cap_epsilon, largest_loss, least_epsilon, single_steps, surely_zero
 from .method import Job, Method, Progress, report
-from .plancherel import solve_several
 from .question import DeltaAt, EpsilonAt, Question
 from .renyi import renyi_bounds
-from .transform import Transform
 from .working import WorkingBounds
 
 __all__ = ["bounds", "solve"]
@@ -110,7 +108,6 @@ def _solve(
     if width:
         chosen = [method.relaxed(width) for method in chosen]
     found = []
-    open_people = []
     for question, least in zip(questions, known, strict=True):
         working = WorkingBounds.unknown(people, question)
         working.settle(np.flatnonzero(steps == 0), *(question.floor,) * 3, Proof.CLOSED_FORM)
@@ -130,17 +127,10 @@ def _solve(
         left = many[~working.solved[many]]
         report(progress, people - left.size)
         found.append(working)
-        open_people.append(left)
-    first = 0
-    if len(questions) > 1 and not few and chosen and isinstance(chosen[0], Transform):
-        with suppress(deadline.OutOfTime), deadline.strict():
-            _first_together(counts, makers, questions, chosen[0], found, many, progress)
-        first = 1
-    for question, working, left, least in zip(questions, found, open_people, known, strict=True):
         job = Job(counts, makers, question, steps, few, progress, least)
         if few and isinstance(question, EpsilonAt) and exact is counts:
             _settle_at_cap(job, working, left[np.isfinite(cap[left])], cap)
-        _run(job, working, left, chosen[first:], first == 0)
+        _run(job, working, left, chosen)
         if isinstance(question, EpsilonAt) and exact is not None:
             cap_epsilon(exact, makers.steps, question, working, cap)
     return found
@@ -157,11 +147,11 @@ def _schedule(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE
 
 
-def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, reporting: bool) -> None:
+def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule) -> None:
     """Method after method for the people left open, then the Renyi bound."""
     if not people.size:
         return
-    told = 0
+    told, reporting = 0, True
 
     def tell(number: int) -> None:
         nonlocal told
@@ -180,24 +170,6 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule, r
             reporting = False
     _cap_by_renyi(job, working, people)
     report(job.progress, people.size - told)
-
-
-def _first_together(
-    counts: Counts,
-    makers: TableMakers,
-    questions: Sequence[Question],
-    method: Transform,
-    found: list[WorkingBounds],
-    many: NDArray,
-    progress: Progress | None,
-) -> None:
-    """The first method for several questions together: one tilt of a person serves targets that lie close together."""
-    maker = makers.characteristic(interpolated=isinstance(counts, InterpolatedCounts))
-    some = counts if many.size == len(counts) else counts.of(many)
-    asked = [question.of(many) for question in questions]
-    several = solve_several(some, maker, asked, limits=method.limits)
-    for working, answer in zip(found, several, strict=True):
-        working.merge(many, answer)
 
 
 def _solve_loose(

@@ -8,7 +8,7 @@ from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import schedule, solver
 from pld_accountant.engine.closed_forms import least_epsilon
 from pld_accountant.engine.convolution import Convolution, ConvolvedLoss
-from pld_accountant.engine.plancherel import _clusters, solve
+from pld_accountant.engine.plancherel import solve
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.tilting import Limits
 from pld_accountant.engine.transform import Transform
@@ -349,15 +349,6 @@ def test_several_targets_together(wants_epsilon):
     ask(values, progress=lambda n, total: done.append((n, total)))
     assert done[-1][0] == done[-1][1]
     assert [n for n, _ in done] == sorted(n for n, _ in done)
-
-
-def test_which_questions_share_a_tilt():
-    def clusters(kind, given):
-        questions = [kind(x) for x in given]
-        return [sorted(given[j] for j in cluster) for cluster in _clusters(questions)]
-
-    assert clusters(EpsilonAt, (1e-5, 1e-4, 1e-300, 1e-6)) == [[1e-6, 1e-5, 1e-4]]
-    assert clusters(DeltaAt, [1.0, 0.0, 1.1, 40.0, 41.0]) == [[1.0, 1.1], [40.0, 41.0]]
 
 
 @pytest.mark.parametrize("question", [EpsilonAt(1e-8), DeltaAt(1e-3)])
