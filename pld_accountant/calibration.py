@@ -105,6 +105,7 @@ def calibrate(
     >>> compose([(Laplace(scale), 20)]).epsilon(1e-6).upper <= 1.0
     True
     """
+    validate.function(make, "make")
     target = validate.nonnegative(target_epsilon, "target_epsilon")
     dlt = _delta_or_zero(delta)
     if target == 0.0 and dlt == 0.0:

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import validate
 from .events import ids
-from .events.source import arrow_events
+from .events.source import arrow_events, own_names
 from .events.table import Events, read_events
 from .files.fingerprint import Source
 from .ledger import Ledger
@@ -90,13 +90,11 @@ class PartitionJob:
         validate.clipping_norm(self.max_grad_norm)
         validate.buckets(self.buckets)
         directions(self.direction)
-        stated = tuple(
-            (validate.noise_multiplier(s), validate.sample_rate(q), validate.count(n, "steps", least=1))
-            for s, q, n in self.schedule
-        )
+        stated = tuple(validate.schedule(self.schedule))
         if not stated:
             raise ValueError("the schedule must have a step")
         object.__setattr__(self, "schedule", stated)
+        own_names(self.columns)
         object.__setattr__(self, "columns", None if self.columns is None else dict(self.columns))
 
     def __call__(self, events: Any) -> Any:

@@ -229,7 +229,8 @@ class PeopleCounts(Locked):
         Parameters
         ----------
         events : path, table of Arrow, pandas or polars, or mapping of arrays
-            A Parquet file, a folder of Parquet files, or a table; rows in any order.  Columns, others are ignored:
+            A Parquet file, a folder of Parquet files, a CSV file with a header (extra ``parquet``), or a table; rows in
+            any order.  In a CSV, ids, steps and groups are texts.  Columns, others are ignored:
 
             - ``person``: an integer, a text or a UUID;
             - ``norm``, before clipping; or ``sensitivity``, which is not clipped and must not exceed `max_grad_norm`;

@@ -18,6 +18,8 @@ __all__ = [
     "delta",
     "finite",
     "flag",
+    "function",
+    "generator",
     "in_order",
     "noise_multiplier",
     "nonnegative",
@@ -27,6 +29,7 @@ __all__ = [
     "numbers",
     "positive",
     "sample_rate",
+    "schedule",
 ]
 
 
@@ -145,6 +148,28 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def schedule(steps: Any) -> list[tuple[float, float, int]]:
+    """A list of (noise multiplier, sample rate, steps)."""
+    try:
+        given = [(s, q, n) for s, q, n in steps]
+    except (TypeError, ValueError):
+        raise ValueError(f"schedule must be a list of (noise multiplier, sample rate, steps), got {steps!r}") from None
+    return [(noise_multiplier(s), sample_rate(q), count(n, "steps", least=1)) for s, q, n in given]
+
+
+def generator(value: Any, name: str = "rng") -> np.random.Generator:
+    """A generator of random numbers; a new one from the system's entropy for None."""
+    if value is not None and not isinstance(value, np.random.Generator):
+        raise ValueError(f"{name} must be a numpy.random.Generator, got {value!r}")
+    return np.random.default_rng() if value is None else value
+
+
+def function(value: Any, name: str) -> None:
+    """Raise unless a value can be called."""
+    if not callable(value):
+        raise ValueError(f"{name} must be a function, got {value!r}")
+
+
 def array_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
     """Raise unless `array` has exactly this shape."""
     if array.shape != shape:
@@ -194,7 +219,7 @@ def in_order(values: Any, name: str, axis: int = -1) -> None:
 
     People are counted by position.  Other labels could mean another order, which would give people each other's loss.
     """
-    if type(values).__module__.partition(".")[0] != "pandas":
+    if type(values).__module__.partition(".")[0] != "pandas" or not hasattr(values, "axes"):
         return
     labels = np.asarray(values.axes[axis])
     if not np.array_equal(labels, np.arange(len(labels))):

@@ -136,7 +136,10 @@ def descend(
     count = validate.count(steps, "steps")
     public = filter.num_examples * filter.sample_rate if normaliser is None else normaliser
     public = validate.positive(public, "normaliser")
-    rng = np.random.default_rng() if rng is None else rng
+    rng = validate.generator(rng)
+    validate.function(gradient, "gradient")
+    if not callable(learning_rate):
+        validate.positive(learning_rate, "learning_rate")
     readings: list[tuple[int, str, float]] = []
 
     for step in range(count):

@@ -85,8 +85,8 @@ class LinearQueries(Locked):
         self._rho = validate.positive(rho, "rho")
         self._noise = math.sqrt(self._norm_budget / (2 * self._rho))
         self._filter = ZCDPFilter(self._rho, num_examples=num_examples, noise_multiplier=self._noise)
-        self._rng = np.random.default_rng() if rng is None else rng
-        self._journal = journal
+        self._rng = validate.generator(rng)
+        self._journal = None if journal is None else os.fspath(journal)
 
     def _copied(self) -> dict[str, Any]:
         return {**super()._copied(), "_rng": np.random.default_rng()}

@@ -47,8 +47,9 @@ def epsilon(
     NORMS holds the norm of every example's gradient at every step, before clipping, also for examples that were not
     sampled: .npy, .npz, .parquet, .zarr or .h5, a row per step and a column per example.
 
-    NORMS may be an event table instead: a Parquet file or folder with the columns person and norm (or sensitivity), and
-    perhaps count or step, noise_multiplier, sample_rate and group; the rows are in any order.
+    NORMS may be an event table instead: a Parquet file or folder, or a CSV with a header, with the columns person and
+    norm (or sensitivity), and perhaps count or step, noise_multiplier, sample_rate and group; the rows are in any
+    order.
 
     NORMS may be a ledger, or a journal of a training run, too; then it holds all parameters of the steps.
     """

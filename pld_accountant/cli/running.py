@@ -102,7 +102,7 @@ def read_log(
     compressed: bool = False,
     **parameters: Any,
 ) -> Log:
-    """Read a log of norms, or an event table: Parquet with a column of people."""
+    """Read a log of norms, or an event table: a CSV, or Parquet with a column of people."""
     import numpy as np
 
     from ..events.source import is_events_file
@@ -117,7 +117,8 @@ def read_log(
     if events:
         return _read_events(norms, bars, given | {"groups": groups}, of_events, people, compressed, parameters)
     if useless := [name for name, value in {**of_events, "compressed": compressed}.items() if value]:
-        told = f"{norms.name} is no event table with a column of people, so it has no {_flag(useless[0])}"
+        person = (columns or {}).get("person", "person")
+        told = f"{norms.name} is no event table: it has no column {person!r}; so it takes no {_flag(useless[0])}"
         raise click.UsageError(told)
     missing = [name for name in ("noise_multiplier", "sample_rate", "max_grad_norm") if parameters[name] is None]
     if missing:

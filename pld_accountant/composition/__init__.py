@@ -14,7 +14,7 @@ May import: engine, counting, tables.makers, mechanisms, notions.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import validate
@@ -64,7 +64,7 @@ def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox, int]]) -> Com
     """
     counts: dict[Mechanism | Enclosed, int] = {}
     boxes: dict[RenyiBox, int] = {}
-    if not isinstance(steps, Iterable):
+    if not isinstance(steps, Iterable) or isinstance(steps, (str, bytes, Mapping)):
         raise ValueError(f"steps must be a list of pairs (mechanism, count), got {steps!r}")
     for entry in steps:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -88,7 +88,7 @@ _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 _NEAR_ONE = 1.0 + 10.0 ** np.arange(-6.0, -1.0)  # orders that stand for 1; closer ones have more round-off
 
 
-class Composition(Locked):
+class Composition(Locked, ABC):
     """The privacy loss of one person over a fixed list of mechanisms.  Made by `compose`.
 
     Several threads may use one composition; their questions are answered one after another.  Two compositions are equal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -10,11 +11,12 @@ from typing import Any
 
 from ..files.formats import ReadError, require
 
-__all__ = ["COLUMNS", "REQUIRED", "arrow_events", "column_names", "is_events_file"]
+__all__ = ["COLUMNS", "REQUIRED", "arrow_events", "column_names", "is_events_file", "own_names"]
 
 COLUMNS = ("person", "norm", "sensitivity", "count", "noise_multiplier", "sample_rate", "step", "group")
 REQUIRED = ("person",)
 _NORMS = ("norm", "sensitivity")
+_TEXTS = ("person", "step", "group")
 _SYNONYMS = {
     "repeat": "count",
     "repetition": "count",
@@ -26,7 +28,7 @@ _SYNONYMS = {
 def arrow_events(
     source: Any, columns: Mapping[str, str] | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Any:
-    """The events of a Parquet file or folder, or of a table in memory, as a `pyarrow.Table`.
+    """The events of a CSV or Parquet file, of a folder of Parquet files, or of a table in memory: a `pyarrow.Table`.
 
     Parameters
     ----------
@@ -40,10 +42,10 @@ def arrow_events(
     Raises
     ------
     ReadError
-        If a file is cut or is no Parquet, or a column is missing.
+        If a file is cut or is of another kind, or a column is missing.
     """
     pa = require("pyarrow", "parquet", "reading events")
-    names = _names(columns)
+    names = own_names(columns)
     if isinstance(source, (str, os.PathLike)):
         return _from_files(Path(source), names, progress)
     if isinstance(source, pa.RecordBatch):
@@ -66,8 +68,10 @@ def arrow_events(
     return _chosen(source, names, "the table")
 
 
-def _names(columns: Mapping[str, str] | None) -> dict[str, str]:
+def own_names(columns: Mapping[str, str] | None) -> dict[str, str]:
     """The source's name of each column of events."""
+    if not isinstance(columns, Mapping | None):
+        raise ValueError(f"columns must map names of columns to the table's own, got {columns!r}")
     given = dict(columns or {})
     unknown = sorted(set(given) - set(COLUMNS))
     if unknown:
@@ -77,7 +81,7 @@ def _names(columns: Mapping[str, str] | None) -> dict[str, str]:
 
 def column_names(there: list[str], columns: Mapping[str, str] | None, where: str) -> list[str]:
     """The source's names of the columns of events that are there; `ReadError` if one is missing."""
-    names = _names(columns)
+    names = own_names(columns)
     _check_names(there, names, where)
     return [own for own in names.values() if own in there]
 
@@ -133,11 +137,13 @@ def _from_pandas(frame: Any, names: Mapping[str, str]) -> Any:
 
 
 def is_events_file(path: Path, columns: Mapping[str, str] | None = None) -> bool:
-    """Whether a Parquet file, or the first Parquet file of a folder, has the column of people."""
-    person = _names(columns)["person"]
+    """Whether a file is a CSV, or a Parquet file with the column of people, or a folder whose first file is one."""
+    person = own_names(columns)["person"]
     if path.is_dir():
         files = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
         return bool(files) and is_events_file(files[0], columns)
+    if path.suffix.lower() == ".csv" and path.is_file():
+        return True
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return False
     parquet = require("pyarrow.parquet", "parquet", f"reading {path}")
@@ -147,10 +153,39 @@ def is_events_file(path: Path, columns: Mapping[str, str] | None = None) -> bool
         return False
 
 
+def _from_csv(path: Path, names: Mapping[str, str], progress: Callable[[int, int], None] | None) -> Any:
+    """The events of a CSV file with a header; ids, steps and groups are texts, so that 007 is not 7."""
+    pa, compute = (require(f"pyarrow{part}", "parquet", f"reading {path}") for part in ("", ".compute"))
+    arrow_csv = require("pyarrow.csv", "parquet", f"reading {path}")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            there = next(csv.reader(lines), [])
+        _check_names(there, names, os.fspath(path))
+        types = {own: pa.string() if name in _TEXTS else pa.float64() for name, own in names.items()}
+        chosen = [own for own in names.values() if own in there]
+        # an empty cell is missing, in a column of texts, too
+        convert = arrow_csv.ConvertOptions(column_types=types, include_columns=chosen, strings_can_be_null=True)
+        table = arrow_csv.read_csv(path, convert_options=convert)
+    except ReadError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ReadError(f"{path} cannot be read as CSV: {error}") from error
+    for own in (names[name] for name in _TEXTS if names[name] in there):
+        padded = compute.not_equal(table.column(own), compute.utf8_trim_whitespace(table.column(own)))
+        if compute.any(padded).as_py():
+            one = table.column(own).filter(padded)[0].as_py()
+            raise ReadError(f"{path}: the column {own!r} has a space before or behind a text, {one!r}; remove it")
+    if progress is not None:
+        progress(table.num_rows, table.num_rows)
+    return _chosen(table, names, os.fspath(path))
+
+
 def _from_files(path: Path, names: Mapping[str, str], progress: Callable[[int, int], None] | None) -> Any:
     dataset = require("pyarrow.dataset", "parquet", f"reading {path}")
     if not path.exists():
         raise FileNotFoundError(2, "no such file or folder", os.fspath(path))
+    if path.suffix.lower() == ".csv":
+        return _from_csv(path, names, progress)
     try:
         found = dataset.dataset(path, format="parquet", partitioning="hive" if path.is_dir() else None)
         if not found.files:

@@ -87,7 +87,7 @@ def read_events(
     if isinstance(source, Events):
         return source
     clip = validate.clipping_norm(max_grad_norm)
-    schedule = None if schedule is None else list(schedule)
+    schedule = None if schedule is None else validate.schedule(schedule)
     table = arrow_events(source, columns, progress)
     there = table.schema.names
     everybody, person = _people(table.column("person"), people)
@@ -282,8 +282,7 @@ def _schedule(
         return tuple((s, q, int(n)) for (s, q), n in zip(kinds, found, strict=True) if n)
     stated: dict[Kind, int] = {}
     for sigma, rate, steps in given:
-        key = validate.noise_multiplier(sigma), validate.sample_rate(rate)
-        stated[key] = stated.get(key, 0) + validate.count(steps, "steps", least=1)
+        stated[sigma, rate] = stated.get((sigma, rate), 0) + steps
     for key, taken in zip(kinds, most, strict=True):
         if taken > stated.get(key, 0):
             raise ValueError(

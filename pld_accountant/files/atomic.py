@@ -82,6 +82,8 @@ def atomic_files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[list[Binar
     with ExitStack() as stack:
         parts = []
         for path in paths:
+            if not os.fspath(path):
+                raise ValueError("a path must not be empty")
             target = destination(path)
             parts.append(_Stream(path) if target is None else _Part(target))
             stack.callback(parts[-1].close)

@@ -281,7 +281,8 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
         # A column of step numbers would otherwise count as a person.
         raise ReadError(
             f"{file}: every column must hold one example's floating-point norms, or one column lists; "
-            f"other columns: {', '.join(other[:5])}"
+            f"other columns: {', '.join(other[:5])}. An event table has a column 'person', or names it "
+            "(--columns person=NAME)"
         )
     dtype = np.result_type(*{_numpy_type(f.type, file) for f in schema})
     return _open_parquet_wide(parquet, schema.names, dtype, stated)

@@ -173,7 +173,7 @@ def open_norms(
     if not file.exists():
         raise FileNotFoundError(f"{file} does not exist")
     if opener is None:
-        raise ReadError(f"{file} must end in one of {' '.join(OPENERS)}")
+        raise ReadError(f"{file} must end in one of {' '.join(OPENERS)}; a .csv is read as a table of events")
     try:
         table = opener(file, dataset)
     except ReadError:

@@ -159,8 +159,10 @@ class Load:
 
 def _plain(value: Any) -> Any:
     """A parameter in the form that JSON returns."""
-    if isinstance(value, (np.ndarray, list, tuple)):
+    if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -147,8 +147,9 @@ class Filter(SavedState):
         """
         if target is None:
             return {}
-        epsilon, delta = target
-        self._asked = validate.positive(epsilon, "epsilon"), validate.delta(delta)
+        if np.ndim(target) != 1 or len(target) != 2:
+            raise ValueError(f"target must be a pair (epsilon, delta), got {target!r}")
+        self._asked = validate.positive(target[0], "epsilon"), validate.delta(target[1])
         if not implied(self._asked[1]) <= self._asked[0] * (1 + _ROUNDING):
             raise ValueError(f"target must be implied by the budget, got (epsilon, delta) = {self._asked}")
         return {"target": self._asked}

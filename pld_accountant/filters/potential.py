@@ -19,6 +19,7 @@ from .integer_budget import NoisyStepFilter, own_shares, round_up
 
 __all__ = ["PotentialFilter"]
 
+_LEAST_RATE = 1e-12
 _SAMPLING = (
     "The order, the budget and the charges are fixed before the run. Steps are Poisson-sampled independently of the "
     "past and of each other, with Gaussian noise on the sum, and everybody is charged for every step to which they are "
@@ -43,8 +44,8 @@ class PotentialFilter(NoisyStepFilter):
     noise_multiplier : float
         Standard deviation of the noise over max_grad_norm.  A step may have more noise, not less.
     sample_rate : float or sequence of float
-        Poisson sampling rate, below 1; several if it changes during the run.  The best order is chosen for the first
-        and the largest epsilon.
+        Poisson sampling rate, at least 1e-12 and below 1; several if it changes during the run.  The best order is
+        chosen for the first and the largest epsilon.
     max_grad_norm : float
         Clipping norm.
     alpha : float, optional
@@ -94,6 +95,8 @@ class PotentialFilter(NoisyStepFilter):
         if rates.ndim > 1 or not rates.size:
             raise ValueError("sample_rate must be a number or a list of numbers")
         self._rates = tuple(sorted({validate.sample_rate(rate) for rate in rates.tolist()}, reverse=True))
+        if self._rates[-1] < _LEAST_RATE:
+            raise ValueError(f"sample_rate must be at least {_LEAST_RATE:g}, got {self._rates[-1]!r}")
         if self._rates[0] == 1.0:
             raise ValueError("sample_rate must be below 1; GaussianFilter is exact for full-batch steps")
         largest, _ = own_shares(epsilon, lambda one: one)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import validate
 from ._rounding import LARGEST, in_range, plain
 
 __all__ = ["ProfileCurve", "tradeoff_of_dp", "tradeoff_of_gdp", "tradeoff_of_rdp", "tradeoff_of_zcdp"]
@@ -69,7 +70,7 @@ def tradeoff_of_dp(alpha: Any, epsilon: Any, delta: Any = 0.0) -> Any:
     >>> f"{1 - tradeoff_of_dp(0.01, 1.0, 1e-5):.5f}"
     '0.02719'
     """
-    a, e = _levels(alpha), in_range(epsilon, "epsilon", 0, np.inf) if np.all(np.isfinite(epsilon)) else _any(epsilon)
+    a, e = _levels(alpha), _any(epsilon)
     rest = 1.0 - in_range(delta, "delta", 0, 1)
     with np.errstate(over="ignore"):
         first = rest - np.exp(e) * a * (1.0 + _UNIT * (1.0 + np.minimum(e, 1e9))) - _UNIT
@@ -78,7 +79,7 @@ def tradeoff_of_dp(alpha: Any, epsilon: Any, delta: Any = 0.0) -> Any:
 
 
 def _any(epsilon: Any) -> NDArray:
-    e = np.asarray(epsilon, dtype=np.float64)
+    e = validate.numbers(epsilon, "epsilon")
     if not np.all(e >= 0):
         raise ValueError(f"epsilon must be at least 0, got {epsilon!r}")
     return e

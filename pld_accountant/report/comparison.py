@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "check_min_delta", "compare", "comparison_of", "comparison_writer", "with_mu"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """Each person's epsilon at one delta, by three accountings.
 

@@ -27,7 +27,7 @@ _MORE = "A min_group of 1 shows everything."
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Individuals:
     """Each person's epsilon at one delta, beside the worst case.
 

@@ -22,7 +22,7 @@ _WIDTH = 108
 _GROUPS_SHOWN = 24
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Summary:
     """Quantiles, groups and shares of individuals.
 

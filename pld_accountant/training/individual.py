@@ -183,6 +183,9 @@ class IndividualSteps:
         keep: Filter | None = None,
         journal: Journal | None = None,
     ) -> None:
+        for name, value, kind in (("keep", keep, Filter), ("journal", journal, Journal)):
+            if value is not None and not isinstance(value, kind):
+                raise ValueError(f"{name} must be a {kind.__name__}, got {value!r}")
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
         self.mode = mode

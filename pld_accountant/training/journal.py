@@ -103,7 +103,7 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BlockingIOError(f"{self.path} is being written by another process") from None
+            raise BlockingIOError(f"{self.path} is being written by another process, or by another Journal") from None
 
     def _resume(self) -> int:
         """Read the records that are there, cut off a half-written one, and return the length of the file."""

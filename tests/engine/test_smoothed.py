@@ -144,3 +144,24 @@ def test_a_lower_epsilon_is_proven_or_looked_for_farther_down(refused, monkeypat
     far, upper = one.bounds(EpsilonAt(1e-5), 8, math.nan)
     assert asked == sorted(asked, reverse=True) and len(asked) == min(refused + 1, 3)
     assert far == (asked[-1] if refused < 3 else 0.0) and far < near < upper
+
+
+@pytest.mark.parametrize("question", [EpsilonAt(1e-5), DeltaAt(0.8)])
+def test_an_answer_below_a_known_one_gets_a_rough_upper_bound_that_holds(question, monkeypatch):
+    step = pa.PoissonSampled(pa.RandomizedResponse(0.3, 5), 0.01)
+    counts = WholeCounts(np.array([[200]]))
+
+    def found(known):
+        makers = TableMakers(step.steps([step], "add"))
+        return solver.bounds(counts, makers, [question], methods=(METHOD,), known=known)[0]
+
+    close, asked = found(None), []
+    monkeypatch.setattr(smoothed._OnePerson, "bounds", lambda *given: asked.append(given))
+    rough = found([np.full(1, 1.01 * close.upper[0])])
+    assert not asked
+    assert close.lower[0] < rough.upper[0] <= 1.01 * close.upper[0]
+    assert rough.upper[0] >= close.upper[0] * (1.0 - 1e-9) and rough.lower[0] == 0.0
+    monkeypatch.undo()
+    # not below: close bounds, as without anything known
+    near = found([np.full(1, 0.99 * close.lower[0])])
+    assert near.lower[0] == pytest.approx(close.lower[0], rel=1e-6)

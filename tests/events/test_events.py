@@ -333,3 +333,54 @@ def test_a_dictionary_that_repeats_a_value_is_read_by_its_values():
         with pytest.raises(ValueError, match="missing"):
             Ledger.from_events(pyarrow.table({**plain, name: missing}), **STEP)
     assert read_events(pyarrow.table({**plain, "group": twice}), **STEP).labels.tolist() == ["s"]
+
+
+CSV = """person,norm,step,group,note
+007,0.3,d1,north,
+7,0.5,d1,north,"a, b"
+ann,0.75,d2,south,x
+ann,0.25,d2,south,
+"""
+
+
+def csv_of(folder, text=CSV, encoding="utf-8"):
+    path = folder / "events.csv"
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_csv_is_a_table_whose_ids_are_texts(tmp_path, encoding):
+    path = csv_of(tmp_path, encoding=encoding)
+    found = Ledger.from_events(path, **STEP)
+    same_table = {
+        "person": ["007", "7", "ann", "ann"],
+        "norm": [0.3, 0.5, 0.75, 0.25],
+        "step": ["d1", "d1", "d2", "d2"],
+        "group": ["north", "north", "south", "south"],
+    }
+    assert found.people.tolist() == ["007", "7", "ann"] and same(found, Ledger.from_events(same_table, **STEP))
+    assert read_events(path, **STEP).labels.tolist() == ["north", "north", "south"]
+    renamed = csv_of(tmp_path, CSV.replace("person", "patient"))
+    assert same(Ledger.from_events(renamed, columns={"person": "patient"}, **STEP), found)
+    assert is_events_file(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (CSV.replace("person,", "patient,"), "has no column 'person'; it has patient, norm, step, group, note"),
+        (CSV.replace("0.75", "much"), "cannot be read as CSV"),
+        (CSV.replace("0.75", ""), "the column 'norm' has 1 missing values"),
+        (CSV.replace("ann,0.75", ",0.75"), "1 missing ids"),
+        (CSV.replace("ann,0.75", "ann ,0.75"), "a space before or behind a text, 'ann '"),
+        (CSV.replace(",d1,", ",,"), "the column 'step' has 2 missing values"),
+        (CSV.replace("note", "norm"), "two columns 'norm'"),
+        (CSV + "bob,0.1\n", "cannot be read as CSV"),
+        ("", "has no column 'person'"),
+        ("person;norm\na;1\n", "has no column 'person'; it has person;norm"),
+    ],
+)
+def test_a_bad_csv_is_refused(tmp_path, text, said):
+    with pytest.raises(ValueError, match=said):
+        Ledger.from_events(csv_of(tmp_path, text), **STEP)
