@@ -210,9 +210,9 @@ class Ledger(PeopleCounts):
         for smaller deltas, and for fewer than 17 steps: by 1.7 % at ten steps and delta 1e-15.  Few rare steps with
         little noise are the worst: 6 % and people without a lower bound were seen at 14 steps of sample rate 1e-5,
         noise multiplier 0.53 and delta 4e-12, where 1,000 people had more than 300 different counts.
-        No upper bound exceeds the worst case's.  If nothing but the Renyi bound or the worst case's bound is found for
-        a person, the smaller one is the upper bound and the status is RENYI_ONLY.  If both are infinite, the bounds are
-        0 and inf and the status is NOT_CERTIFIED.
+        No upper bound exceeds the worst case's, but for a limit of time, which the worst case shares.  If nothing but
+        the Renyi bound or the worst case's bound is found for a person, the smaller one is the upper bound and the
+        status is RENYI_ONLY.  If both are infinite, the bounds are 0 and inf and the status is NOT_CERTIFIED.
         **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15;
         tens of milliseconds for rare steps with little noise.
         The first question needs tables of the buckets, a second or more.  They are kept on disk for later processes, in
@@ -441,8 +441,9 @@ class Ledger(PeopleCounts):
         if theta is not None:
             return renyi.epsilon_at_orders(tally.whole(), self._of("remove").steps, delta, theta, self.steps)
         # Individuals are minimised over a grid of orders, the worst case over all orders; no individual exceeds it.
-        worst = self.worst_case().rdp_epsilon(delta)
-        return np.minimum(renyi.best_epsilon(tally.whole(), self._of("remove").steps, delta), worst)
+        worst, whole = self.worst_case().rdp_epsilon(delta), tally.whole()
+        found = np.minimum(renyi.best_epsilon(whole, self._of("remove").steps, delta), worst)
+        return np.where(whole.steps() > 0, found, 0.0)
 
     def worst_case(self) -> Composition:
         """The hypothetical person who is clipped at every step; no individual's bound exceeds theirs."""

@@ -158,8 +158,8 @@ def schedule(steps: Any) -> list[tuple[float, float, int]]:
 
 
 def generator(value: Any, name: str = "rng") -> np.random.Generator:
-    """A generator of random numbers; a new one from the system's entropy for None."""
-    if value is not None and not isinstance(value, np.random.Generator):
+    """A generator of random numbers, or what draws like one; a new one from the system's entropy for None."""
+    if value is not None and not callable(getattr(value, "normal", None)):
         raise ValueError(f"{name} must be a numpy.random.Generator, got {value!r}")
     return np.random.default_rng() if value is None else value
 

@@ -92,3 +92,30 @@ def test_summaries_and_comparisons_are_equal_to_themselves_only():
 def test_a_composition_is_made_by_compose():
     with pytest.raises(TypeError):
         pa.Composition([(pa.Gaussian(1.0), 1)])
+
+
+def test_columns_of_a_parquet_whose_numbers_do_not_ascend(tmp_path):
+    from pyarrow import parquet, table
+
+    from pld_accountant.files.formats import ReadError
+    from pld_accountant.files.norm_log import open_norms
+
+    parquet.write_table(table({"1": [0.5], "0": [0.25]}), tmp_path / "log.parquet")
+    with pytest.raises(ReadError, match="their numbers do not ascend"):
+        open_norms(tmp_path / "log.parquet", orientation="steps")
+    parquet.write_table(table({"0": [0.25], "1": [0.5]}), tmp_path / "log.parquet")
+    with open_norms(tmp_path / "log.parquet", orientation="steps") as log:
+        assert log[0:1].tolist() == [[0.25, 0.5]]
+
+
+def test_who_never_lost_anything_has_a_renyi_epsilon_of_0():
+    assert ledger().rdp_epsilon(1e-100)[0] == 0.0 < ledger().rdp_epsilon(1e-100)[1]
+
+
+def test_reprs_say_what_an_object_is(tmp_path):
+    from pld_accountant.training.journal import Journal
+
+    with Journal(tmp_path / "log", 3, max_grad_norm=1.0) as journal:
+        assert "3, max_grad_norm=1.0; 0 steps" in repr(journal)
+    assert repr(IndividualSteps(3, **STEP)).startswith("IndividualSteps(3, sample_rate=0.01")
+    assert repr(pa.LinearQueries(1.0, 0.1, num_examples=3)) == "LinearQueries(1.0, 0.1, num_examples=3)"

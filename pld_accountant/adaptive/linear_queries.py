@@ -88,6 +88,9 @@ class LinearQueries(Locked):
         self._rng = validate.generator(rng)
         self._journal = None if journal is None else os.fspath(journal)
 
+    def __repr__(self) -> str:
+        return f"LinearQueries({self._norm_budget}, {self._rho}, num_examples={self._filter.num_examples})"
+
     def _copied(self) -> dict[str, Any]:
         return {**super()._copied(), "_rng": np.random.default_rng()}
 

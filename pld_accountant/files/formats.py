@@ -284,6 +284,10 @@ def _open_parquet(file: Path, dataset: str | None) -> Table:
             f"other columns: {', '.join(other[:5])}. An event table has a column 'person', or names it "
             "(--columns person=NAME)"
         )
+    if all(name.isdecimal() for name in schema.names):
+        numbers = [int(name) for name in schema.names]
+        if numbers != sorted(numbers):
+            raise ReadError(f"{file}: columns are read by position, but their numbers do not ascend; sort the columns")
     dtype = np.result_type(*{_numpy_type(f.type, file) for f in schema})
     return _open_parquet_wide(parquet, schema.names, dtype, stated)
 

@@ -126,7 +126,7 @@ class IntegerBudgetFilter(Filter):
         return self._left.copy()
 
     def renew(self, budgets: Any = slice(None)) -> None:
-        """Refill some budgets, by default all; a boolean mask or an index selects them.
+        """Refill some budgets, by default all; a boolean mask or an index selects them.  A halted filter stays halted.
 
         The guarantee of the filter then holds between two renewals only.  Odometers add it up.
         """

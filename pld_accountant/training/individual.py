@@ -235,6 +235,12 @@ class IndividualSteps:
         self._caught_up = journal is None
         self._stretch: _Stretch | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"IndividualSteps({self.num_examples}, sample_rate={self.sample_rate}, max_grad_norm={self.max_grad_norm}, "
+            f"mode={self.mode!r}; {self.steps} steps, {self.refreshes} refreshes)"
+        )
+
     def _chosen(self, watched: Any, seed: int | None) -> np.ndarray:
         if np.ndim(watched) == 0:
             number = min(validate.count(watched, "watched", least=1), self.num_examples)

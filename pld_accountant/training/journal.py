@@ -97,6 +97,9 @@ class Journal:
             os.close(self._file)
             raise
 
+    def __repr__(self) -> str:
+        return f"Journal({self.path!r}, {self.num_examples}, max_grad_norm={self.max_grad_norm}; {self.steps} steps)"
+
     def _lock(self) -> None:
         if fcntl is None:
             return

@@ -173,3 +173,16 @@ def test_tiny_deltas_of_a_handful_of_people_are_not_worth_the_time(monkeypatch):
     assert np.all(found.upper[:4] < 1e-38) and found.upper[0] == 0.0
     assert found.lower[4] <= clipped.lower * (1 + 1e-9) and clipped.upper <= found.upper[4] * (1 + 1e-9)
     assert found.upper[4] < 1.001 * found.lower[4]
+
+
+def test_people_with_rare_steps_are_within_a_percent_of_the_worst_case():
+    """Two people of many buckets, whom neither interpolated counts nor a handful's methods serve, and two others."""
+    draw, people = np.random.default_rng(0), np.array([15, 30, 27, 28])
+    own = np.exp(draw.normal(-1.0, 1.0, 500))
+    ledger = pa.Ledger(people.size, noise_multiplier=0.8, sample_rate=5e-4, max_grad_norm=1.0, buckets=128)
+    for step in range(200):
+        norms = np.minimum(own * np.exp(draw.normal(0.0, 0.5, 500)), 3.0)
+        ledger.record(norms[people], repeat=2 if step < 100 else 1)
+    found, worst = ledger.epsilon(1e-7), ledger.worst_case().epsilon(1e-7).upper
+    assert np.all(found.upper - found.lower <= 0.01 * worst)
+    assert np.all(found.lower > 0.0)
