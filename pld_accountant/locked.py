@@ -59,6 +59,12 @@ class Locked:
             raise AttributeError(f"{name} of a {type(self).__name__} cannot be changed; make another object")
         super().__setattr__(name, value)
 
+    def __delattr__(self, name: str) -> None:
+        """Delete an attribute that is not public."""
+        if not name.startswith("_") and not callable(self.__dict__.get(name, callable)):
+            raise AttributeError(f"{name} of a {type(self).__name__} cannot be deleted")
+        super().__delattr__(name)
+
     def _copied(self) -> dict[str, Any]:
         """The attributes of which a copy is made."""
         return self.__dict__

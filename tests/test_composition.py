@@ -436,7 +436,9 @@ def test_far_beyond_the_finite_losses_the_chance_of_failure_is_the_answer(failur
 
 def test_samples_of_different_relations_are_told_apart():
     fixed, sampled = (pa.FixedSizeBatch(1.0, 100, 10_000), 1), (pa.SampledGaussian(1.0, 0.01), 1000)
-    with pytest.warns(UserWarning, match="SampledGaussian a record that is added or removed and FixedSizeBatch"):
+    with pytest.warns(
+        UserWarning, match="SampledGaussian is about a record that is added or removed, FixedSizeBatch about one"
+    ):
         pa.compose([fixed, sampled])
     pa.compose([fixed, (pa.ReplaceOneSampledGaussian(1.0, 0.01), 10), (pa.Gaussian(1.0), 2), (pa.Laplace(2.0), 1)])
     pa.compose([sampled, (pa.RandomAllocation(1.0, 10), 1), (pa.PoissonSampled(pa.Laplace(2.0), 0.1), 1)])
@@ -458,3 +460,24 @@ def test_what_is_no_number_is_no_delta(zero):
         pa.calibrate(lambda b: [(pa.Laplace(b), 1)], 1.0, zero, between=(0.1, 10.0))
     with pytest.raises(ValueError, match="epsilon"):
         pa.ApproximateDP(zero, 1e-5)
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 10.0])
+def test_chances_of_failure_alone_need_no_time(seconds):
+    run, chance = pa.compose([(pa.ApproximateDP(0.0, 1e-5), 10)]), -math.expm1(10 * math.log1p(-1e-5))
+    assert run.epsilon(1e-4, seconds=seconds).upper <= 1e-14 and run.epsilon(9e-5, seconds=seconds).lower == np.inf
+    for epsilon in (0.0, 1.0, 50.0):
+        found = run.delta(epsilon, seconds=seconds)
+        assert found.lower <= chance * (1 + 1e-15) and chance * (1 - 1e-15) <= found.upper <= chance * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("epsilon", [-50.0, -800.0])
+def test_a_delta_at_a_negative_epsilon_is_at_most_1_if_nothing_is_known(epsilon):
+    found = pa.compose([(pa.Gaussian(1e-100), 10**10)]).delta(epsilon)
+    assert 0.0 <= found.lower <= found.estimate <= found.upper == 1.0
+
+
+def test_a_level_of_a_curve_has_its_own_status():
+    run = pa.compose([(pa.SampledGaussian(0.4, 1e-3), 8), (pa.Laplace(2.0), 5)])
+    found = run.tradeoff([1.0, 1e-12], seconds=1e-3)
+    assert found[0] == run.tradeoff(1.0)

@@ -613,3 +613,17 @@ def test_yes_or_no_is_true_or_false(value):
         pa.GaussianFilter(1.0, num_examples=2, noise_multiplier=2.0, individual=value)
     with pytest.raises(ValueError, match="compressed must be True or False"):
         pa.Ledger.from_events({}, max_grad_norm=1.0, compressed=value)
+
+
+@pytest.mark.parametrize("step", [{"noise_multiplier": 1.0}, {"sample_rate": 0.9}])
+def test_a_ledger_that_was_asked_before_takes_over_other_steps(tmp_path, step):
+    made = {"noise_multiplier": 5.0, "sample_rate": 0.1, "max_grad_norm": 1.0}
+    saved, asked = pa.Ledger(3, **made), pa.Ledger(3, **made)
+    saved.record([0.1, 0.5, 1.0], repeat=20, **step)
+    saved.save(tmp_path / "book")
+    asked.record([0.1, 0.5, 1.0], repeat=20)
+    asked.epsilon(1e-5), asked.rdp_epsilon(1e-5), asked.worst_case()
+    asked.load(tmp_path / "book")
+    assert asked.epsilon(1e-5) == saved.epsilon(1e-5)
+    np.testing.assert_array_equal(asked.rdp_epsilon(1e-5), saved.rdp_epsilon(1e-5))
+    assert asked.worst_case() == saved.worst_case()

@@ -73,11 +73,11 @@ def described(path: Path) -> dict[str, Any]:
             return _of_json(beside)
         if ending == ".parquet" and (facts := _facts_in_schema(path)) is not None:
             return _results(facts)
-    if path.is_file() and ending not in OPENERS:
-        raise ReadError(f"{path} is none of the files that {PROGRAM} reads or writes")
     if is_events_file(path):
         table = arrow_events(path)
         return {"kind": "event table", "events": table.num_rows, "columns": table.schema.names}
+    if path.is_file() and ending not in OPENERS:
+        raise ReadError(f"{path} is none of the files that {PROGRAM} reads or writes")
     with open_norms(path, orientation=None, dataset=None, people=None) as log:
         return {
             "kind": "log of norms",

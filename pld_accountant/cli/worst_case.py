@@ -55,7 +55,8 @@ def epsilon_of(
         composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
     bounds, renyi = composition.epsilon(delta, direction, seconds=seconds), composition.rdp_epsilon(delta)
     if bounds.upper > renyi:  # which knows the best order, and has no limit of time
-        bounds = Bounds(bounds.lower, renyi, renyi, Status.RENYI_ONLY, Method.RENYI)
+        status = Status.CERTIFIED if bounds.lower > 0.0 else Status.RENYI_ONLY
+        bounds = Bounds(bounds.lower, renyi, renyi, status, Method.RENYI)
     answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"
     lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
     text = f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})"

@@ -91,9 +91,9 @@ def _warn_of_relations(steps: Iterable[Any]) -> None:
     """Warn if some steps are about records that are added or removed, and others about records that are replaced."""
     kinds = {relation: type(step).__name__ for step in steps if (relation := getattr(step, "neighbours", None))}
     if len(kinds) > 1:
-        what = " and ".join(f"{name} a record that is {relation}" for relation, name in sorted(kinds.items()))
+        (one, first), (other, second) = sorted(kinds.items())
         warnings.warn(
-            f"these steps are about different neighbours, and their composition holds for neither: {what}; take "
-            "ReplaceOneSampledGaussian for a Poisson sample beside batches of a fixed size",
+            f"{first} is about a record that is {one}, {second} about one that is {other}: their composition holds for "
+            "neither. ReplaceOneSampledGaussian is a Poisson sample with replaced records",
             stacklevel=3,
         )

@@ -148,7 +148,8 @@ class Composition(Locked, ABC):
             After this time methods stop: the bounds are certified as they are, and may be wide.  The Renyi bound may
             take a quarter longer, and half a second at least; if it is not there by then, nothing is known.  Work stops
             between its pieces, of tenths of a second.  With a limit, the result depends on the speed of the machine.
-            The deltas of an array share the time: each may take a quarter of what is left.
+            The deltas of an array share the time: each may take a quarter of what is left.  Nothing is known of those
+            that no time is left for.
         tolerance : float, optional
             In (0, 1): certified bounds this close, relative, are close enough.  At 1e-3, few or rare steps take a tenth
             of a second instead of up to seconds.  By default, and below 1e-6: as close as the methods come.
@@ -216,7 +217,8 @@ class Composition(Locked, ABC):
                 return self._answer(DeltaAt(at), wanted, width)
             d = self._answer(DeltaAt(-at), tuple(_OTHER[one] for one in wanted), width)
             shrunk, rest = math.exp(at), -math.expm1(at)
-            low, middle, high = (rest + shrunk * value for value in d)
+            low, middle, high = (rest + shrunk * min(value, 1.0) for value in d)
+            middle = 0.5 * (low + high) if math.isnan(middle) else middle
             low, high = low * (1.0 - 2.0**-48), min(high * (1.0 + 2.0**-48), 1.0)
             # a bound that is loose for delta' alone is close beside the rest
             status = Status.CERTIFIED if high - low <= _TINY * high else d.status
@@ -244,7 +246,8 @@ class Composition(Locked, ABC):
                     with deadline.shared(min(len(questions) - k, _SHARED)):
                         found.append(ask(question, width))
                 except deadline.OutOfTime:
-                    found.append(UNKNOWN)
+                    found += [UNKNOWN] * (len(questions) - k)
+                    break
         return found[0] if numbers.ndim == 0 else shaped(found, numbers.shape)
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both", *, seconds: float | None = None) -> Bounds:

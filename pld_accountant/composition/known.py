@@ -185,6 +185,8 @@ class KnownComposition(Composition):
                 return _one_element(np.inf, np.inf, np.inf)
             if delta < above or (delta == above and below < above):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
+            if not self._costly:
+                return _one_element(0.0, 0.0, _ZERO * self.steps)
             if delta == above:
                 largest = self._largest_finite(direction) + moved + room
                 return _one_element(largest if np.isinf(largest) else 0.0, largest, max(largest, 0.0))
@@ -197,6 +199,8 @@ class KnownComposition(Composition):
             return _one_element(lower, 0.5 * (lower + upper), upper, found.status[0], found.method[0])
         if above >= 1.0:
             return _one_element(below, 1.0, 1.0)
+        if not self._costly:
+            return _one_element(below, 0.5 * (below + above), min((above + _ZERO * self.steps) * _UP, 1.0))
         epsilon = float(np.asarray(question.target)) - moved
         # one question if nothing is rounded, as where infinite losses underflow
         asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]

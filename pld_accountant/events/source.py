@@ -76,7 +76,11 @@ def own_names(columns: Mapping[str, str] | None) -> dict[str, str]:
     unknown = sorted(set(given) - set(COLUMNS))
     if unknown:
         raise ValueError(f"columns must name some of {', '.join(COLUMNS)}, got {unknown[0]!r}")
-    return {name: given.get(name, name) for name in COLUMNS}
+    found = {name: given.get(name, name) for name in COLUMNS}
+    twice = [own for own in given.values() if list(found.values()).count(own) > 1]
+    if twice:
+        raise ValueError(f"columns must name different columns, got {twice[0]!r} twice")
+    return found
 
 
 def column_names(there: list[str], columns: Mapping[str, str] | None, where: str) -> list[str]:
@@ -164,11 +168,13 @@ def _from_csv(path: Path, names: Mapping[str, str], progress: Callable[[int, int
         types = {own: pa.string() if name in _TEXTS else pa.float64() for name, own in names.items()}
         chosen = [own for own in names.values() if own in there]
         # an empty cell is missing, in a column of texts, too
-        convert = arrow_csv.ConvertOptions(column_types=types, include_columns=chosen, strings_can_be_null=True)
+        convert = arrow_csv.ConvertOptions(
+            column_types=types, include_columns=chosen, strings_can_be_null=True, null_values=[""]
+        )
         table = arrow_csv.read_csv(path, convert_options=convert)
     except ReadError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise ReadError(f"{path} cannot be read as CSV: {error}") from error
     for own in (names[name] for name in _TEXTS if names[name] in there):
         padded = compute.not_equal(table.column(own), compute.utf8_trim_whitespace(table.column(own)))

@@ -153,6 +153,7 @@ class Load:
     def _into(self, instance: Locked, path: str | os.PathLike[str]) -> Any:
         new = self._of_class(type(instance), path, **self._parameters(instance))
         with held(instance):
+            instance.__dict__.clear()  # also of what was derived from the old state, such as tables
             instance.__dict__.update(new.__dict__)
         return instance
 

@@ -318,7 +318,7 @@ def member_dp(epsilon: Any, delta: Any, records: Any) -> tuple[Any, Any]:
     """
     e, d, k = np.broadcast_arrays(_epsilons(epsilon), in_range(delta, "delta", 0, 1), _records(records))
     each = e / k * (1 - 2.0**-50)
-    log_delta = np.log(np.maximum(d, 1e-320)) - _log_growth(each, k)
+    log_delta = np.log(np.where(d > 0, d, 1.0)) - _log_growth(each, k)
     # a subnormal delta is rounded by more than its margin
     return plain(each), plain(np.where(d > 0, np.maximum(np.exp(log_delta - 2.0**-38) - 5e-324, 0.0), 0.0))
 

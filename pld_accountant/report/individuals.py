@@ -199,7 +199,7 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
     worst = ledger.worst_case()
     own = _parameters(ledger)
     given = {**own, **(request.parameters or {})}
-    if changed := sorted(name for name, value in own.items() if given[name] != value):
+    if changed := sorted(name for name, value in own.items() if not np.array_equal(given[name], value)):
         raise ValueError(f"parameters must not contradict the ledger's {', '.join(changed)}, got {request.parameters}")
     return Individuals(
         delta=delta,

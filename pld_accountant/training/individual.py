@@ -273,11 +273,9 @@ class IndividualSteps:
                 "the journal is not that of this run"
             )
         self._flush_row()
-        last = self._norms
         for row in self.journal.rows(self.steps):
-            # other caps are those of another refresh
-            if not np.array_equal(row.norms, np.minimum(last, row.max_grad_norm)):
-                self.refreshes, last = self.refreshes + 1, row.norms
+            # a refresh writes a row; the one before the first step may have been counted by a checkpoint
+            self.refreshes += row.new and (row.start > 0 or not self.refreshes)
             self._replay(row)
         self._caught_up, self._written = True, None
 
@@ -315,6 +313,7 @@ class IndividualSteps:
             raise validate.norm_error(array, first_row=self.steps)
         self._settle()
         self._norms = array * self.slack if self.mode == "caps" else array.copy()
+        self._written = None  # the journal tells refreshes apart, even if their caps are equal
         self.refreshes += 1
 
     def begin(self, noise_multiplier: float | None = None, max_grad_norm: float | None = None) -> np.ndarray:
@@ -472,6 +471,7 @@ class IndividualSteps:
         """The guarantee of `epsilon`, or of `estimate`."""
         if self.mode == "observed":
             return Guarantee("estimate", False, _ESTIMATE + _SAMPLED, "Yu et al. (2022), arXiv 2206.02617")
+        self._catch_up()
         if self.keep is not None:
             return self.keep.guarantee
         if self.mode == "caps" and self.refreshes <= 1:

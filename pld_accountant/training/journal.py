@@ -43,13 +43,26 @@ _LONGEST_HEADER = 1 << 16
 
 @dataclass(frozen=True)
 class JournalRow:
-    """A row and the steps that it served under one noise multiplier, rate and clipping norm."""
+    """A row and the steps that it served under one noise multiplier, rate and clipping norm.
+
+    Attributes
+    ----------
+    norms : ndarray
+    steps : int
+    noise_multiplier, sample_rate, max_grad_norm : float
+    start : int
+        Number of the first of these steps, from 0.
+    new : bool
+        Whether the row was written for this step: it did not serve the step before.
+    """
 
     norms: np.ndarray
     steps: int
     noise_multiplier: float
     sample_rate: float
     max_grad_norm: float
+    start: int = 0
+    new: bool = True
 
 
 class Journal:
@@ -314,20 +327,23 @@ class _Reader:
 
     def rows(self, first: int = 0) -> Iterator[JournalRow]:
         """Rows with the number of steps they served, from step number `first` on."""
-        norms, key, number, step = np.empty(0), None, 0, 0
+        norms, key, number, step, new = np.empty(0), None, 0, 0, False
         for kind, content in self.records():
-            new = _STEP.unpack(content) if kind == _STEPPED else None
-            if number and new != key:
-                yield self._checked(norms, number, key)
-                number = 0
+            own = _STEP.unpack(content) if kind == _STEPPED else None
+            if number and own != key:
+                yield self._checked(norms, number, key, step - number, new)
+                number, new = 0, False
             if kind == _ROW:
-                norms = np.frombuffer(content, dtype="<f8")
-            else:
-                key, number, step = new, number + (step >= first), step + 1
+                norms, new = np.frombuffer(content, dtype="<f8"), True
+                continue
+            key, number, step = own, number + (step >= first), step + 1
+            new = new and number > 0
         if number:
-            yield self._checked(norms, number, key)
+            yield self._checked(norms, number, key, step - number, new)
 
-    def _checked(self, norms: np.ndarray, steps: int, key: tuple[float, ...] | None) -> JournalRow:
+    def _checked(
+        self, norms: np.ndarray, steps: int, key: tuple[float, ...] | None, start: int, new: bool
+    ) -> JournalRow:
         assert key is not None
         try:
             if not np.all((norms >= 0) & (norms < np.inf)):
@@ -339,6 +355,8 @@ class _Reader:
                 validate.noise_multiplier(noise),
                 validate.sample_rate(rate),
                 validate.clipping_norm(clip),
+                start,
+                new,
             )
         except ValueError as error:
             raise StoreError(f"{self._path} is damaged: {error}") from error

@@ -364,6 +364,9 @@ def test_a_csv_is_a_table_whose_ids_are_texts(tmp_path, encoding):
     renamed = csv_of(tmp_path, CSV.replace("person", "patient"))
     assert same(Ledger.from_events(renamed, columns={"person": "patient"}, **STEP), found)
     assert is_events_file(path)
+    named = csv_of(tmp_path, CSV.replace("007", '"NA"').replace("north", "null"))
+    assert read_events(named, **STEP).labels.tolist() == ["null", "null", "south"]
+    assert Ledger.from_events(named, **STEP).people.tolist() == ["7", "NA", "ann"]
 
 
 @pytest.mark.parametrize(
@@ -378,6 +381,7 @@ def test_a_csv_is_a_table_whose_ids_are_texts(tmp_path, encoding):
         (CSV.replace("note", "norm"), "two columns 'norm'"),
         (CSV + "bob,0.1\n", "cannot be read as CSV"),
         ("", "has no column 'person'"),
+        ("x" * 200_000, "cannot be read as CSV"),
         ("person;norm\na;1\n", "has no column 'person'; it has person;norm"),
     ],
 )

@@ -152,7 +152,8 @@ def test_the_epsilon_of_a_group_is_rounded_up():
 
 
 def test_subnormal_deltas_of_members_are_rounded_down():
-    epsilon, delta = dp.member_dp(54.95394419382132, 6.669861399546967e-300, 3)
-    with mpmath.workdps(60):
-        growth = sum(mpmath.exp(mpmath.mpf(epsilon) * i) for i in range(3))
-        assert mpmath.mpf(delta) * growth <= 6.669861399546967e-300
+    for whole, least, records in ((54.95394419382132, 6.669861399546967e-300, 3), (1.0, 5e-324, 1), (1.0, 1e-322, 1)):
+        epsilon, delta = dp.member_dp(whole, least, records)
+        with mpmath.workdps(60):
+            growth = sum(mpmath.exp(mpmath.mpf(epsilon) * i) for i in range(records))
+            assert mpmath.mpf(delta) * growth <= least

@@ -323,3 +323,30 @@ def test_a_filter_without_stretches_is_charged_with_the_steps_of_a_journal(tmp_p
         run = IndividualSteps(4, **RUN, refresh=10, journal=journal, keep=own)
         np.testing.assert_array_equal(run.ledger.counts, whole.ledger.counts)
         np.testing.assert_array_equal(own.spent(), keep.spent())
+
+
+@pytest.mark.parametrize("norms", [[2.0, 3.0, 1.0, 5.0], [0.2, 0.3, 0.1, 0.5]])
+def test_refreshes_with_equal_caps_are_several(tmp_path, norms):
+    with Journal(tmp_path / "log", 4, max_grad_norm=1.0) as journal:
+        run = IndividualSteps(4, **{**RUN, "max_grad_norm": 1.0}, refresh=5, journal=journal)
+        for _ in range(12):
+            if run.due:
+                run.refresh(norms)
+            run.begin()
+    with Journal(tmp_path / "log", 4, max_grad_norm=1.0) as journal:
+        again = IndividualSteps(4, **{**RUN, "max_grad_norm": 1.0}, refresh=5, journal=journal)
+        assert not again.guarantee.proven_adaptive  # before anything else is asked
+        assert again.refreshes == run.refreshes == 3
+
+
+def test_the_rows_of_a_journal_say_where_they_begin(tmp_path):
+    with Journal(tmp_path / "log", 2, max_grad_norm=1.0) as journal:
+        for norms, noises in (([0.1, 0.2], [1.5, 1.5, 1.2]), ([0.1, 0.2], [1.2]), ([0.3, 0.2], [1.2, 1.5])):
+            journal.row(np.array(norms))
+            for noise in noises:
+                journal.step(noise, 0.02, 1.0)
+        told = [(row.start, row.steps, row.new) for row in journal.rows()]
+        assert told == [(0, 2, True), (2, 1, False), (3, 1, True), (4, 1, True), (5, 1, False)]
+        later = [[(row.start, row.steps, row.new) for row in journal.rows(first)] for first in (1, 3, 5)]
+        assert later[0] == [(1, 1, False), *told[1:]]
+        assert later[1:] == [told[2:], told[4:]]
