@@ -139,7 +139,7 @@ def descend(
     rng = validate.generator(rng)
     validate.function(gradient, "gradient")
     if not callable(learning_rate):
-        validate.positive(learning_rate, "learning_rate")
+        validate.nonnegative(learning_rate, "learning_rate")
     readings: list[tuple[int, str, float]] = []
 
     for step in range(count):

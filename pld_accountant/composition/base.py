@@ -177,7 +177,7 @@ class Composition(Locked, ABC):
         >>> round(run.epsilon(1e-5).estimate, 6)
         0.745138
         >>> run.epsilon([1e-5, 1e-8]).upper.round(6)
-        array([0.745138, 1.025449])
+        array([0.745138, 1.047794])
         """
         wanted = directions(direction)
 
@@ -243,6 +243,7 @@ class Composition(Locked, ABC):
         with deadline.limited(seconds, essentials=True):
             for k, question in enumerate(questions):
                 try:
+                    deadline.check()
                     with deadline.shared(min(len(questions) - k, _SHARED)):
                         found.append(ask(question, width))
                 except deadline.OutOfTime:

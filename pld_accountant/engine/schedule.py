@@ -102,6 +102,8 @@ ATOMS: tuple[Method, ...] = (
     _FEW,
     # rare atoms, in 0.2 to 1 second in place of 5 to 10
     _SMOOTHED,
+    # three steps at delta 1e-100, in milliseconds: without it they have no close bounds
+    _FIRST_GRID,
     # rarer ones, in seconds; finer grids before it changed no bound of 150 compositions
     _LAST,
     # losses of less than their round-off in a convolution: a sampling rate of 1e-14

@@ -103,7 +103,7 @@ def epsilon_of_log_moment(k: Any, theta: Any, log_delta: Any) -> Any:
 
 
 def added(x: Any, log_delta: Any, best: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What the conversion at order 1 + x adds to rho, and the sum of the sizes of its terms, for the round-off.
+    """The terms that the conversion at order 1 + x adds to rho, summed, and the sum of their sizes for the round-off.
 
     The best conversion adds (log_c(x) - log_delta) / x.
     """

@@ -67,8 +67,8 @@ def test_record_counts_events_and_logs(folder):
         (("events.parquet", "--schedule", "2:0.05"), "must be NOISE:RATE:STEPS"),
         (("events.parquet", "--schedule", "2:1.5:10"), "sample_rate must lie in"),
         (("events.parquet", "--schedule", "2:0.05:9,1:0.05:9"), "noise_multiplier must be given"),
-        (("norms.npy", "--schedule", "2:0.05:9"), "so it has no --schedule"),
-        (("norms.npy", "--compressed"), "so it has no --compressed"),
+        (("norms.npy", "--schedule", "2:0.05:9"), "so it takes no --schedule"),
+        (("norms.npy", "--compressed"), "so it takes no --compressed"),
     ],
 )
 def test_mistakes_in_record(folder, words, message):
