@@ -1,6 +1,7 @@
 """One worst-case person: closed forms, invariances, and what is refused."""
 
 import math
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy import special
 
 import pld_accountant as pa
+from pld_accountant import deadline
 from pld_accountant.composition.known import KnownComposition
 from pld_accountant.engine import schedule
 from pld_accountant.engine.convolution import ConvolvedLoss
@@ -481,3 +483,18 @@ def test_a_level_of_a_curve_has_its_own_status():
     run = pa.compose([(pa.SampledGaussian(0.4, 1e-3), 8), (pa.Laplace(2.0), 5)])
     found = run.tradeoff([1.0, 1e-12], seconds=1e-3)
     assert found[0] == run.tradeoff(1.0)
+
+
+def test_nothing_is_asked_after_the_time_of_an_array(monkeypatch):
+    clock = [0.0]
+
+    def answer(*_):
+        clock[0] += 1.0
+        return pa.Bounds(0.1, 0.1, 0.1)
+
+    run = pa.compose([(SAMPLED, 10)])
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(run, "_answer", answer)
+    found = run.epsilon(np.full(100, 1e-5), seconds=2.0)
+    assert clock[0] <= 4.0
+    assert np.count_nonzero(found.status == pa.Status.NOT_CERTIFIED) == 100 - clock[0]
