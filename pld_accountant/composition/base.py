@@ -79,7 +79,7 @@ class OwnCurve:
         return float(found.lower), float(found.upper)
 
 
-_TINY = 1e-9  # relative
+_TINY = 1e-9  # relative width of bounds that are certified on both sides, however they were found
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 _FAR = 1e6  # an epsilon beyond which lie infinite losses, and what counts as such
 _WIDE = 1e-4  # relative to log delta: points of a curve, and bounds with which a search on trade-offs begins

@@ -37,8 +37,8 @@ __all__ = ["KnownComposition"]
 
 _ZERO = 2.0**-52  # a loss of round-off
 _CLOSE = 1e-8  # relative: how far a lower bound of epsilon may move before a second question is asked
-_LITTLE = 1e-10  # relative to the chance of infinite losses: a delta of finite losses that needs no closer bound
-_TAIL = 1e-100  # chances of infinite losses below this are of tails that tables leave out
+_LITTLE = 1e-10  # delta of finite losses, over the chance of infinite ones, that needs no closer bound
+_TAIL = 1e-100  # a smaller chance of infinite losses is that of a tail which a table leaves out
 _UP = 1.0 + 2.0**-50  # the round-off of a sum
 _ONE_PAIR = SampledGaussian, GaussianMixture, Laplace, DiscretePair  # removal and addition have one pair, reversed
 _LARGEST_MU = 1e100  # above this, squares in the closed form may overflow

@@ -54,7 +54,7 @@ _FIRST = 5  # level that is tried first if the answer is unknown
 _LEAST = -700.0  # log delta below which this is the first, too
 _ROOM = 64.0  # times the width wanted: a second try that leaves more shows that the density is not smooth
 _ROUND_OFF = 1e-12  # of r / (1 - r) and of a lower bound of delta, relative
-_ROUGH = 1e-3  # width of an upper bound that may show that something larger is known
+_ROUGH = 1e-3  # relative width of the first upper bound, if a larger answer is known
 _TRIES = 3  # levels for one answer, and distances of a lower bound of epsilon
 
 
@@ -174,7 +174,7 @@ class _OnePerson:
         return self.log_delta(float(np.ravel(question.target)[0]), level, hint)
 
     def finest_level(self, question: Question, hint: float) -> tuple[int, float]:
-        """The level of the least mu whose frequencies, up to about 7 / mu, the limits allow; and about the answer."""
+        """The level of the least mu whose frequencies, about 7 / mu, the limits allow; and an estimate of the answer."""
         counts = WholeCounts(np.append(self._counts, np.zeros(_MU.size, dtype=np.int64))[None])
         maker = self._makers.characteristic(interpolated=False)
         plan = make_plan(counts, maker, question, np.array([hint]), self._limits)
