@@ -174,7 +174,7 @@ class _OnePerson:
         return self.log_delta(float(np.ravel(question.target)[0]), level, hint)
 
     def finest_level(self, question: Question, hint: float) -> tuple[int, float]:
-        """The level of the least mu whose frequencies, about 7 / mu, the limits allow; and an estimate of the answer."""
+        """The level of the least mu whose frequencies, about 7 / mu, the limits allow; an estimate of the answer."""
         counts = WholeCounts(np.append(self._counts, np.zeros(_MU.size, dtype=np.int64))[None])
         maker = self._makers.characteristic(interpolated=False)
         plan = make_plan(counts, maker, question, np.array([hint]), self._limits)
