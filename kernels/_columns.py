@@ -42,7 +42,7 @@ BAND = 3  # what the band left out, relative to Q
 ALIAS = 4  # what the period added, relative to Q
 RESULTS = 5
 
-# Moments of one bucket's tilted loss: the array `moments` of `characterise.spectrum`.
+# Moments of one bucket's tilted loss: the array `moments` of `characterise.weigh`.
 M_LOG_MOMENT = 0
 M_MEAN = 1
 M_UNITS = 2  # round-off of K in units of 2^-53

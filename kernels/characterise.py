@@ -16,7 +16,8 @@ Legend
 The rule is the trapezoidal rule for the whole distribution, and Gauss-Legendre on equal panels for a part; or for the
 whole distribution under addition, where the trapezoidal rule would need many nodes.
 
-All results are normalised: phi(omega) = E_theta[exp(i omega L)] over the part.
+All results are normalised: phi(omega) = E_theta[exp(i omega L)] over the part, which
+`mechanisms.exponential_sums` adds up.
 """
 
 import math
@@ -28,8 +29,6 @@ from ._jit import inline, jit
 from ._loss import LOG_SQRT_2PI, SQRT_HALF, log_g_at, log_normal, sampled_share
 
 _TINY = 1e-300
-_SUM = 128  # terms in one block of a sum
-_RESTART = 32  # frequencies between two fresh evaluations of exp(i omega d)
 
 
 @jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, f8[:, ::1])", interpreted=512)
@@ -111,11 +110,11 @@ def _log_height(centre, along, off, sigma, q, sign, theta, width):
 
 
 @inline
-def panel_error(sigma, q, sign, theta, low, top, width, points, panels, ellipses):
+def panel_error(sigma, q, sign, theta, low, top, width, points, panels, ellipses, tolerance):
     """Bound the error of phi(omega), |omega| <= width, by Gauss-Legendre on equal panels of [low, top].
 
-    The error is absolute, in the normalised phi, and at most 1.  n = `points` is the number of nodes of one panel, r
-    its half-width.
+    The error is absolute, in the normalised phi, and at most 1; it is 1 if it exceeds the tolerance.  n = `points` is
+    the number of nodes of one panel, r its half-width.
 
     1. On [-1, 1] the n-point rule errs by at most (64 / 15) M rho^(2 - 2 n) / (1 - rho^-2), if the integrand is at most
        M in modulus on the ellipse with foci -1, 1 and half-axes (rho +- 1 / rho) / 2.
@@ -133,27 +132,35 @@ def panel_error(sigma, q, sign, theta, low, top, width, points, panels, ellipses
     6. By the same inequality the mass of a panel is at least psi(centre) 2 r exp(-c r^2 / (2 sigma^2)).  The
        normalising mass is at least that of the heaviest panel.
     7. The error is at most the number of panels times the largest bound of one panel, over the mass of step 6.  The
-       ellipse with the smallest bound counts.
+       first ellipse that meets the tolerance counts, the largest one first.
 
     References
     ----------
     Trefethen, "Approximation Theory and Approximation Practice", Theorem 19.3, for step 1.
     """
     r = 0.5 * (top - low) / panels
-    log_mass = -np.inf
+    log_mass, heaviest = -np.inf, 0
     for p in range(panels):
-        log_mass = max(log_mass, _log_mass(low + r * (2 * p + 1), r, sigma, q, sign, theta))
-    best = 0.0
-    for rho in ellipses:
+        mass = _log_mass(low + r * (2 * p + 1), r, sigma, q, sign, theta)
+        if mass > log_mass:
+            log_mass, heaviest = mass, p
+    goal = math.log(tolerance)
+    for e in range(ellipses.size):
+        rho = ellipses[ellipses.size - 1 - e]
         along, off = 0.5 * r * (rho + 1.0 / rho), 0.5 * r * (rho - 1.0 / rho)
         if off >= 3.1 * sigma * sigma:
-            break
-        largest = -np.inf
-        for p in range(panels):
-            largest = max(largest, _log_height(low + r * (2 * p + 1), along, off, sigma, q, sign, theta, width))
+            continue
         rate = math.log(64.0 / 15.0 * r / (1.0 - 1.0 / rho**2)) - (2.0 * points - 2.0) * math.log(rho)
-        best = min(best, math.log(panels) + largest + rate - log_mass)
-    return math.exp(best)
+        rate += math.log(panels) - log_mass
+        # most ellipses fail at the heaviest panel
+        largest = _log_height(low + r * (2 * heaviest + 1), along, off, sigma, q, sign, theta, width)
+        for p in range(panels):
+            if largest + rate > goal:
+                break
+            largest = max(largest, _log_height(low + r * (2 * p + 1), along, off, sigma, q, sign, theta, width))
+        if largest + rate <= goal:
+            return math.exp(largest + rate)
+    return 1.0
 
 
 @jit("void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8, i8, i8, f8[::1], f8, i8[::1], f8[::1])")
@@ -163,38 +170,13 @@ def choose_panels(sigma, q, sign, theta, ends, width, points, limit, ellipses, t
         n = 2
         error[k] = 1.0
         while n <= limit and q[k] < 1.0:
-            error[k] = panel_error(sigma[k], q[k], sign, theta[k], ends[k, 0], ends[k, 1], width, points, n, ellipses)
+            error[k] = panel_error(
+                sigma[k], q[k], sign, theta[k], ends[k, 0], ends[k, 1], width, points, n, ellipses, tolerance
+            )
             if error[k] <= tolerance:
                 break
             n = n * 7 // 5 + 1
         panels[k] = n if error[k] <= tolerance else limit + 1
-
-
-@inline
-def _dot(weight, values):
-    """Sum of products, in blocks: the round-off is that of n / 128 + 128 additions instead of n.
-
-    A block has eight sums beside each other, which the processor adds at once.  `np.dot` is no faster, and its first
-    call imports scipy.linalg.
-    """
-    total = 0.0
-    for start in range(0, values.size, _SUM):
-        w, v = weight[start : start + _SUM], values[start : start + _SUM]
-        a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        last = v.size - v.size % 8
-        for j in range(0, last, 8):
-            a += w[j] * v[j]
-            b += w[j + 1] * v[j + 1]
-            c += w[j + 2] * v[j + 2]
-            d += w[j + 3] * v[j + 3]
-            e += w[j + 4] * v[j + 4]
-            f += w[j + 5] * v[j + 5]
-            g += w[j + 6] * v[j + 6]
-            h += w[j + 7] * v[j + 7]
-        for j in range(last, v.size):
-            a += w[j] * v[j]
-        total += ((a + b) + (c + d)) + ((e + f) + (g + h))
-    return total
 
 
 @inline
@@ -311,44 +293,8 @@ def log_moments(sigma, q, sign, theta, part, ends, gauss, nodes, k_out, units_ou
 
 
 @inline
-def _harmonics(weight, d, spacing, re, im):
-    """Write log E[exp(i omega d)] at omega = j spacing, j = 1..m; d centred, the weights add up to 1.
-
-    The recurrence over frequencies carries exp(i y) - 1, never exp(i y).  Its error is relative to |y|, so the error of
-    the logarithm shrinks with the loss of one step, and ten million steps keep their digits.  Every `_RESTART`
-    frequencies exp(i y) - 1 is evaluated afresh, which limits the error of the recurrence.
-    """
-    n = d.size
-    cos_d = np.empty(n)
-    sin_d = np.empty(n)
-    cos_y = np.zeros(n)
-    sin_y = np.zeros(n)
-    for i in range(n):
-        half = math.sin(0.5 * spacing * d[i])
-        cos_d[i] = -2.0 * half * half
-        sin_d[i] = math.sin(spacing * d[i])
-    for j in range(re.size):
-        if j % _RESTART == 0:
-            omega = (j + 1) * spacing
-            for i in range(n):
-                half = math.sin(0.5 * omega * d[i])
-                cos_y[i] = -2.0 * half * half
-                sin_y[i] = math.sin(omega * d[i])
-        else:
-            for i in range(n):
-                x, y, dx, dy = cos_y[i], sin_y[i], cos_d[i], sin_d[i]
-                cos_y[i] = x * dx - y * dy + x + dx
-                sin_y[i] = y * dx + x * dy + y + dy
-        x = _dot(weight, cos_y)
-        y = _dot(weight, sin_y)
-        excess = 2.0 * x + x * x + y * y
-        re[j] = 0.5 * (math.log1p(excess) if excess > -0.5 else math.log(max((1.0 + x) * (1.0 + x) + y * y, _TINY)))
-        im[j] = math.atan2(y, 1.0 + x)
-
-
-@inline
 def _centred(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
-    """Fill the tilted probabilities, which add up to 1, the centred losses and the moments of `spectrum`.
+    """Fill the tilted probabilities, which add up to 1, the centred losses and the moments of `weigh`.
 
     The nodes that are not negligible come first; returns their number.
     """
@@ -390,36 +336,20 @@ def _centred(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
     return kept
 
 
-@jit("i8(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[::1], f8[::1], f8[::1])")
-def nodes(sigma, q, sign, theta, part, ends, gauss, weight, d, moments):
-    """Fill the nodes of one bucket, whose rate is below 1; return how many are not negligible.  See `spectrum`."""
-    return _centred(sigma[0], q[0], sign, theta[0], part[0], ends[0], gauss, weight, d, moments)
-
-
 @jit(
-    "void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8, i8[::1], f8[:, ::1], f8[:, ::1],"
+    "void(f8[::1], f8[::1], f8, f8[::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], i8[::1], f8[:, ::1], f8[:, ::1],"
     "f8[:, ::1])",
     interpreted=2,
 )
-def spectrum(sigma, q, sign, theta, part, ends, gauss, spacing, nodes, moments, re, im):
-    """Write the centred log phi at omega = spacing, 2 spacing, ..., for every bucket.
+def weigh(sigma, q, sign, theta, part, ends, gauss, nodes, weight, d, moments):
+    """Write the tilted probabilities of every bucket's nodes, which add up to 1, and their centred losses.
 
+    The rates are below 1.  weight and d are (buckets, most nodes); both are 0 beyond a bucket's own nodes.
     moments[k] = K, mean, round-off of K in units, E_theta|d|, E_theta[|d| (error of a weight in units)], mass of the
     nodes left out, and the ends of an interval of x outside of which the tilted mass is at most 1e-11.
     """
     for k in range(sigma.size):
-        if q[k] == 1.0:
-            variance = 1.0 / (sigma[k] * sigma[k])
-            moments[k, c.M_LOG_MOMENT] = theta[k] * (theta[k] + 1.0) * variance / 2.0
-            moments[k, c.M_MEAN] = (theta[k] + 0.5) * variance
-            moments[k, c.M_UNITS] = 8.0 * moments[k, c.M_LOG_MOMENT]
-            moments[k, c.M_SPREAD] = math.sqrt(variance)
-            moments[k, c.M_WEIGHTED] = 8.0 * moments[k, c.M_SPREAD]
-            moments[k, c.M_LEFT_OUT :] = 0.0
-            for j in range(re.shape[1]):
-                re[k, j] = -0.5 * variance * ((j + 1) * spacing) * ((j + 1) * spacing)
-                im[k, j] = 0.0
-            continue
-        weight, d = np.empty(nodes[k]), np.empty(nodes[k])
-        kept = _centred(sigma[k], q[k], sign, theta[k], part[k], ends[k], gauss, weight, d, moments[k])
-        _harmonics(weight[:kept], d[:kept], spacing, re[k], im[k])
+        n = nodes[k]
+        kept = _centred(sigma[k], q[k], sign, theta[k], part[k], ends[k], gauss, weight[k, :n], d[k, :n], moments[k])
+        weight[k, kept:] = 0.0
+        d[k, kept:] = 0.0

@@ -31,6 +31,8 @@ from ._loss import LOG_SQRT_2PI, log_g_at, log_normal, share_at
 _RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
 _ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.0])
+_BEND = 0.2  # what log r bends within a cell, beyond which large tilts have more cells
+_MORE = 4  # times the cells, at most
 _OUTSIDE = 1e-10  # ten times the bound of the tilted mass outside of the cells
 _LEAST_FALL = 1e-26  # factors are rounded up to this, so that none underflows
 _LEAST_WIDTH = 1e-290  # a range of losses below this has lost its digits
@@ -232,8 +234,9 @@ def _log_r_beyond(sigma, q, sign, theta, k, start, stop, n):
 def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
     """Write env[bucket, level] for every bucket.
 
-    k = K(theta) of each bucket; span[bucket] = an interval of x outside of which the tilted mass is at most 1e-11;
-    levels ascend by `_RATIO`.  Beyond the last level only cuts and shifts hold, because both fall with the frequency.
+    cells = least number of cells;  k = K(theta) of each bucket;  span[bucket] = an interval of x outside of which the
+    tilted mass is at most 1e-11;  levels ascend by `_RATIO`.  Beyond the last level only cuts and shifts hold, because
+    both fall with the frequency.
     """
     for b in range(sigma.size):
         if q[b] == 1.0:
@@ -246,36 +249,38 @@ def envelope(sigma, q, sign, theta, part, k, span, cells, levels, env):
         # r has its critical points in [min(-1, a), max(-1, a)] and falls outside of this interval.
         far_low, far_high = min(-1.0, a), max(-1.0, a)
         far_low, far_high = max(far_low, part[b, 0]), min(far_high, part[b, 1])
-        mass, loss, log_r = np.empty(cells), np.empty(cells + 1), np.empty(cells + 1)
-        _cells(s, q[b], sign, theta[b], k[b], low, high, cells, mass, loss, log_r)
-        outside_low = log_r[0]
-        outside_high = log_r[cells]
-        if far_low < low:
-            outside_low = max(outside_low, _log_r_beyond(s, q[b], sign, theta[b], k[b], far_low, low, cells))
-        if far_high > high:
-            outside_high = max(outside_high, _log_r_beyond(s, q[b], sign, theta[b], k[b], high, far_high, cells))
-        step = (high - low) / cells
-        # between two edges log r rises above or falls below its chord by at most this
+        # between two edges log r rises above or falls below its chord by at most bend step^2 / 8
         precision = 1.0 / (s * s)
         dip = precision + 0.25 * max(0.0, -(1.0 + a)) * precision * precision
-        bulge = max(0.0, 0.25 * (1.0 + a) * precision * precision - precision)
-        wiggle = math.expm1(max(dip, bulge) * step * step / 8.0)
+        bend = max(dip, 0.25 * (1.0 + a) * precision * precision - precision)
+        n = 2 * math.ceil(0.5 * min(max((high - low) * math.sqrt(bend / (8.0 * _BEND)), cells), _MORE * cells))
+        step = (high - low) / n
+        wiggle = math.expm1(bend * step * step / 8.0)
+        mass, loss, log_r = np.empty(n), np.empty(n + 1), np.empty(n + 1)
+        _cells(s, q[b], sign, theta[b], k[b], low, high, n, mass, loss, log_r)
+        outside_low = log_r[0]
+        outside_high = log_r[n]
+        if far_low < low:
+            outside_low = max(outside_low, _log_r_beyond(s, q[b], sign, theta[b], k[b], far_low, low, n))
+        if far_high > high:
+            outside_high = max(outside_high, _log_r_beyond(s, q[b], sign, theta[b], k[b], high, far_high, n))
         # losses in units of their range, which rare steps make as small as numbers are
-        width = loss[cells] - loss[0]
+        width = loss[n] - loss[0]
         if not width > _LEAST_WIDTH:
             env[b, :] = 0.0
             continue
         first = loss[0]
-        for j in range(cells + 1):
+        for j in range(n + 1):
             loss[j] = (loss[j] - first) / width
             log_r[j] += math.log(width)
         scaled = levels * width
         bound = np.ones(levels.size)
         _cuts(mass, log_r, wiggle, outside_low + math.log(width), outside_high + math.log(width), scaled, bound)
         if part[b, 0] == -np.inf:
-            _shifts(s, q[b], a, k[b], low, step, cells, part[b, 1], levels, bound)
-        prefix = np.zeros((cells + 1, 3))
-        for j in range(cells):
+            # shifts cost most, and are the least sensitive to the cells
+            _shifts(s, q[b], a, k[b], low, 2.0 * step, n // 2, part[b, 1], levels, bound)
+        prefix = np.zeros((n + 1, 3))
+        for j in range(n):
             u = loss[j]
             prefix[j + 1, 0] = prefix[j, 0] + mass[j]
             prefix[j + 1, 1] = prefix[j, 1] + mass[j] * u

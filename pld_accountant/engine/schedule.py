@@ -203,9 +203,8 @@ WHOLE: tuple[Method, ...] = (
     # most 4 kinds are served, bounds are 12 % of the worst case wide at 33 steps of noise multiplier 0.54, rate 1e-4
     # and delta 2e-12
     Contour(1e-3, 1e-3, most_people=10_000, most=1_200, most_kinds=16),
-    # rare steps, in 20 to 40 milliseconds a person: without these two 19 of 500 people are up to 18 % of the worst case
-    # wide, now 1 %, at 300 steps of rate 5e-4, noise multiplier 0.8 and delta 1e-7
-    replace(GRID_OF_MANY[1], width=5e-3, width_of_largest=2e-3, most_people=1_000, least_log_delta=_SMALL),
+    # rare steps, in 20 to 40 milliseconds a person: without it 19 of 500 people are up to 18 % of the worst case wide,
+    # now 1 %, at 300 steps of rate 5e-4, noise multiplier 0.8 and delta 1e-7
     replace(_RARE[1], width=2e-2, width_of_largest=1e-2),
     # few steps of more different people: a contour takes 30 to 90 milliseconds for each, of 8 kinds up to a second
     *(replace(rare, width=5e-3, width_of_largest=2e-3, least_steps=2, most_steps=_SOME - 1) for rare in _RARE),

@@ -1,26 +1,34 @@
-"""Characteristic functions at many frequencies: sums over many nodes, with one fast Fourier transform.
+"""Characteristic functions of weighted losses: sums of exponentials at equally spaced frequencies.
 
-The nodes have the weights p_j, which add up to at most 1, and the losses d_j, which are not equally spaced.  The sum
-of p_j (exp(i omega d_j) - 1) is wanted at omega = spacing, 2 spacing, ..., m spacing.  Added up node by node this costs
-m products a node, which few or rare steps make thousands of millions.
+The losses d_j have the weights p_j, which add up to at most 1.  The sum of p_j (exp(i omega d_j) - 1) is wanted at
+omega = spacing, 2 spacing, ..., m spacing.  Its errors are relative to omega |d|, so that they shrink with the losses.
+
+**Few products of nodes and frequencies** are one matrix product: with f = B a + b, exp(i f y) - 1 is the product of
+exp(i B a y) and exp(i b y) - 1, plus exp(i B a y) - 1.
+
+a. The powers of exp(i y) - 1 come by doubling from the first one.  With e and e' those of j y and k y, that of
+   (j + k) y is e (1 + e') + e'.  As |1 + e| = 1, the errors of both are added; rounding adds five units of 2^-53 of
+   (j + k) |y|.  The first one has twelve.
+b. A complex sum of n products loses at most 2 sqrt(2) n units of the sum of their moduli.
+
+**Many products** are a Fourier transform:
 
 1. Near losses, |d| <= D = 2 / (m spacing), have a Taylor series in omega, of 24 terms: its coefficients are moments.
-   The error is relative to omega |d|, as that of the sum itself.
 2. The far weights are spread over a grid of M points on the circle by a Gaussian window, transformed, and divided by
    the window's own transform (Greengard and Lee 2004).  In the units of the circle, x_j = spacing d_j, the window is
    exp(-x^2 / (4 tau)) with tau = a / M^2, its transform is proportional to exp(-tau f^2), f = 1..m.
 
 Error of step 2, relative to the far mass; h = 2 pi / M, g = h^2 / (4 tau) = pi^2 / a:
 
-a. Frequencies f + l M, l not 0, fold into f: sum of exp(-tau ((f + l M)^2 - f^2)) <= 2.1 exp(-a (1 - 2 m / M)).
-b. The window is cut off at W grid points: 2 exp(-g W^2) / (1 - exp(-2 g W)), times the factor c of step 2's division,
+c. Frequencies f + l M, l not 0, fold into f: sum of exp(-tau ((f + l M)^2 - f^2)) <= 2.1 exp(-a (1 - 2 m / M)).
+d. The window is cut off at W grid points: 2 exp(-g W^2) / (1 - exp(-2 g W)), times the factor c of step 2's division,
    c = sqrt(pi / a) exp(a (m / M)^2).
-c. Round-off, in units of 2^-53.  A spread weight is a product of 2 W + 8 rounded numbers.  The sums at each grid point
+e. Round-off, in units of 2^-53.  A spread weight is a product of 2 W + 8 rounded numbers.  The sums at each grid point
    are compensated.  Each entry of the transform is a sum over the grid whose terms pass log2(M) stages.  The spread
    window adds up to S = sqrt(pi / g) + 1 at most.
-d. Low frequencies have fewer far losses: they are computed again, in levels, as the first frequencies of a smaller
+f. Low frequencies have fewer far losses: they are computed again, in levels, as the first frequencies of a smaller
    problem.  So the error falls with omega, as that of a direct sum does.
-e. The place of d_j on the circle is rounded, which turns exp(i omega d_j) by at most three units of omega |d_j|.
+g. The place of d_j on the circle is rounded, which turns exp(i omega d_j) by at most three units of omega |d_j|.
 
 References
 ----------
@@ -34,9 +42,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import fft
+from .. import deadline, fft
 
-__all__ = ["are_many", "excess_at", "log_of_excess", "products"]
+__all__ = ["excess_at", "excess_of_row", "log_of_excess", "products"]
 
 _UNIT = 2.0**-53
 _TERMS = 24
@@ -46,7 +54,8 @@ _OVERSAMPLED = 6  # grid points a frequency, at least
 _LEAST_GRID = 32  # points, as many as the widest window has: `kernels.nonuniform.spread` needs them
 _LOG_ERROR = 39.0  # of folding and cutting off: e^-39 is 1e-17
 _LEVEL, _FEW = 8, 64  # each level serves the frequencies from an eighth on, the last one all
-_DIRECT = 4e5  # products of nodes and frequencies
+_DIRECT = 1e5  # products of nodes and frequencies that numpy adds up before a transform has begun
+_CHUNK = 256  # nodes that a matrix product adds up
 _FAST = 150.0, 60.0  # cost of a node and of a frequency, in such products
 _STAGE = 7.0  # units that one stage of a transform loses, see `fft.roundoff`
 
@@ -55,72 +64,105 @@ _SLOPE = 150.0
 
 A moment of order k is rounded 3 k + 4 times, its sum is compensated, and the series at z = omega D adds 2 k + 4.  With
 |z d / D| <= 2, sum over k of (5 k + 8) |omega d|^k / k! is at most (5 e^2 + 8 (e^2 - 1) / 2) |omega d|, below 63.  The
-remainder of the series is below 1e-18 omega |d|.  Step e. adds 3.  The rest is room.
+remainder of the series is below 1e-18 omega |d|.  Step g. adds 3.  The rest is room.
 """
-
-
-def are_many(nodes: NDArray | int, m: int) -> NDArray:
-    """Whether fast sums take less time than adding up m frequencies node by node."""
-    return np.asarray(nodes) * float(m) > _DIRECT
 
 
 def products(nodes: NDArray | int, m: int) -> NDArray:
     """The cost of the sums, in products of nodes and frequencies."""
-    direct, fast = np.asarray(nodes) * float(m), _FAST[0] * np.asarray(nodes) + _FAST[1] * m
-    return np.where(are_many(nodes, m), np.minimum(direct, fast), direct)
+    return np.minimum(np.asarray(nodes) * float(m), _FAST[0] * np.asarray(nodes) + _FAST[1] * m)
 
 
-def excess_at(p: NDArray, d: NDArray, spacing: float, m: int) -> tuple[NDArray, float, float]:
+def excess_of_row(p: NDArray, d: NDArray, spacing: float, m: int) -> tuple[NDArray, float, float]:
+    """`excess_at` of one row, whose arrays have no first axis; few products are matrix products."""
+    nodes = p.size
+    if nodes * m > max(_DIRECT, float(products(nodes, m))):
+        (excess,), (error,), (slope,) = excess_at(p[None], d[None], spacing, m)
+        return excess, float(error), float(slope)
+    units = 3.0 * _CHUNK + nodes / _CHUNK + 5.0 * math.log2(m + 1.0) + 40.0
+    return _product(p, d, spacing, m), 0.0, units * _UNIT * float(p @ np.abs(d))
+
+
+def excess_at(p: NDArray, d: NDArray, spacing: float, m: int) -> tuple[NDArray, NDArray, NDArray]:
     """phi - 1, the sum of p_j (exp(i omega d_j) - 1), at omega = spacing, ..., m spacing, and its error.
+
+    A row's numbers do not depend on the rows beside it, nor on nodes of weight 0 at its end.
 
     Parameters
     ----------
-    p, d : ndarray, shape (nodes,)
+    p, d : ndarray, shape (rows, nodes)
         Weights, at least 0, and losses.
 
     Returns
     -------
-    excess : ndarray of complex, shape (m,)
-    error, slope : float
+    excess : ndarray of complex, shape (rows, m)
+    error, slope : ndarray, shape (rows,)
         The error is at most error + slope omega, beside that of the weights.
     """
-    excess = np.empty(m, dtype=complex)
-    own, of_far = _SLOPE * _UNIT * float(p @ np.abs(d)), 0.0
+    rows = len(p)
+    excess = np.empty((rows, m), dtype=complex)
+    own, of_far = _SLOPE * _UNIT * (p * np.abs(d)).cumsum(axis=1)[:, -1], np.zeros(rows)
     while True:
-        error = _fill(p, d, spacing, excess[:m])
-        if m <= _FEW or not error.any():
-            return excess, float(error.max(initial=0.0)), own + of_far
+        far, error = _fill(p, d, spacing, excess[:, :m])
+        if m <= _FEW or not far.any():
+            return excess, far * error.max(), own + of_far
         below = m // _LEVEL
-        of_far = max(of_far, float((error[below:] / (spacing * np.arange(below + 1, m + 1))).max()))
+        of_far = np.maximum(of_far, far * (error[below:] / (spacing * np.arange(below + 1, m + 1))).max())
         m = below
 
 
-def _fill(p: NDArray, d: NDArray, spacing: float, excess: NDArray) -> NDArray:
-    """Fill phi - 1 at the first frequencies; return the error of the far losses at each of them."""
+def _product(p: NDArray, d: NDArray, spacing: float, m: int) -> NDArray:
+    """phi - 1 of one row by matrix products."""
+    block = 1 << math.ceil(0.5 * math.log2(m + 1.0))
+    found = np.zeros((m // block + 1, block), dtype=complex)
+    for begin in range(0, d.size, _CHUNK):
+        deadline.check()
+        share, angle = p[begin : begin + _CHUNK], spacing * d[begin : begin + _CHUNK]
+        half = np.sin(0.5 * angle)
+        within, following = _powers(-2.0 * half * half + 1j * np.sin(angle), block)
+        beyond, _ = _powers(following, len(found))
+        found += (share * (1.0 + beyond)) @ within.T + (beyond @ share)[:, None]
+    return found.ravel()[1 : m + 1]
+
+
+def _powers(first: NDArray, number: int) -> tuple[NDArray, NDArray]:
+    """From exp(i y) - 1: exp(i j y) - 1 at j = 0, ..., number - 1, and at the least power of two from `number` on."""
+    found = np.zeros((number, first.size), dtype=complex)
+    size, last = 1, first
+    while size < number:
+        following = found[size : 2 * size]
+        np.multiply(found[: len(following)], 1.0 + last, out=following)
+        following += last
+        size, last = 2 * size, last * (2.0 + last)
+    return found, last
+
+
+def _fill(p: NDArray, d: NDArray, spacing: float, excess: NDArray) -> tuple[NDArray, NDArray]:
+    """Fill phi - 1 at the first frequencies; return the mass of the far losses, and the error of a mass of 1."""
     from ..kernels import nonuniform
 
-    m = excess.size
+    rows, m = excess.shape
     reach = _NEAR / (m * spacing)
-    moments, (re, im) = np.empty(_TERMS), np.empty((2, m))
-    far = nonuniform.near_moments(p, d, reach, moments)
+    moments, far, (re, im) = np.empty((rows, _TERMS)), np.empty(rows), np.empty((2, rows, m))
+    nonuniform.near_moments(p, d, reach, moments, far)
     nonuniform.taylor(moments / _FACTORIALS, _NEAR / m, re, im)
     excess.real, excess.imag = re, im
-    if far == 0.0:
-        return np.zeros(m)
     size = max(1 << math.ceil(math.log2(_OVERSAMPLED * m)), _LEAST_GRID)
     share = m / size
     a = _LOG_ERROR / (1.0 - 2.0 * share)
     decay = math.pi**2 / a
     half = math.ceil(math.sqrt((_LOG_ERROR + a * share * share) / decay))
-    grid = np.empty(size)
-    nonuniform.spread(p, d, reach, spacing * size / (2.0 * math.pi), decay, half, grid)
     factor = math.sqrt(math.pi / a) * np.exp(a * (np.arange(1, m + 1) / size) ** 2)
-    excess += factor * np.conj(fft.rfft(grid)[1 : m + 1]) - far
+    if far.any():
+        grid = np.empty((rows, size))
+        nonuniform.spread(p, d, reach, spacing * size / (2.0 * math.pi), decay, half, grid)
+        for row in np.flatnonzero(far):
+            excess[row] += factor * np.conj(fft.rfft(grid[row])[1 : m + 1]) - far[row]
     folded = 2.1 * math.exp(-a * (1.0 - 2.0 * share))
     cut = 2.0 * math.exp(-decay * half**2) / (1.0 - math.exp(-2.0 * decay * half))
     window = math.sqrt(math.pi / decay) + 1.0
     units = window * (_STAGE * math.log2(size) + 4.0 * half + 32.0)
-    return far * (folded + factor * (cut + _UNIT * units) + 8.0 * _UNIT)
+    return far, folded + factor * (cut + _UNIT * units) + 8.0 * _UNIT
 
 
 def log_of_excess(excess: NDArray) -> tuple[NDArray, NDArray]:

@@ -10,16 +10,16 @@ phi(omega) = E_theta[exp(i omega L)] is normalised.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
-from .. import deadline
 from ..threads import for_blocks
 from .base import Spectrum
-from .exponential_sums import are_many, excess_at, log_of_excess, products
+from .exponential_sums import excess_at, log_of_excess, products
 
 __all__ = [
     "ELLIPSES",
@@ -49,13 +49,14 @@ _BEYOND = 7.619853024160478e-24  # Phi(-REACH)
 ELLIPSES = np.geomspace(1.25, 5.0, 6)
 """Candidate sums rho of the half-axes of the ellipses in which a panel's integrand is bounded."""
 
-_RESTART, _SUM = 32, 128  # frequencies between two fresh evaluations, and terms of a block: see `kernels.characterise`
 _ANGLES = np.linspace(0.02, 3.12, 156)  # candidate half-widths of the strip, b / sigma^2, below pi
 
 # what takes about 0.2 milliseconds
 _NODES = 4_000
-_PRODUCTS = 80_000  # of nodes and frequencies
+_PRODUCTS = 600_000
 _FEW_PANELS = 4  # rows whose panels are chosen
+
+_ELEMENTS = 1 << 16  # nodes and frequencies of rows that are added up together
 
 _MANY = 2_000  # nodes of the trapezoidal rule, beyond which panels are tried under addition
 
@@ -113,39 +114,51 @@ def spectrum(
     cost = products(nodes, m)
     if not np.all(nodes) or float(cost.sum()) > work:
         return None
-    moments, re, im = np.empty((rows, c.MOMENTS)), np.empty((rows, m)), np.empty((rows, m))
-    fast = are_many(nodes, m) & (losses.q < 1.0)  # full batches have closed forms
-    error, slope = np.zeros((2, rows))
-    direct = np.where(fast, 0.0, 6.0 * min(m, _RESTART) + np.minimum(nodes, _SUM + nodes // _SUM + 1))
-    for row in np.flatnonzero(fast):
-        deadline.check()
-        one, (weight, d) = slice(row, row + 1), np.empty((2, nodes[row]))
-        kept = characterise.nodes(*losses.of(one), ends[one], _rule(on_panels[row]), weight, d, moments[row])
-        excess, error[row], slope[row] = excess_at(weight[:kept], d[:kept], spacing, m)
-        re[row], im[row] = log_of_excess(excess)
+    moments, re, im, (error, slope) = np.empty((rows, c.MOMENTS)), *np.empty((2, rows, m)), np.zeros((2, rows))
+    full = np.flatnonzero(losses.q == 1.0)
+    moments[full], re[full] = _full_batches(losses.of(full), spacing * np.arange(1, m + 1))
+    im[full] = 0.0
     for same in (False, True):
-        some, rule = np.flatnonzero(~fast & (on_panels == same)), _rule(same)
+        some, rule = np.flatnonzero((losses.q < 1.0) & (on_panels == same)), _rule(same)
 
         def fill(part: slice, some: NDArray = some, rule: NDArray = rule) -> None:
-            at = some[part]
-            found = np.empty((at.size, c.MOMENTS)), np.empty((at.size, m)), np.empty((at.size, m))
-            characterise.spectrum(*losses.of(at), ends[at], rule, spacing, nodes[at], *found)
-            moments[at], re[at], im[at] = found
+            most = int(nodes[some[part]].max())
+            for at in np.array_split(some[part], math.ceil((most + m) * (part.stop - part.start) / _ELEMENTS)):
+                weight, d = np.empty((2, at.size, most))
+                found = np.empty((at.size, c.MOMENTS))
+                characterise.weigh(*losses.of(at), ends[at], rule, nodes[at], weight, d, found)
+                excess, error[at], slope[at] = excess_at(weight, d, spacing, m)
+                moments[at], (re[at], im[at]) = found, log_of_excess(excess)
 
         if some.size:
-            for_blocks(fill, some.size, _rows(some.size, nodes[some], _PRODUCTS / m))
+            for_blocks(fill, some.size, _rows(some.size, products(nodes[some], m), _PRODUCTS))
     k, units = moments[:, c.M_LOG_MOMENT], moments[:, c.M_UNITS]
     return Spectrum(
         log_moment=k,
         mean=moments[:, c.M_MEAN],
         log_moment_error=roundoff_k(columns, k, units) + truncation,
         error=error + truncation + 2.0 * moments[:, c.M_LEFT_OUT],
-        error_slope=slope + roundoff_phi(direct, columns, moments[:, c.M_SPREAD], moments[:, c.M_WEIGHTED]),
+        error_slope=slope + roundoff_phi(columns, moments[:, c.M_SPREAD], moments[:, c.M_WEIGHTED]),
         re=re,
         im=im,
         span=moments[:, [c.M_LOW, c.M_HIGH]],
         cost=cost,
     )
+
+
+def _full_batches(losses: TiltedLosses, omega: NDArray) -> tuple[NDArray, NDArray]:
+    """Moments of the Gaussian losses of full batches, and their Re log phi; Im log phi is 0."""
+    from ..kernels import _columns as c
+
+    moments = np.zeros((losses.sigma.size, c.MOMENTS))
+    variance = losses.sigma**-2.0
+    moments[:, c.M_LOG_MOMENT] = 0.5 * losses.theta * (losses.theta + 1.0) * variance
+    moments[:, c.M_MEAN] = (losses.theta + 0.5) * variance
+    moments[:, c.M_UNITS] = 8.0 * moments[:, c.M_LOG_MOMENT]
+    moments[:, c.M_SPREAD] = np.sqrt(variance)
+    moments[:, c.M_WEIGHTED] = 8.0 * moments[:, c.M_SPREAD]
+    with np.errstate(over="ignore"):
+        return moments, -0.5 * np.multiply.outer(variance, omega * omega)
 
 
 def _or_more(nodes: NDArray, most: int) -> NDArray:
@@ -322,16 +335,14 @@ def tail_error(sigma: NDArray, q: NDArray, sign: float, theta: NDArray | float) 
     return 8.0 * np.sqrt(1.0 + excess) * _BEYOND
 
 
-def roundoff_phi(direct: NDArray, columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
+def roundoff_phi(columns: int, spread: NDArray, weighted: NDArray) -> NDArray:
     """Round-off of the normalised, centred phi at a frequency omega, per step and per unit of omega.
 
-    A unit is 2^-53.
+    A unit is 2^-53.  The sum over the nodes has an error of its own (`exponential_sums`).
 
     1. phi - 1 is the sum over nodes of p_j (exp(i omega d_j) - 1), and |exp(i omega d_j) - 1| <= omega |d_j|.
-    2. The recurrence, which restarts every 32 frequencies, loses at most 6 units of omega |d_j| at each frequency, and
-       the sum over n nodes n / 128 + 128 at most: `direct`.  Fast sums have an error of their own instead.
-    3. A weight p_j has the relative error of its exponent.  The kernel sums these units into `weighted`.
-    4. The matrix product adds `columns` units of |Re log phi| + |Im log phi|.  Let t = omega E|d| >= |phi - 1|.  The
+    2. A weight p_j has the relative error of its exponent.  The kernel sums these units into `weighted`.
+    3. The matrix product adds `columns` units of |Re log phi| + |Im log phi|.  Let t = omega E|d| >= |phi - 1|.  The
        second term is at most pi t.  The first is at most t / |phi|.  `tables.errors.relative` allows for 1 / |phi|;
        without it, y exp(-y) <= t covers the sum y over all steps.
 
@@ -340,7 +351,7 @@ def roundoff_phi(direct: NDArray, columns: int, spread: NDArray, weighted: NDArr
     spread, weighted : ndarray, shape (buckets,)
         E_theta|d|, and E_theta[|d| times the round-off of a weight in units].
     """
-    return 2.0 * _UNIT * ((direct + 2.5 * columns + 16.0) * spread + weighted)
+    return 2.0 * _UNIT * ((2.5 * columns + 16.0) * spread + weighted)
 
 
 def roundoff_k(columns: int, k: NDArray, units: NDArray) -> NDArray:

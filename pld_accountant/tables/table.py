@@ -101,10 +101,11 @@ class Table:
         _, _, first, last = c.blocks(self.frequencies)
         return self.columns[:, first:last]
 
-    def log_phi(self) -> NDArray:
-        """The centred logarithm of each bucket's characteristic function at f = 0..m."""
-        out = np.zeros((len(self.columns), self.weight.size), dtype=complex)
-        out[:, 1:] = self.re + 1j * self.im
+    def log_phi(self, rows: NDArray | slice = slice(None)) -> NDArray:
+        """The centred logarithm of some buckets' characteristic functions at f = 0..m."""
+        re, im = self.re[rows], self.im[rows]
+        out = np.zeros((len(re), self.weight.size), dtype=complex)
+        out.real[:, 1:], out.imag[:, 1:] = re, im
         return out
 
     def setting(self) -> NDArray:

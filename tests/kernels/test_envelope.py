@@ -21,12 +21,12 @@ def one(value):
 def envelope_levels(law, levels):
     """The kernel's bounds beyond each of the ascending levels, as the step family asks for them, and the ends."""
     sigma, q, sign, theta, part = law
-    ends, k, moments, out = np.empty((1, 2)), np.empty((1, 1)), np.empty((1, c.MOMENTS)), np.empty((1, levels.size))
+    ends, moments, out = np.empty((1, 2)), np.empty((1, c.MOMENTS)), np.empty((1, levels.size))
     characterise.interval(*law, quadrature.REACH, ends)
     nodes = quadrature.quadrature_nodes(sigma, q, sign, theta, ends, 0.0, 1e-19)
     rule = np.empty((2, 0)) if np.isinf(part).all() else quadrature.GAUSS
     nodes = nodes if np.isinf(part).all() else 40 * (nodes // 10 + 4)
-    characterise.spectrum(*law, ends, rule, 1.0, nodes, moments, k, k.copy())
+    characterise.weigh(*law, ends, rule, nodes, *np.empty((2, 1, nodes[0])), moments)
     span = moments[:, [c.M_LOW, c.M_HIGH]].copy()
     envelope.envelope(*law, moments[:, c.M_LOG_MOMENT].copy(), span, 768, levels, out)
     return out[0], ends[0]

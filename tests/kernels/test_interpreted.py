@@ -54,7 +54,8 @@ def test_python_and_machine_code_agree_to_the_bit(monkeypatch):
         composed = pa.compose([(pa.SampledGaussian(sigma, rate), steps)])
         composed.epsilon(10.0 ** -rng.integers(2, 12))
         composed.delta(float(rng.uniform(0.0, 4.0)))
-    assert seen == {"interval", "log_moments", "choose_tilts", "spectrum", "envelope", "bound_people"}
+    sums = {"near_moments", "taylor", "spread"}
+    assert seen == {"interval", "log_moments", "choose_tilts", "weigh", "envelope", "bound_people", *sums}
 
 
 def test_a_small_call_is_interpreted_until_the_patience_is_spent(new, monkeypatch):

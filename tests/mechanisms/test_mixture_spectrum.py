@@ -10,7 +10,7 @@ from pld_accountant.engine import schedule, solver
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.tilting import Limits
 from pld_accountant.engine.transform import GridTransform, Transform
-from pld_accountant.mechanisms import mixture_spectrum, weighted_nodes
+from pld_accountant.mechanisms import exponential_sums, mixture_spectrum, weighted_nodes
 from pld_accountant.mechanisms.base import CharacteristicSteps
 from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture, log_moments
 from pld_accountant.notions import gdp
@@ -73,6 +73,7 @@ def test_a_rule_that_is_too_rough_is_found(name, value, monkeypatch):
     assert excess_of_errors(law, [0, 40], 1e-4) <= 0.0
     for module in (mixture_spectrum, weighted_nodes):
         monkeypatch.setattr(module, name, value, raising=module is mixture_spectrum)
+    monkeypatch.setattr(exponential_sums, "_UNIT", value if name == "UNIT" else exponential_sums._UNIT)
     monkeypatch.setattr(mixture_spectrum, "_TRUNCATED", mixture_spectrum._TRUNCATED if name != "UNIT" else 0.0)
     assert excess_of_errors(law, [0, 40], 1e-4) > 0.0
 

@@ -7,6 +7,7 @@ the first part still small.  epsilon is found by evaluating both bounds of delta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,6 +38,7 @@ _OCTAVES = -6, 16  # range of the tilts
 _FINE = 8  # tilts an octave at which reaches are compared
 _APART = 0.5  # standard deviations between deltas that are told apart
 _LOOKS = 3  # times that a better known delta may move the split
+_SHARES, _TOGETHER = 8, 16  # of the people whose tables are made together: their number, and people of one at least
 
 
 @dataclass(frozen=True)
@@ -88,15 +90,16 @@ class RareLosses(Method):
         limits = replace(self.limits, least_log_delta=float(least) - _NEGLIGIBLE)
         place = _best(proven, self.nearer)
         for j, part in enumerate(parts):
-            who = np.flatnonzero((place == j) & np.isfinite(proven[j]))
-            if not who.size:
-                continue
-            slope = guesses[j].slope[who]
-            lower, upper = self._ends(part, counts.of(who), question.of(who), proven[j, who], slope, limits)
-            found = np.isfinite(upper)
-            with np.errstate(invalid="ignore"):
-                middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
-            working.settle(who[found], lower[found], middle[found], upper[found], Proof.RARE_LOSSES)
+            at = np.flatnonzero((place == j) & np.isfinite(proven[j]))
+            # whoever shares tilts shares tables; those of some tilts fit the cache, in which all probes find them
+            order = at[np.lexsort(guesses[j].tilts[at].T)]
+            for who in np.array_split(order, min(_SHARES, math.ceil(at.size / _TOGETHER))) if at.size else ():
+                slope = guesses[j].slope[who]
+                lower, upper = self._ends(part, counts.of(who), question.of(who), proven[j, who], slope, limits)
+                found = np.isfinite(upper)
+                with np.errstate(invalid="ignore"):
+                    middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
+                working.settle(who[found], lower[found], middle[found], upper[found], Proof.RARE_LOSSES)
         return working
 
     def _ends(

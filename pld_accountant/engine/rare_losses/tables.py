@@ -94,77 +94,83 @@ class LargeLossTables(TableMaker):
         deadline.check()
         m = small.frequencies
         filled = small.filled & (large.filled | ~self.rare)
-        plain = small.columns[:, : c.HEAD] if small.plain is None else small.plain
-        block = np.zeros((filled.size, m + 2)) if small.plain is None else small.interpolation
-        log_large = np.where(self.rare, large.columns[:, c.LOG_MOMENT], -np.inf)
-        log_small, relative = small.log_phi(), _relative_error(plain, small.omega)
+        rows = np.flatnonzero(filled)
+        rare, neighbours = self.rare[rows], self._neighbours[rows[:-1]] & (np.diff(rows) == 1)
+        plain, of_large = (small.columns if small.plain is None else small.plain)[rows, : c.HEAD], large.columns[rows]
+        log_large = np.where(rare, of_large[:, c.LOG_MOMENT], -np.inf)
+        log_small, relative = small.log_phi(rows), _relative_error(plain, small.omega)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            rho, error = self._ratio(small, large, plain, log_large, log_small, relative)
+            rho, error = _ratio(large.log_phi(rows), of_large, plain, log_large, log_small, relative, small.omega)
             deadline.check()
             ends = self._log1p(rho, error, relative)
         deadline.check()
-        if self.small.neighbours is not None:
+        if neighbours.any():
             log_small += plain[:, [c.LOG_MOMENT]] + 1j * plain[:, [c.MEAN]] * small.omega
-            pairs = np.flatnonzero(self._neighbours & filled[:-1] & filled[1:])
+            pairs = np.flatnonzero(neighbours)
             mixture = _mixture_error(log_small, relative, rho, error, pairs)
-            ends[2] += larger_of_pair(mixture, pairs, filled.size)
+            ends[2] += larger_of_pair(mixture, pairs, rows.size)
 
-        def beyond(envelope: NDArray, of_large: NDArray) -> NDArray:
-            """Upper bounds of |rho| beyond a frequency."""
-            least = _least_of_neighbours(plain[:, c.LOG_MOMENT] + envelope, self._neighbours)
-            log_ratio = log_large + large.columns[:, c.LOG_MOMENT_ERROR] + of_large - least
+        def beyond(envelope: NDArray, envelope_of_large: NDArray) -> NDArray:
+            """Upper bounds of |rho| beyond some frequencies, (rows, frequencies)."""
+            least = _least_of_neighbours(plain[:, [c.LOG_MOMENT]] + envelope, neighbours)
+            log_ratio = (log_large + of_large[:, c.LOG_MOMENT_ERROR])[:, None] + envelope_of_large - least
             return np.nan_to_num(np.exp(np.minimum(log_ratio, _LARGEST_LOG)))
 
-        head = small.columns[:, : c.HEAD + 2 * m].copy()
+        head = small.columns[rows, : c.HEAD + 2 * m]
         # absolute errors of M_s say nothing of this part
         head[:, [c.ERROR, c.ERROR_SLOPE]] = 1e200
-        last = beyond(plain[:, c.ENVELOPE], large.columns[:, c.ENVELOPE])
-        columns = np.hstack([head, block, *ends, last[:, None]])
-        columns[~filled] = 0.0
+        block = np.zeros((rows.size, m + 2)) if small.plain is None else small.interpolation[rows]
+        last = beyond(plain[:, [c.ENVELOPE]], of_large[:, [c.ENVELOPE]])
+        found = np.hstack([head, block, *ends, last])
+        columns = np.zeros((self.size, found.shape[1]))
+        columns[rows] = np.nan_to_num(found, copy=False)
         assert small.ladder is not None and large.ladder is not None
-        ladder = [beyond(*both) for both in zip(small.ladder[1].T, large.ladder[1].T, strict=True)]
+        large_ladder = np.zeros((self.size, min(small.ladder[1].shape[1], large.ladder[1].shape[1])))
+        levels = slice(large_ladder.shape[1])
+        large_ladder[rows] = beyond(small.ladder[1][rows, levels], large.ladder[1][rows, levels])
         return Table(
             small.theta,
             small.period,
-            np.nan_to_num(columns, nan=0.0),
+            columns,
             filled,
             small.weight,
             small.band_coefficient,
             ladder=small.ladder,
-            large_ladder=np.array(ladder).T,
+            large_ladder=large_ladder,
             large=True,
         )
-
-    def _ratio(
-        self,
-        small: Table,
-        large: Table,
-        plain: NDArray,
-        log_large: NDArray,
-        log_small: NDArray,
-        relative: NDArray,
-    ) -> tuple[NDArray, NDArray]:
-        """rho at f = 0..m, and a bound of its error: that of phi of the large losses, of M_s, and of the angles."""
-        omega, of_large = small.omega, large.columns
-        log_phi = large.log_phi()
-        share = np.exp(np.minimum((log_large - plain[:, c.LOG_MOMENT])[:, None] - log_small.real, _LARGEST_LOG))
-        turn = np.multiply.outer(of_large[:, c.MEAN] - plain[:, c.MEAN], omega) + log_phi.imag - log_small.imag
-        rho = share * np.exp(log_phi.real + 1j * turn)
-        of_phi = of_large[:, [c.ERROR]] + of_large[:, [c.ERROR_SLOPE]] * omega
-        means = np.abs(of_large[:, c.MEAN]) + np.abs(plain[:, c.MEAN])
-        angle = 2.0**-50 * (np.multiply.outer(means, omega) + 16.0)
-        error = share * of_phi + np.abs(rho) * (relative + of_large[:, [c.LOG_MOMENT_ERROR]] + angle)
-        return rho, error / (1.0 - np.minimum(relative, 0.5))
 
     def _log1p(self, rho: NDArray, error: NDArray, relative: NDArray) -> list[NDArray]:
         """Re and Im of log(1 + rho), and a bound of the error."""
         most = np.abs(rho) + error
         # numpy's log1p of a complex number loses the digits of a small one
         real, imag = 0.5 * np.log1p(2.0 * rho.real + np.abs(rho) ** 2), np.arctan2(rho.imag, 1.0 + rho.real)
-        of_log = error / (1.0 - np.minimum(most, 0.5)) + (len(rho) + 64.0) * 2.0**-50 * np.abs(rho)
+        of_log = error / (1.0 - np.minimum(most, 0.5)) + (self.size + 64.0) * 2.0**-50 * np.abs(rho)
         useless = ~((relative <= 0.5) & (most <= 0.5) & (of_log <= USELESS))
         real[useless], imag[useless], of_log[useless] = 0.0, 0.0, USELESS
         return [real, imag, of_log]
+
+
+def _ratio(
+    log_phi: NDArray,
+    of_large: NDArray,
+    plain: NDArray,
+    log_large: NDArray,
+    log_small: NDArray,
+    relative: NDArray,
+    omega: NDArray,
+) -> tuple[NDArray, NDArray]:
+    """rho at f = 0..m, and a bound of its error: that of phi of the large losses, of M_s, and of the angles."""
+    share = np.exp(np.minimum((log_large - plain[:, c.LOG_MOMENT])[:, None] - log_small.real, _LARGEST_LOG))
+    turn = np.multiply.outer(of_large[:, c.MEAN] - plain[:, c.MEAN], omega) + log_phi.imag - log_small.imag
+    size = share * np.exp(log_phi.real)
+    of_phi = of_large[:, [c.ERROR]] + of_large[:, [c.ERROR_SLOPE]] * omega
+    means = np.abs(of_large[:, c.MEAN]) + np.abs(plain[:, c.MEAN])
+    angle = 2.0**-50 * (np.multiply.outer(means, omega) + 16.0)
+    error = share * of_phi + size * (relative + of_large[:, [c.LOG_MOMENT_ERROR]] + angle)
+    rho = np.empty(size.shape, dtype=complex)
+    rho.real, rho.imag = size * np.cos(turn), size * np.sin(turn)
+    return rho, error / (1.0 - np.minimum(relative, 0.5))
 
 
 def _relative_error(plain: NDArray, omega: NDArray) -> NDArray:
