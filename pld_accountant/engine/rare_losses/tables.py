@@ -125,9 +125,8 @@ class LargeLossTables(TableMaker):
         columns = np.zeros((self.size, found.shape[1]))
         columns[rows] = np.nan_to_num(found, copy=False)
         assert small.ladder is not None and large.ladder is not None
-        large_ladder = np.zeros((self.size, min(small.ladder[1].shape[1], large.ladder[1].shape[1])))
-        levels = slice(large_ladder.shape[1])
-        large_ladder[rows] = beyond(small.ladder[1][rows, levels], large.ladder[1][rows, levels])
+        large_ladder = np.zeros(small.ladder[1].shape)
+        large_ladder[rows] = beyond(small.ladder[1][rows], large.ladder[1][rows])
         return Table(
             small.theta,
             small.period,
