@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from .. import deadline, fft
 
-__all__ = ["excess_at", "excess_of_row", "log_of_excess", "products"]
+__all__ = ["excess_at", "excess_of_row", "log_of_excess", "products", "products_of_transform"]
 
 _UNIT = 2.0**-53
 _TERMS = 24
@@ -62,15 +62,20 @@ _STAGE = 7.0  # units that one stage of a transform loses, see `fft.roundoff`
 _SLOPE = 150.0
 """Round-off of the sum, in units of 2^-53 of omega E|d|.
 
-A moment of order k is rounded 3 k + 4 times, its sum is compensated, and the series at z = omega D adds 2 k + 4.  With
-|z d / D| <= 2, sum over k of (5 k + 8) |omega d|^k / k! is at most (5 e^2 + 8 (e^2 - 1) / 2) |omega d|, below 63.  The
-remainder of the series is below 1e-18 omega |d|.  Step g. adds 3.  The rest is room.
+A moment of order k is rounded 4 k + 4 times, its sum is compensated, and the series at z = omega D adds 4 k + 4.  With
+|z d / D| <= 2, sum over k of (8 k + 8) |omega d|^k / k! is at most (8 e^2 + 8 (e^2 - 1) / 2) |omega d|, below 85.  The
+remainder of the series is below 2e-18 omega |d|, 18 units.  Step g. adds 3.  The rest is room.
 """
 
 
 def products(nodes: NDArray | int, m: int) -> NDArray:
     """The cost of the sums, in products of nodes and frequencies."""
-    return np.minimum(np.asarray(nodes) * float(m), _FAST[0] * np.asarray(nodes) + _FAST[1] * m)
+    return np.minimum(np.asarray(nodes) * float(m), products_of_transform(nodes, m))
+
+
+def products_of_transform(nodes: NDArray | int, m: int) -> NDArray:
+    """The cost of the sums by a transform, in the same unit."""
+    return _FAST[0] * np.asarray(nodes) + _FAST[1] * m
 
 
 def excess_of_row(p: NDArray, d: NDArray, spacing: float, m: int) -> tuple[NDArray, float, float]:
@@ -99,16 +104,19 @@ def excess_at(p: NDArray, d: NDArray, spacing: float, m: int) -> tuple[NDArray, 
     error, slope : ndarray, shape (rows,)
         The error is at most error + slope omega, beside that of the weights.
     """
-    rows = len(p)
-    excess = np.empty((rows, m), dtype=complex)
-    own, of_far = _SLOPE * _UNIT * (p * np.abs(d)).cumsum(axis=1)[:, -1], np.zeros(rows)
-    while True:
-        far, error = _fill(p, d, spacing, excess[:, :m])
-        if m <= _FEW or not far.any():
-            return excess, far * error.max(), own + of_far
+    rows = np.arange(len(p))
+    excess, error, of_far = np.empty((len(p), m), dtype=complex), *np.zeros((2, len(p)))
+    own = _SLOPE * _UNIT * (p * np.abs(d)).cumsum(axis=1)[:, -1]
+    while rows.size:
+        excess[rows, :m], far, of_unit = _sums(p[rows], d[rows], spacing, m)
+        error[rows] = far * of_unit.max()
         below = m // _LEVEL
-        of_far = np.maximum(of_far, far * (error[below:] / (spacing * np.arange(below + 1, m + 1))).max())
-        m = below
+        if m <= _FEW:
+            break
+        of_level = float((of_unit[below:] / (spacing * np.arange(below + 1, m + 1))).max())
+        of_far[rows] = np.maximum(of_far[rows], far * of_level)
+        rows, m = rows[far > 0.0], below
+    return excess, error, own + of_far
 
 
 def _product(p: NDArray, d: NDArray, spacing: float, m: int) -> NDArray:
@@ -137,16 +145,16 @@ def _powers(first: NDArray, number: int) -> tuple[NDArray, NDArray]:
     return found, last
 
 
-def _fill(p: NDArray, d: NDArray, spacing: float, excess: NDArray) -> tuple[NDArray, NDArray]:
-    """Fill phi - 1 at the first frequencies; return the mass of the far losses, and the error of a mass of 1."""
+def _sums(p: NDArray, d: NDArray, spacing: float, m: int) -> tuple[NDArray, NDArray, NDArray]:
+    """phi - 1 at the first m frequencies by one transform, the mass of the far losses, and the error of a mass of 1."""
     from ..kernels import nonuniform
 
-    rows, m = excess.shape
+    rows = len(p)
     reach = _NEAR / (m * spacing)
     moments, far, (re, im) = np.empty((rows, _TERMS)), np.empty(rows), np.empty((2, rows, m))
     nonuniform.near_moments(p, d, reach, moments, far)
     nonuniform.taylor(moments / _FACTORIALS, _NEAR / m, re, im)
-    excess.real, excess.imag = re, im
+    excess = re + 1j * im
     size = max(1 << math.ceil(math.log2(_OVERSAMPLED * m)), _LEAST_GRID)
     share = m / size
     a = _LOG_ERROR / (1.0 - 2.0 * share)
@@ -162,7 +170,7 @@ def _fill(p: NDArray, d: NDArray, spacing: float, excess: NDArray) -> tuple[NDAr
     cut = 2.0 * math.exp(-decay * half**2) / (1.0 - math.exp(-2.0 * decay * half))
     window = math.sqrt(math.pi / decay) + 1.0
     units = window * (_STAGE * math.log2(size) + 4.0 * half + 32.0)
-    return far, folded + factor * (cut + _UNIT * units) + 8.0 * _UNIT
+    return excess, far, folded + factor * (cut + _UNIT * units) + 8.0 * _UNIT
 
 
 def log_of_excess(excess: NDArray) -> tuple[NDArray, NDArray]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..threads import for_blocks
 from .base import Spectrum
-from .exponential_sums import excess_at, log_of_excess, products
+from .exponential_sums import excess_at, log_of_excess, products, products_of_transform
 
 __all__ = [
     "ELLIPSES",
@@ -122,16 +122,17 @@ def spectrum(
         some, rule = np.flatnonzero((losses.q < 1.0) & (on_panels == same)), _rule(same)
 
         def fill(part: slice, some: NDArray = some, rule: NDArray = rule) -> None:
-            most = int(nodes[some[part]].max())
-            for at in np.array_split(some[part], math.ceil((most + m) * (part.stop - part.start) / _ELEMENTS)):
-                weight, d = np.empty((2, at.size, most))
+            number = part.stop - part.start
+            shares = math.ceil((int(nodes[some[part]].max()) + m) * number / _ELEMENTS)
+            for at in np.array_split(some[part], min(shares, number)):
+                weight, d = np.empty((2, at.size, int(nodes[at].max())))
                 found = np.empty((at.size, c.MOMENTS))
                 characterise.weigh(*losses.of(at), ends[at], rule, nodes[at], weight, d, found)
                 excess, error[at], slope[at] = excess_at(weight, d, spacing, m)
                 moments[at], (re[at], im[at]) = found, log_of_excess(excess)
 
         if some.size:
-            for_blocks(fill, some.size, _rows(some.size, products(nodes[some], m), _PRODUCTS))
+            for_blocks(fill, some.size, _rows(some.size, products_of_transform(nodes[some], m), _PRODUCTS))
     k, units = moments[:, c.M_LOG_MOMENT], moments[:, c.M_UNITS]
     return Spectrum(
         log_moment=k,

@@ -18,7 +18,7 @@ def one(value):
     return np.array([value])
 
 
-def envelope_levels(law, levels):
+def envelope_levels(law, levels, cells=384):
     """The kernel's bounds beyond each of the ascending levels, as the step family asks for them, and the ends."""
     sigma, q, sign, theta, part = law
     ends, moments, out = np.empty((1, 2)), np.empty((1, c.MOMENTS)), np.empty((1, levels.size))
@@ -28,7 +28,7 @@ def envelope_levels(law, levels):
     nodes = nodes if np.isinf(part).all() else 40 * (nodes // 10 + 4)
     characterise.weigh(*law, ends, rule, nodes, *np.empty((2, 1, nodes[0])), moments)
     span = moments[:, [c.M_LOW, c.M_HIGH]].copy()
-    envelope.envelope(*law, moments[:, c.M_LOG_MOMENT].copy(), span, 768, levels, out)
+    envelope.envelope(*law, moments[:, c.M_LOG_MOMENT].copy(), span, cells, levels, out)
     return out[0], ends[0]
 
 
@@ -63,6 +63,11 @@ def test_the_envelope_lies_above_phi_everywhere_beyond(sigma, q, direction, thet
             shares.append(bound / np.log(actual))
     assert max(shares) > 0.3
     assert min(shares) > 0.25  # the shift alone proves an exponential decay
+    # what happens within wide cells is allowed for
+    for cells in (2, 6, 24):
+        env, _ = envelope_levels((one(sigma), one(q), SIGN[direction], one(theta), WHOLE), levels, cells)
+        for level, bound in zip(levels, env, strict=True):
+            assert np.max(size[omega >= level * (1.0 - 1e-12)], initial=0.0) - 1e-12 <= np.exp(bound)
 
 
 @pytest.mark.parametrize("law", PARTS, ids=NAMES)

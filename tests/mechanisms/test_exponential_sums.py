@@ -126,6 +126,26 @@ def test_the_sums_of_near_losses_are_compensated():
     assert far[0] == pytest.approx(1e5, rel=4e-16)
 
 
+def test_errors_grow_with_what_they_count():
+    """The numbers that the module derives: random losses show a thirtieth of them."""
+    p, d = nodes(600, 0.5)
+    spacing, m = 1e-3 / np.abs(d).max(), 100
+    assert transformed(p, d, spacing, m)[1:] == pytest.approx((0.0, 150.0 * UNIT * (p @ np.abs(d))))
+    units = 3 * 256 + 600 / 256 + 5.0 * math.log2(101) + 40.0
+    assert excess_of_row(p, d, spacing, m)[1:] == pytest.approx((0.0, units * UNIT * (p @ np.abs(d))))
+
+
+def test_low_frequencies_of_a_higher_level_have_its_error(monkeypatch):
+    """The far losses of 512 frequencies are near for the first 64 of them, whose level has no error."""
+    monkeypatch.setattr(exponential_sums, "_LOG_ERROR", 10.0)
+    p, d = np.full(3, 1.0 / 3.0), np.array([-1.0, 0.3, 0.7])
+    spacing, m = 10.0 / 512, 512
+    omega = spacing * np.arange(1, m + 1)
+    found, error, slope = transformed(p, d, spacing, m)
+    off = np.abs(found - exact(p, d, omega))
+    assert error == 0.0 and off.max() > 1e-9 and np.all(off <= slope * omega)
+
+
 def test_the_digits_of_a_matrix_product():
     """Its error is a few units of omega E|d|, far below what a thousandth of its bound allows for more."""
     p, d = nodes(300, 0.5)

@@ -283,7 +283,9 @@ def test_panels_under_addition_agree_with_the_trapezoidal_rule_and_save_nodes(mo
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
-@pytest.mark.parametrize(("theta", "spacing", "m"), [(2048.0, 142.0, 11), (30.0, 0.5, 200)])
+@pytest.mark.parametrize(
+    ("theta", "spacing", "m"), [(2048.0, 142.0, 11), (30.0, 0.5, 200), (30.0, 0.5, 201), (30.0, 0.5, 333)]
+)
 def test_a_row_does_not_depend_on_the_rows_beside_it(direction, theta, spacing, m):
     """What is kept on disk row by row is compared with rows that are computed alone."""
     steps = SampledGaussianSteps(np.geomspace(1.0, 60.0, 12), np.full(12, 0.01), direction)
