@@ -289,16 +289,17 @@ class Ledger(PeopleCounts):
             zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
-        sides = self._sides(tally, questions, wanted, lower, report)
-        self._keep_tables()
         worst = self.worst_case()
         direction = "both" if len(wanted) > 1 else wanted[0]
+        # first, because a limit of time may leave most people with nothing else
         caps = [
             worst.epsilon(float(q.delta), direction)
             if isinstance(q, EpsilonAt)
             else worst.delta(float(np.asarray(q.target)), direction)
             for q in questions
         ]
+        sides = self._sides(tally, questions, wanted, lower, report)
+        self._keep_tables()
         found = [_joined(found, cap, lower, self._NEAR_UPPER) for *found, cap in zip(*sides, caps, strict=True)]
         return [
             self._with_renyi(one, float(q.delta)) if isinstance(q, EpsilonAt) else one

@@ -223,9 +223,9 @@ def in_order(values: Any, name: str, axis: int = -1) -> None:
         return
     labels = np.asarray(values.axes[axis])
     if not np.array_equal(labels, np.arange(len(labels))):
-        what = "columns" if len(values.axes) == 2 and axis == -1 else "index"
+        what = "columns" if len(values.axes) == 2 and axis == -1 else "index labels"
         raise ValueError(
-            f"{name}: people are counted by position, but the {what} of this {type(values).__name__} is not "
+            f"{name}: people are counted by position, but the {what} of this {type(values).__name__} are not "
             "0, 1, 2, ...; sort it into the order of the people, and pass .to_numpy()"
         )
 

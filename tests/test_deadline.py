@@ -117,10 +117,29 @@ def test_an_answer_cut_short_anywhere_holds(monkeypatch, name):
         assert known
 
 
+def test_the_worst_case_is_known_before_the_time_of_the_people_ends(monkeypatch):
+    """Renyi bounds of rare steps are two hundred times the worst case's bound, which no person may exceed."""
+
+    def rare():
+        ledger = pa.Ledger(30, noise_multiplier=0.61, sample_rate=2e-5, max_grad_norm=1.0)
+        ledger.record(np.linspace(0.5, 1.0, 30), repeat=4)
+        return ledger
+
+    worst = rare().worst_case().epsilon(4e-8)
+    assert rare().worst_case().rdp_epsilon(4e-8) > 100.0 * worst.upper
+    clock = Clock(monkeypatch)
+    rare().worst_case().epsilon(4e-8, seconds=1e9)
+    Clock(monkeypatch, clock.read + 2)
+    found = rare().epsilon(4e-8, seconds=1.0)
+    assert np.any(found.status == pa.Status.RENYI_ONLY) and found.upper.max() <= worst.upper * (1.0 + 1e-9)
+
+
 CURVES = {
     "mu": lambda asked, **limit: asked.mu(1e-5, **limit),
     "tradeoff": lambda asked, **limit: asked.tradeoff(0.3, **limit),
     "attack_success": lambda asked, **limit: asked.attack_success(0.01, **limit),
+    "bayes_risk": lambda asked, **limit: asked.bayes_risk(0.3, **limit),
+    "advantage": lambda asked, **limit: asked.advantage(**limit),
 }
 
 

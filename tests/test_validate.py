@@ -117,8 +117,8 @@ def test_a_pandas_index_that_could_mean_another_order_is_refused():
     assert validate.norms(frame, 3).shape == (2, 3)
     assert validate.norms(frame[1:], 3).shape == (1, 3)  # the index of steps says nothing about people
     for bad, what in (
-        (series[::-1], "index of this Series"),
-        (series.set_axis(["a", "b", "c"]), "index of this Series"),
+        (series[::-1], "index labels of this Series"),
+        (series.set_axis(["a", "b", "c"]), "index labels of this Series"),
         (frame[[2, 1, 0]], "columns of this DataFrame"),
     ):
         with pytest.raises(ValueError, match=f"norms: people are counted by position, but the {what}"):

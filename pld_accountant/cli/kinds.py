@@ -161,7 +161,7 @@ def _facts_in_schema(path: Path) -> dict[str, Any] | None:
 
     try:
         schema = require("pyarrow.parquet", "parquet", f"reading {path}").read_schema(path)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # Arrow has many kinds of errors
         raise ReadError(f"{path} cannot be read as Parquet: {error}") from error
     text = (schema.metadata or {}).get(b"pld_accountant")
     return None if text is None else json.loads(text)

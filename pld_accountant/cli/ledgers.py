@@ -14,6 +14,7 @@ from .options import INPUT, OUTPUT, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
 if TYPE_CHECKING:
+    from ..files.fingerprint import Source
     from ..ledger import Ledger
     from ..results import Bounds
 
@@ -40,7 +41,7 @@ def record(norms: Path, out: Path, json_file: Path | None, quiet: bool, **log: A
     read = read_log(norms, progress_bars(quiet), groups=None, **log)
     ledger = read.ledger
     text = people_and_steps(ledger.num_examples, ledger.steps)
-    finish(_of_ledger(ledger), text, json_file, quiet, {out: ledger.save}, read.note)
+    finish(_of_ledger(ledger, read.source), text, json_file, quiet, {out: ledger.save}, read.note)
 
 
 @options.command(
@@ -92,7 +93,7 @@ def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quie
     with user_errors():
         ledger = load_ledger(ledger_file)
         found = None if results is None else read_results(results).individuals
-    facts = _of_ledger(ledger) | {"ledger": str(ledger_file), "whole": True}
+    facts = _of_ledger(ledger, ledger_file) | {"ledger": str(ledger_file), "whole": True}
     lines = [f"{ledger_file}: whole; {people_and_steps(ledger.num_examples, ledger.steps)}"]
     differs = False
     if found is not None:
@@ -121,11 +122,12 @@ def _compared(found: Bounds, anew: Bounds) -> tuple[int, int]:
     return int(equal.sum()), int(apart.sum())
 
 
-def _of_ledger(ledger: Ledger) -> dict[str, Any]:
+def _of_ledger(ledger: Ledger, source: Source | Path | None = None) -> dict[str, Any]:
+    """The facts of a ledger, and of the file from which it was made or read."""
     from ..report.provenance import provenance
 
     return {
-        "provenance": provenance(),
+        "provenance": provenance(source),
         "kind": "facts of a ledger",
         "num_examples": ledger.num_examples,
         "steps": ledger.steps,

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate", "epsilon_of"]
 
+_GUARANTEE = (
+    "It holds for every record whose gradient is clipped, in adaptive runs as well, if the noise multiplier, the "
+    "sample rate and the number of steps are fixed beforehand and every batch is a Poisson sample."
+)
+
 
 @options.command(
     "epsilon-of",
@@ -129,4 +134,5 @@ def _facts(delta: float, direction: str, steps: Mapping[str, Any], bounds: Bound
     from ..report.summary import bounds_facts
 
     asked = {"delta": delta, "direction": direction, "neighbours": "add or remove one record", **steps}
-    return {"provenance": provenance(), **asked, "epsilon": bounds_facts(bounds)}
+    told = bounds_facts(bounds) | {"meaning": bounds.status.sentence}
+    return {"provenance": provenance(), **asked, "guarantee": _GUARANTEE, "epsilon": told}

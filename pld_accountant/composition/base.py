@@ -386,8 +386,10 @@ class Composition(Locked, ABC):
 
         return ask
 
-    def advantage(self) -> Bounds:
+    def advantage(self, *, seconds: float | None = None) -> Bounds:
         """Bounds of the largest difference between the rates of true and of false positives: delta(0).
+
+        seconds: as for `delta`.
 
         It is the total variation distance of the outputs with and without the record.
 
@@ -401,9 +403,9 @@ class Composition(Locked, ABC):
         >>> round(pa.compose([(pa.SampledGaussian(2, 0.005), 10_000)]).advantage().upper, 4)
         0.1059
         """
-        return self.delta(0.0)
+        return self.delta(0.0, seconds=seconds)
 
-    def bayes_risk(self, prior: Any) -> Bounds:
+    def bayes_risk(self, prior: Any, *, seconds: float | None = None) -> Bounds:
         """Bounds of the smallest probability of error of somebody who believes beforehand, with probability `prior`,
         that the record was used.
 
@@ -411,6 +413,8 @@ class Composition(Locked, ABC):
         ----------
         prior : float or array_like
             In (0, 1).
+        seconds : float, optional
+            As for `delta`.
 
         Returns
         -------
@@ -436,7 +440,7 @@ class Composition(Locked, ABC):
         >>> round(run.bayes_risk(0.5).lower, 4), round(run.bayes_risk(0.1).lower, 4)
         (0.4471, 0.1)
         """
-        return self._each(prior, "prior", lambda p: validate.delta(p, "prior"), self._risk)
+        return self._each(prior, "prior", lambda p: validate.delta(p, "prior"), self._risk, seconds)
 
     def _risk(self, prior: float, width: float) -> Bounds:
         """`bayes_risk` of a checked prior."""

@@ -174,7 +174,7 @@ def _from_csv(path: Path, names: Mapping[str, str], progress: Callable[[int, int
         table = arrow_csv.read_csv(path, convert_options=convert)
     except ReadError:
         raise
-    except (OSError, ValueError, csv.Error) as error:
+    except Exception as error:  # Arrow has many kinds of errors
         raise ReadError(f"{path} cannot be read as CSV: {error}") from error
     for own in (names[name] for name in _TEXTS if names[name] in there):
         padded = compute.not_equal(table.column(own), compute.utf8_trim_whitespace(table.column(own)))
@@ -210,5 +210,5 @@ def _from_files(path: Path, names: Mapping[str, str], progress: Callable[[int, i
         return _chosen(table, names, os.fspath(path))
     except ReadError:
         raise
-    except (OSError, ValueError) as error:  # Arrow's errors derive from both
+    except Exception as error:  # Arrow has many kinds of errors
         raise ReadError(f"{path} cannot be read as Parquet: {error}") from error

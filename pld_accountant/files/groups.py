@@ -145,7 +145,7 @@ def _by_id(file: Path, people: np.ndarray) -> np.ndarray:
     parquet = require("pyarrow.parquet", "parquet", f"reading {file}")
     try:
         table = parquet.read_table(file)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # Arrow has many kinds of errors
         raise ReadError(f"{file} cannot be read as labels: {error}") from error
     own = next((name for name in _IDS if name in table.column_names), None)
     if own is None or "group" not in table.column_names:

@@ -165,7 +165,8 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     _draw_outline(axes, outline, "Renyi", "By Renyi accounting")
     _draw_worst_case(axes, worst, "-", "PLD")
     _draw_worst_case(axes, individuals.worst_case_rdp, (0, (4, 2)), "Renyi")
-    _draw_half(axes, upper, worst)
+    if not individuals.few:
+        _draw_half(axes, upper, worst, individuals.min_group)
     axes.set_xlim(0, axes.get_xlim()[1])
     delta = power_of_ten(individuals.delta)
     words = rf"Individual privacy loss $\varepsilon$ over the whole run, at $\delta$ = {delta}"
@@ -181,13 +182,13 @@ def _draw_worst_case(axes: Axes, epsilon: float, style: Any, kind: str) -> None:
         axes.axvline(epsilon, color=COLOURS["worst case"], linestyle=style, linewidth=1.4, label=label)
 
 
-def _draw_half(axes: Axes, upper: np.ndarray, worst: float) -> None:
+def _draw_half(axes: Axes, upper: np.ndarray, worst: float, least: int) -> None:
     """Mark the range below half the worst case with a bracket over the bars, and state the share of people in it."""
     top = axes.get_ylim()[1]
     axes.set_ylim(0, 1.22 * top)
-    if not (np.isfinite(worst) and worst > 0):
+    share = share_under(upper, worst / 2, least) if worst > 0 else None
+    if share is None:
         return
-    share = share_under(upper, worst / 2)
     bracket = np.array([1.03, 1.06, 1.06, 1.03]) * top
     axes.plot([0, 0, worst / 2, worst / 2], bracket, color=COLOURS["quiet"], linewidth=0.9)
     text = f"{100 * share.fraction:.0f} % of people: less than half the worst case"

@@ -91,15 +91,15 @@ class Group:
     people : int
     mean : float
     quantiles : Quantiles
-    under_half : Share
-        The people with less than half the worst case.
+    under_half : Share or None
+        The people with less than half the worst case; None if they are not shown (`share_under`).
     """
 
     label: int | str
     people: int
     mean: float
     quantiles: Quantiles
-    under_half: Share
+    under_half: Share | None
 
 
 def _values(values: np.ndarray) -> np.ndarray:
@@ -229,8 +229,10 @@ def checked(probabilities: Sequence[float]) -> np.ndarray:
     return p
 
 
-def share_under(epsilon: np.ndarray, threshold: float) -> Share:
+def share_under(epsilon: np.ndarray, threshold: float, least: int = 1) -> Share | None:
     """The share of people whose epsilon is below `threshold`.
+
+    None if the threshold is not finite, or if these people, or the others, are some but fewer than `least`.
 
     Examples
     --------
@@ -238,7 +240,9 @@ def share_under(epsilon: np.ndarray, threshold: float) -> Share:
     Share(count=1, total=3)
     """
     array = _values(epsilon)
-    return Share(int(np.count_nonzero(array < threshold)), len(array))
+    share = Share(int(np.count_nonzero(array < threshold)), len(array))
+    shown = all(n == 0 or n >= least for n in (share.count, share.total - share.count))
+    return share if np.isfinite(threshold) and shown else None
 
 
 def groups(
@@ -246,6 +250,7 @@ def groups(
     labels: np.ndarray,
     worst_case: float,
     probabilities: Sequence[float] = (0.0, 0.5, 0.9, 1.0),
+    least: int = 1,
 ) -> tuple[Group, ...]:
     """Summarise the people of every label, in the order of the labels.
 
@@ -255,6 +260,8 @@ def groups(
         Integers or strings.
     worst_case : float
         `Group.under_half` counts people below half of this epsilon.
+    least : int
+        The fewest people whom `Group.under_half` counts.
 
     Examples
     --------
@@ -275,7 +282,7 @@ def groups(
             people=len(part),
             mean=float(part.mean()),
             quantiles=quantiles(part, probabilities),
-            under_half=share_under(part, worst_case / 2),
+            under_half=share_under(part, worst_case / 2, least),
         )
         for kind, part in zip(kinds, parts, strict=True)
     )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
 
 from ..results import Bounds, Method, Status
 from ..rounding import finite_or_none, people_and_steps, quantile_name, rounded_up
@@ -93,7 +90,7 @@ class Summary:
                         {"probability": p, "epsilon": finite_or_none(value)}
                         for p, value in zip(group.quantiles.probabilities.tolist(), group.quantiles.values, strict=True)
                     ],
-                    "under_half_the_worst_case": _share(group.under_half if self.under_half else None),
+                    "under_half_the_worst_case": _share(group.under_half),
                 }
                 for group in self.groups
             ],
@@ -147,7 +144,7 @@ class Summary:
         rows = [("group", "people", *names, "under half")]
         for group in self.groups[:_GROUPS_SHOWN]:
             values = [rounded_up(v) for v in group.quantiles.values]
-            half = group.under_half.percent if self.under_half else "-"
+            half = group.under_half.percent if group.under_half else "-"
             rows.append((str(group.label), f"{group.people:,}", *values, half))
         more = len(self.groups) - _GROUPS_SHOWN
         return columns(rows) + (f"\n({more} more groups are in the JSON summary)" if more > 0 else "")
@@ -166,23 +163,16 @@ def summarise(
     """
     probabilities = individuals.shown(probabilities)
     upper, worst = individuals.epsilon.upper, float(individuals.worst_case.upper)
-    found = () if individuals.labels is None else groups(upper, individuals.labels, worst)
+    found = () if individuals.labels is None else groups(upper, individuals.labels, worst, least=individuals.min_group)
     shown = tuple(group for group in found if group.people >= individuals.min_group)
     return Summary(
         individuals,
         by_pld=quantiles(upper, probabilities),
         by_renyi=quantiles(individuals.rdp_epsilon, probabilities),
-        under_half=None if individuals.few else _under_half(upper, worst, individuals.min_group),
+        under_half=None if individuals.few else share_under(upper, worst / 2, individuals.min_group),
         groups=shown,
         hidden_groups=len(found) - len(shown),
     )
-
-
-def _under_half(upper: np.ndarray, worst: float, least: int) -> Share | None:
-    """The people under half the worst case; None if they, or the others, are fewer than the least number shown."""
-    share = share_under(upper, worst / 2)
-    shown = all(n == 0 or n >= least for n in (share.count, share.total - share.count))
-    return share if math.isfinite(worst) and shown else None
 
 
 def bounds_facts(bounds: Bounds) -> dict[str, Any]:

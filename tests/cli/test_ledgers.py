@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import pld_accountant as pa
 from pld_accountant.cli.commands import main
+from pld_accountant.files.fingerprint import fingerprint
 from pld_accountant.training.journal import Journal
 
 STEP = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0}
@@ -57,7 +58,8 @@ def test_record_counts_events_and_logs(folder):
     assert found.compressed and np.array_equal(found.counts, expected.counts)
     assert found.schedule == expected.schedule == ((2.0, 0.05, 60),)
     steps = ("--noise-multiplier", 2, "--sample-rate", 0.05, "--max-grad-norm", 1)
-    assert run("record", "norms.npy", *steps, "--examples", 2, "--out", "log.npz", "--quiet").output == ""
+    told = run("record", "norms.npy", *steps, "--examples", 2, "--out", "log.npz", "--json", "-").stdout
+    assert json.loads(told)["provenance"]["source"] == vars(fingerprint("norms.npy"))
     assert np.array_equal(pa.Ledger.load("log.npz").counts, pa.Ledger.from_norms(np.ones((3, 2)), **STEP).counts)
 
 
@@ -108,6 +110,7 @@ def test_merge_and_verify_say_the_same_as_json(folder):
     assert (told["num_examples"], told["steps"]) == (3, 100)
     assert run("verify", "first.npz", "--results", "eps.parquet", "--json", "v.json").exit_code == 0
     told = json.loads((folder / "v.json").read_text())
+    assert told["provenance"]["source"] == {"name": "first.npz", "sha256": fingerprint("first.npz").sha256}
     assert told["whole"] and told["results"] == {"file": "eps.parquet", "other": None, "same": 2, "contradict": 0}
     result = run("verify", "second.npz", "--results", "eps.parquet", "--json", "-")
     assert result.exit_code == 1 and json.loads(result.stdout)["results"]["other"] == "other people"

@@ -51,6 +51,7 @@ def test_the_worst_case_in_json(folder):
     told = json.loads(run("epsilon-of", *steps, "--steps", 10_000, "--json", "-").stdout)
     assert told["epsilon"]["lower"] < 1.0041127 < told["epsilon"]["upper"] + 1e-6
     assert (told["steps"], told["delta"], told["epsilon"]["status"]) == (10_000, 1e-5, "CERTIFIED")
+    assert "bounds" in told["epsilon"]["meaning"] and "Poisson" in told["guarantee"]
     result = run("calibrate", *steps, "--target-epsilon", 1, "--json", "steps.json", "--quiet")
     assert (result.exit_code, result.output) == (0, "")
     told = json.loads((folder / "steps.json").read_text())

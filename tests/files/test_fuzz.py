@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from pld_accountant import (
     ApproximateDPFilter,
@@ -29,7 +30,9 @@ from pld_accountant import (
     RenyiFilter,
     RenyiOdometer,
     ZCDPFilter,
+    read_results,
 )
+from pld_accountant.cli.kinds import _facts_in_schema
 from pld_accountant.files import store
 from pld_accountant.files.formats import ReadError
 from pld_accountant.files.groups import read_labels
@@ -419,6 +422,49 @@ def test_a_damaged_norm_log_is_refused_or_a_table(name, tmp_path):
 @pytest.mark.parametrize("name", GROUPS)
 def test_damaged_groups_are_refused_or_labels(name, tmp_path):
     check_damaged_tables(name, GROUPS[name], lambda path: read_labels(path, PEOPLE), tmp_path, FILES)
+
+
+EVENTS = {"person": pa.array(["a", "b", "a"]), "norm": pa.array([0.5, 1.0, 0.2]), "count": pa.array([1, 2, 30])}
+TABLES = {
+    "events.parquet": lambda path: pq.write_table(pa.table(EVENTS), path),
+    "events.csv": lambda path: csv.write_csv(pa.table(EVENTS), path),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_damaged_event_table_is_refused_or_counted(name, tmp_path):
+    """What is wrong with the content is a ValueError, as in memory; what cannot be read is its subclass `ReadError`."""
+    TABLES[name](tmp_path / name)
+    whole, rng, refused = (tmp_path / name).read_bytes(), np.random.default_rng(0), 0
+    for _ in range(FILES):
+        (tmp_path / name).write_bytes(damaged(rng, whole))
+        try:
+            assert isinstance(Ledger.from_events(tmp_path / name, **SAMPLED), Ledger)
+        except ValueError:
+            refused += 1
+    assert refused > FILES // 4
+
+
+@pytest.mark.parametrize("read", ["events", "groups", "results", "describe"])
+def test_what_arrow_has_not_implemented_is_refused(read, tmp_path, monkeypatch):
+    """One flipped bit made integers of more than 64 bits, at which Arrow raises a NotImplementedError."""
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table(EVENTS), path)
+
+    def fail(*_, **__):
+        raise pa.ArrowNotImplementedError("Integers with more than 64 bits not implemented")
+
+    for name in ("read_table", "read_schema"):
+        monkeypatch.setattr(pq, name, fail)
+    monkeypatch.setattr("pyarrow.dataset.dataset", fail)
+    ask = {
+        "events": lambda: Ledger.from_events(path, **SAMPLED),
+        "groups": lambda: read_labels(path, 2, people=np.array(["a", "b"])),
+        "results": lambda: read_results(path),
+        "describe": lambda: _facts_in_schema(path),
+    }
+    with pytest.raises(ReadError, match=r"table\.parquet.*64 bits"):
+        ask[read]()
 
 
 @pytest.mark.slow

@@ -68,6 +68,13 @@ def test_words_say_what_is_shown_and_what_is_proven(make_individuals):
         assert words in told
 
 
+def test_few_people_below_half_the_worst_case_are_not_counted(make_individuals):
+    """Two of 400, then all but two of them, then too few people at all."""
+    for upper in (np.r_[0.1, 0.2, np.full(398, 3.0)], np.r_[3.0, 3.1, np.full(398, 0.5)], np.full(9, 0.5)):
+        told = " ".join(texts(draw_histogram(make_individuals(upper, min_group=10))))
+        assert "half the worst case" not in told and "Worst case by PLD" in told
+
+
 def test_people_without_a_certificate_are_told_in_the_caption(make_individuals):
     assert "2 without a certified bound are not shown" in " ".join(
         " ".join(texts(draw_histogram(make_individuals([1.0, np.inf, np.inf])))).split()

@@ -47,6 +47,13 @@ def test_half_the_worst_case(make_individuals):
     assert [(g["group"], g["under_half_the_worst_case"]["count"]) for g in told["groups"]] == [(1, 2), (2, 1)]
 
 
+def test_few_people_of_a_group_are_not_counted_below_half_the_worst_case(make_individuals):
+    upper, labels = np.r_[np.full(30, 3.0), 0.5, np.full(29, 3.0)], np.repeat([1, 2], 30)
+    summary = summarise(make_individuals(upper, labels=labels, min_group=10))
+    assert summary.under_half is None and [group.under_half is None for group in summary.groups] == [False, True]
+    assert summary.as_dict()["groups"][1]["under_half_the_worst_case"] is None
+
+
 def test_people_without_a_certificate_are_told_and_never_hidden(make_individuals):
     summary = summarise(make_individuals([1.0, np.inf, np.inf], labels=np.array([0, 0, 1])))
     assert f"Not certified: 2 of 3 people. {Status.NOT_CERTIFIED.sentence}" in " ".join(summary.text().split())

@@ -228,7 +228,7 @@ def _group_table(report: Report) -> Markup:
             _label(group.label),
             f"{group.people:,}",
             *(_upper(value) for value in group.quantiles.values),
-            group.under_half.percent if report.summary.under_half else "-",
+            group.under_half.percent if group.under_half else "-",
         )
         for group in groups[:_ROWS]
     ]
