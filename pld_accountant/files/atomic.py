@@ -87,9 +87,14 @@ def atomic_files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[list[Binar
             target = destination(path)
             parts.append(_Stream(path) if target is None else _Part(target))
             stack.callback(parts[-1].close)
-        yield [cast(BinaryIO, part.file) for part in parts]
-        for part in parts:
-            part.complete()
+        try:
+            yield [cast(BinaryIO, part.file) for part in parts]
+            for part in parts:
+                part.complete()
+        except OSError as error:
+            if error.filename is None:  # a full disk does not say what it has no room for
+                error.filename = ", ".join(str(os.fspath(path)) for path in paths)
+            raise
         # a pipe can still fail, a rename practically cannot
         for part in sorted(parts, key=lambda part: isinstance(part, _Part)):
             part.place()

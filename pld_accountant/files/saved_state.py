@@ -25,6 +25,7 @@ __all__ = ["Load", "SavedArrays", "SavedState", "agree", "belongs"]
 _KIND = "accounting state"
 _FILE_VERSION = 1
 _S = TypeVar("_S", bound="SavedState")
+_T = TypeVar("_T", bound=Locked)
 
 
 def belongs(
@@ -143,14 +144,14 @@ class Load:
         self._of_class, self._parameters = of_class, parameters
         self.__doc__ = of_class.__doc__
 
-    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
-        bound: Callable[..., Any] = functools.partial(self._of_class, owner)
+    def __get__(self, instance: _T | None, owner: type[_T]) -> Callable[..., _T]:
+        bound: Callable[..., _T] = functools.partial(self._of_class, owner)
         if instance is not None:
             bound = functools.partial(self._into, instance)
         bound.__doc__ = self.__doc__
         return bound
 
-    def _into(self, instance: Locked, path: str | os.PathLike[str]) -> Any:
+    def _into(self, instance: _T, path: str | os.PathLike[str]) -> _T:
         new = self._of_class(type(instance), path, **self._parameters(instance))
         with held(instance):
             instance.__dict__.clear()  # also of what was derived from the old state, such as tables

@@ -1,5 +1,6 @@
 """Output files that are whole or absent: permissions, links, pipes, several at once, and what killed runs leave."""
 
+import errno
 import os
 import socket
 import stat
@@ -58,6 +59,12 @@ def test_no_file_is_replaced_if_one_cannot_be_written(tmp_path, monkeypatch, sta
             os.close(files[1].fileno())
     assert os.listdir(tmp_path) == ["a"]
     assert paths[0].read_text() == "old"
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path):
+    with pytest.raises(OSError, match=r"No space left.*eps\.csv") as raised, atomic_file(tmp_path / "eps.csv"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert raised.value.filename == str(tmp_path / "eps.csv") and not list(tmp_path.iterdir())
 
 
 def test_a_link_is_followed_and_stays(tmp_path):
