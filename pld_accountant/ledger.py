@@ -217,8 +217,8 @@ class Ledger(PeopleCounts):
         tens of milliseconds for rare steps with little noise.
         The first question needs tables of the buckets, a second or more.  They are kept on disk for later processes, in
         ``$PLD_ACCOUNTANT_CACHE``, by default the user's cache folder; an empty variable means that nothing is kept.
-        **Threads**: the number of threads changes no bit of the result.  The order of people, and what was asked before,
-        may change the bounds by about a billionth; the true value always lies between them.
+        **Threads**: the number of threads changes no bit of the result.  The order of people, and what was asked
+        before, may change the bounds by about a billionth; the true value always lies between them.
         """
         return self._answers(delta, lambda v: EpsilonAt(validate.delta(v)), direction, bounds, progress, seconds)
 
