@@ -81,7 +81,7 @@ def products_of_transform(nodes: NDArray | int, m: int) -> NDArray:
 def excess_of_row(p: NDArray, d: NDArray, spacing: float, m: int) -> tuple[NDArray, float, float]:
     """`excess_at` of one row, whose arrays have no first axis; few products are matrix products."""
     nodes = p.size
-    if nodes * m > max(_DIRECT, float(products(nodes, m))):
+    if nodes * m > max(_DIRECT, float(products_of_transform(nodes, m))):
         (excess,), (error,), (slope,) = excess_at(p[None], d[None], spacing, m)
         return excess, float(error), float(slope)
     units = 3.0 * _CHUNK + nodes / _CHUNK + 5.0 * math.log2(m + 1.0) + 40.0
