@@ -37,10 +37,10 @@ def test_importing_the_package_imports_neither_numba_nor_scipy():
 
 
 @needs_jit
-def test_a_composition_imports_four_modules_of_kernels_and_no_optimiser():
+def test_a_composition_imports_five_modules_of_kernels_and_no_optimiser():
     found = set(json.loads(python(f"import pld_accountant as pa; {COMPOSE}; {LIST}").stdout))
     kernels = {name.rpartition(".")[2] for name in found if name.startswith("pld_accountant.kernels.")}
-    assert kernels & KERNELS.keys() == {"tilt", "characterise", "envelope", "invert"}
+    assert kernels & KERNELS.keys() == {"tilt", "characterise", "nonuniform", "envelope", "invert"}
     assert not {"scipy.special", "scipy.optimize", "scipy.fft", "matplotlib", "pandas"} & found
 
 
