@@ -258,29 +258,40 @@ class Ledger(PeopleCounts):
         progress: Progress | None,
         seconds: float | None,
     ) -> Bounds:
-        if isinstance(self._tally, PackedTally):
-
-            def one(block: Ledger, tell: Progress | None) -> Bounds:
-                return block._answers(values, ask, direction, bounds, tell, None)
-
-            with deadline.limited(seconds):
-                return joined(self._by_blocks(one, progress))
         if bounds not in ("all", "upper"):
             raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
         wanted = directions(direction)
         if np.ndim(values) > 1 or np.size(values) == 0:
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
         questions = [ask(v) for v in ([values] if np.ndim(values) == 0 else values)]
+        lower = bounds == "all"
         with deadline.limited(seconds):
-            found = self._bounds(questions, wanted, bounds == "all", progress)
-        if np.ndim(values) == 0:
-            return found[0]
-        return stacked(found)
+            # first, because a limit of time may leave most people with nothing else
+            caps = self._caps(questions, "both" if len(wanted) > 1 else wanted[0])
+            if isinstance(self._tally, PackedTally):
+                parts = self._by_blocks(
+                    lambda block, tell: block._bounds(questions, wanted, caps, lower, tell), progress
+                )
+                found = [joined(of_blocks) for of_blocks in zip(*parts, strict=True)]
+            else:
+                found = self._bounds(questions, wanted, caps, lower, progress)
+        return found[0] if np.ndim(values) == 0 else stacked(found)
+
+    def _caps(self, questions: Sequence[Question], direction: str) -> list[Bounds]:
+        """The worst case's bounds."""
+        worst = self.worst_case()
+        return [
+            worst.epsilon(float(q.delta), direction)
+            if isinstance(q, EpsilonAt)
+            else worst.delta(float(np.asarray(q.target)), direction)
+            for q in questions
+        ]
 
     def _bounds(
         self,
         questions: Sequence[Question],
         wanted: Sequence[Direction],
+        caps: Sequence[Bounds],
         lower: bool,
         progress: Progress | None,
     ) -> list[Bounds]:
@@ -289,15 +300,6 @@ class Ledger(PeopleCounts):
             zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
-        worst = self.worst_case()
-        direction = "both" if len(wanted) > 1 else wanted[0]
-        # first, because a limit of time may leave most people with nothing else
-        caps = [
-            worst.epsilon(float(q.delta), direction)
-            if isinstance(q, EpsilonAt)
-            else worst.delta(float(np.asarray(q.target)), direction)
-            for q in questions
-        ]
         sides = self._sides(tally, questions, wanted, lower, report)
         self._keep_tables()
         found = [_joined(found, cap, lower, self._NEAR_UPPER) for *found, cap in zip(*sides, caps, strict=True)]

@@ -7,6 +7,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant import deadline, threads
+from pld_accountant.counting import packed
 from pld_accountant.deadline import OutOfTime, check, left, limited, shared, strict
 
 
@@ -117,12 +118,19 @@ def test_an_answer_cut_short_anywhere_holds(monkeypatch, name):
         assert known
 
 
-def test_the_worst_case_is_known_before_the_time_of_the_people_ends(monkeypatch):
-    """Renyi bounds of rare steps are two hundred times the worst case's bound, which no person may exceed."""
+@pytest.mark.parametrize("compressed", [False, True])
+def test_the_worst_case_is_known_before_the_time_of_the_people_ends(compressed, monkeypatch):
+    """Renyi bounds of rare steps are two hundred times the worst case's bound, which no person may exceed.
+
+    That holds for each block of a compressed ledger.
+    """
+    monkeypatch.setattr(packed, "BLOCK", 10)
 
     def rare():
         ledger = pa.Ledger(30, noise_multiplier=0.61, sample_rate=2e-5, max_grad_norm=1.0)
         ledger.record(np.linspace(0.5, 1.0, 30), repeat=4)
+        if compressed:
+            ledger.compress()
         return ledger
 
     worst = rare().worst_case().epsilon(4e-8)
