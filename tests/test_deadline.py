@@ -142,6 +142,15 @@ def test_the_worst_case_is_known_before_the_time_of_the_people_ends(compressed, 
     assert np.any(found.status == pa.Status.RENYI_ONLY) and found.upper.max() <= worst.upper * (1.0 + 1e-9)
 
 
+@pytest.mark.parametrize("question", ["advantage", "bayes_risk"])
+def test_what_delta_answers_has_its_limit_of_time(question, monkeypatch):
+    run = pa.compose([(pa.SampledGaussian(1.0, 0.01), 1_000)])
+    ask = {"advantage": run.advantage, "bayes_risk": lambda **limit: run.bayes_risk(0.3, **limit)}[question]
+    assert ask().status == pa.Status.CERTIFIED
+    Clock(monkeypatch, 1)
+    assert ask(seconds=1.0).status != pa.Status.CERTIFIED
+
+
 CURVES = {
     "mu": lambda asked, **limit: asked.mu(1e-5, **limit),
     "tradeoff": lambda asked, **limit: asked.tradeoff(0.3, **limit),

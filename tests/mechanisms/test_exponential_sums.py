@@ -130,9 +130,10 @@ def test_errors_grow_with_what_they_count():
     """The numbers that the module derives: random losses show a thirtieth of them."""
     p, d = nodes(600, 0.5)
     spacing, m = 1e-3 / np.abs(d).max(), 100
-    assert transformed(p, d, spacing, m)[1:] == pytest.approx((0.0, 150.0 * UNIT * (p @ np.abs(d))))
+    loss = UNIT * (p @ np.abs(d))
+    assert transformed(p, d, spacing, m)[1:] == pytest.approx((0.0, 150.0 * loss), rel=1e-12, abs=0.0)
     units = 3 * 256 + 600 / 256 + 5.0 * math.log2(101) + 40.0
-    assert excess_of_row(p, d, spacing, m)[1:] == pytest.approx((0.0, units * UNIT * (p @ np.abs(d))))
+    assert excess_of_row(p, d, spacing, m)[1:] == pytest.approx((0.0, units * loss), rel=1e-12, abs=0.0)
 
 
 def test_low_frequencies_of_a_higher_level_have_its_error(monkeypatch):
