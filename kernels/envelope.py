@@ -31,8 +31,8 @@ from ._loss import LOG_SQRT_2PI, log_g_at, log_normal, share_at
 _RATIO = math.sqrt(2.0)  # of two levels
 _COSINE = 0.4596  # (1 - cos 1) = 0.45969...
 _ANGLES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.0])
-_BEND = 0.2  # what log r bends within a cell, beyond which large tilts have more cells
-_MORE = 4  # times the cells, at most
+_BEND = 0.2  # largest bend of log r within a cell; a larger one is divided into more cells
+_MORE = 4  # times the least number of cells, at most
 _OUTSIDE = 1e-10  # ten times the bound of the tilted mass outside of the cells
 _LEAST_FALL = 1e-26  # factors are rounded up to this, so that none underflows
 _LEAST_WIDTH = 1e-290  # a range of losses below this has lost its digits

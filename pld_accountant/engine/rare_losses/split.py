@@ -38,7 +38,7 @@ _OCTAVES = -6, 16  # range of the tilts
 _FINE = 8  # tilts an octave at which reaches are compared
 _APART = 0.5  # standard deviations between deltas that are told apart
 _LOOKS = 3  # times that a better known delta may move the split
-_SHARES, _TOGETHER = 8, 16  # of the people whose tables are made together: their number, and people of one at least
+_SHARES, _TOGETHER = 8, 16  # parts of the people, at most, and people of a part, at least
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class RareLosses(Method):
         place = _best(proven, self.nearer)
         for j, part in enumerate(parts):
             at = np.flatnonzero((place == j) & np.isfinite(proven[j]))
-            # whoever shares tilts shares tables; those of some tilts fit the cache, in which all probes find them
+            # People of equal tilts need the same tables.  Those of one part fit the cache, where each probe finds them.
             order = at[np.lexsort(guesses[j].tilts[at].T)]
             for who in np.array_split(order, min(_SHARES, math.ceil(at.size / _TOGETHER))) if at.size else ():
                 slope = guesses[j].slope[who]
