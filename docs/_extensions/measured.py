@@ -194,6 +194,27 @@ def growth() -> tuple[Row, list[Row]]:
     return [f"Unless varied: {unless}", "upper bounds, first time", "upper bounds, again", "all three, again"], body
 
 
+def first_times() -> tuple[Row, list[Row]]:
+    """Seconds of the first answers of a process."""
+    data = _read("first_times")
+    header = ["people", "process", "counting the norms", "first epsilon", "whole process"]
+    states = {
+        "empty folder": "first after the install: compiles",
+        "second process": "later, tables on disk",
+        "without tables": "later, no tables on disk",
+    }
+    body = []
+    for case, people in data["people"].items():
+        for state, name in states.items():
+            found = data[case][state]
+            body.append([
+                f"{people:,}", name, *(f"{found[what]['wall']:.2g}" for what in ("count", "epsilon", "process")),
+            ])  # fmt: skip
+    for state, name in list(states.items())[:2]:
+        body.append(["the command epsilon-of", name, "", "", f"{data['epsilon-of'][state]['wall']:.2g}"])
+    return header, body
+
+
 def hard() -> tuple[Row, list[Row]]:
     """Few steps, and far tails."""
     data = dict(_read("people")["hard"])
@@ -275,7 +296,7 @@ def storage() -> tuple[Row, list[Row]]:
 
 
 _COMPOSITIONS = (tail, extremes, rare, randomly, mechanisms, hard, widths)
-_PEOPLE = (people, filters, filtered, potential, streams, admission, growth, jobs, jobs_on_paper, storage)
+_PEOPLE = (people, filters, filtered, potential, streams, admission, growth, first_times, jobs, jobs_on_paper, storage)
 TABLES = {f.__name__: f for f in (*_COMPOSITIONS, *_PEOPLE)}
 
 
