@@ -30,7 +30,6 @@ from .working import WorkingBounds
 __all__ = ["curves", "solve"]
 
 _TOO_WIDE = 900  # level of a band that no limit allows
-_USEFUL = 0.03  # a band that leaves out more than this, relative to Q, is useless
 _BATCH_ELEMENTS = 12_000_000  # exponents of one matrix product: about 100 MB
 _ROUNDS = 40  # of wider bands and longer periods
 
@@ -263,7 +262,7 @@ def _wider_bands(group: _Group, people: NDArray, table: Table, relative: NDArray
 
     It is the least band for which the envelope promises to leave out half of what is allowed.  If there is none, it is
     the widest band that the limits allow, provided that this leaves out a tenth of what is left out now and less than
-    `_USEFUL`; else `_TOO_WIDE`.
+    `Limits.useful`; else `_TOO_WIDE`.  If Q is lost (NaN), the present band is taken to leave out as much as Q.
     """
     if table.ladder is None or now < table.ladder[0]:
         # a grid's table reaches further than it was asked to
@@ -280,8 +279,7 @@ def _wider_bands(group: _Group, people: NDArray, table: Table, relative: NDArray
         bound += log_expm1(group.counts.times(table.large_ladder[:, levels], people))
     bound -= 0.5 * math.log(2.0) * np.arange(last - now + 1)
     with np.errstate(divide="ignore"):
-        promised = np.log(relative)[:, None] + bound - bound[:, :1]
+        promised = np.log(np.where(np.isnan(relative), 1.0, relative))[:, None] + bound - bound[:, :1]
     enough = promised[:, 1:] <= math.log(5.0 * group.limits.error)
-    useful = promised[:, -1] <= np.minimum(promised[:, 0] - math.log(10.0), math.log(_USEFUL))
-    following = np.where(enough.any(axis=1), now + 1 + enough.argmax(axis=1), np.where(useful, last, _TOO_WIDE))
-    return np.where(np.isnan(relative), now + 1, following)
+    useful = promised[:, -1] <= np.minimum(promised[:, 0] - math.log(10.0), math.log(group.limits.useful))
+    return np.where(enough.any(axis=1), now + 1 + enough.argmax(axis=1), np.where(useful, last, _TOO_WIDE))

@@ -42,6 +42,8 @@ class Limits:
         double precision ends.
     work : float
         Limit of the cost of one table, see `tables.table.WORK`.
+    useful : float
+        If no band meets `error`, the widest one is worth its table if it leaves out less than this, relative to Q.
     """
 
     error: float = 1e-10
@@ -50,6 +52,7 @@ class Limits:
     tilts: int = 2
     least_log_delta: float = -746.0
     work: float = WORK
+    useful: float = 0.03
 
 
 @dataclass

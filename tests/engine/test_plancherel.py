@@ -279,6 +279,25 @@ def test_a_person_who_needs_too_many_frequencies_stays_unsolved(maker, question)
     assert found.lower[0] == question.floor
 
 
+@pytest.mark.parametrize(
+    ("step", "number", "delta", "limits", "tables", "width"),
+    [
+        # four steps: the widest band leaves out 4e-6, which may be useful
+        ((1.0, 0.01), 4, 1e-5, Limits(frequencies=4096), 2, 1e-5),
+        ((1.0, 0.01), 4, 1e-5, Limits(frequencies=4096, useful=1e-6), 1, np.inf),
+        # rare steps: the first band leaves out more than Q, and no other one within the limits would be useful
+        ((1.0, 1e-3), 12, 1e-7, Limits(frequencies=1 << 15), 1, np.inf),
+    ],
+)
+def test_a_band_without_use_costs_no_table(monkeypatch, step, number, delta, limits, tables, width):
+    maker = makers_of(*np.array(step)[:, None]).characteristic(interpolated=False)
+    made, table = [], maker.table
+    monkeypatch.setattr(maker, "table", lambda *of, **more: made.append(of) or table(*of, **more))
+    found = solve(np.array([[number]]), maker, EpsilonAt(delta), limits=limits)
+    assert len(made) == tables
+    assert not found.solved[0] or found.upper[0] - found.lower[0] <= width * found.upper[0]
+
+
 def test_unknown_is_unsolved():
     found = WorkingBounds.unknown(3, GOAL)
     assert not found.solved.any()
