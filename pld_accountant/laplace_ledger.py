@@ -57,7 +57,7 @@ class LaplaceLedger(Ledger):
     the Laplace mechanism's curve grows with the norm.  With 256 buckets both are about 1.5 % of epsilon apart, and
     with 1024 about 0.4 %.
 
-    `epsilon` takes delta = 0: the sum of a person's own losses, as pure DP adds them up.
+    `epsilon` takes delta = 0, alone: the sum of a person's own losses, as pure DP adds them up.
 
     **Cost**: about 3 milliseconds for each distinct row of counts and pass; people with equal counts share one.
 

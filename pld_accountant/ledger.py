@@ -36,10 +36,10 @@ _GUARANTEE = Guarantee(
     kind="fixed norms",
     proven_adaptive=False,
     sentence=(
-        "Each number bounds the privacy loss of that person for this sequence of norms: it is exact when the norms "
-        "were fixed or capped beforehand, and a diagnostic, not a guarantee, when they came from an adaptive run "
-        "without a filter. Sampling is assumed to be Poisson. The numbers depend on the data and are themselves "
-        "sensitive."
+        "Each number bounds the privacy loss of that person for this sequence of norms, when one record is added or "
+        "removed. It is a guarantee when the norms were fixed or capped beforehand, and a diagnostic when they came "
+        "from an adaptive run; a filter guarantees its budget, not this number. Sampling is assumed to be Poisson. The "
+        "numbers depend on the data and are themselves sensitive."
     ),
     reference=(
         "Zhu, Dong and Wang (2022), Theorem 10; Koskela, Tobaben and Honkela (2023), Section 5; "
@@ -189,7 +189,7 @@ class Ledger(PeopleCounts):
         direction : {"both", "remove", "add"}
             Whether the person's record is removed or added; "both" gives the larger of the two.
         bounds : {"all", "upper"}
-            With "upper" the lower bound and the estimate are NaN, which saves a third of the time.
+            With "upper" the lower bound and the estimate are NaN, which saves about half of the time.
         progress : callable, optional
             Called as ``progress(done, total)``, counted in people times passes.
         seconds : float, optional
@@ -210,7 +210,8 @@ class Ledger(PeopleCounts):
         for smaller deltas, and for fewer than 17 steps: by 1.7 % at ten steps and delta 1e-15.  Few rare steps with
         little noise are the worst: 6 % and people without a lower bound were seen at 14 steps of sample rate 1e-5,
         noise multiplier 0.53 and delta 4e-12, where 1,000 people had more than 300 different counts.
-        No upper bound exceeds the worst case's, but for a limit of time, which the worst case shares.  If nothing but
+        No upper bound exceeds the worst case's; within a limit of time, the worst case's own bound may be wider, too.
+        If nothing but
         the Renyi bound or the worst case's bound is found for a person, the smaller one is the upper bound and the
         status is RENYI_ONLY.  If both are infinite, the bounds are 0 and inf and the status is NOT_CERTIFIED.
         **Cost**: a few microseconds a person and pass; more for about ten steps or fewer, and for deltas below 1e-15;

@@ -265,8 +265,10 @@ class PeopleCounts(Locked):
             For a bad, missing or contradictory value; the message names the column.  `ReadError`, a ValueError, for a
             file that cannot be read.
 
-        **Error**: as `record`.  The norm of a sum of records is at most the sum of the norms, so the upper bound stays
-        an upper bound.  The lower bound and the estimate are those of a person whose norm equals the sum.
+        **Error**: as `record`.  Several records of a person in a step count as one record whose norm is the sum of the
+        norms: this holds if the step draws people, by one coin for all of a person's records, adds these up and clips
+        the sum.  The norm of the sum is at most the sum of the norms, so the upper bound stays an upper bound.  The
+        lower bound and the estimate are those of a person whose norm equals the sum.
         **Cost**: memory for the columns and the counts; about 0.3 microseconds an event.
 
         Examples

@@ -1,4 +1,4 @@
-"""`PotentialFilter`: proven for adaptive Poisson-sampled Gaussian steps, nearly as generous as non-adaptive PLD."""
+"""`PotentialFilter`: proven for adaptive Poisson-sampled Gaussian steps; at the full norm nearly non-adaptive PLD."""
 
 from __future__ import annotations
 

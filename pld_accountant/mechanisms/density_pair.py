@@ -65,7 +65,7 @@ class DensityPair:
     the chord, in exp(epsilon), of the true one, which is convex.
 
     Masses of 1e-35 beyond the last knot count as an infinite loss, unless the loss is bounded by the sampling.  ``rdp``
-    is therefore infinite and ``mu`` unknown.
+    is therefore infinite.
 
     **Cost**: about 100 calls of each method with up to 5,000 numbers, when it is made.
 

@@ -63,7 +63,7 @@ class RandomAllocation:
     of noise multiplier sigma sqrt(t) / k.  So both bound the mechanism itself.  They are 1 to 8 % apart
     in most cases, and further at noise multipliers below 1.
 
-    ``rdp`` is infinite, and ``mu`` unknown: a mass of 1e-35 or less is counted as an infinite loss.
+    ``rdp`` is infinite: a mass of 1e-35 or less is counted as an infinite loss.
 
     References
     ----------

@@ -49,7 +49,7 @@ _CAPS = (
 )
 _ADAPTIVE = (
     "The caps of later stretches depended on earlier releases: for the run as a whole the number is a diagnostic, not "
-    "a guarantee, unless a proven filter was charged with the caps. "
+    "a guarantee. "
 )
 _FIXED = (
     "All caps came from the model at the start: if that model did not depend on the data, the upper bound may be "
@@ -67,9 +67,9 @@ def refresh_schedule(refresh: Any = None) -> Callable[[int], bool]:
     Parameters
     ----------
     refresh : None, int, iterable of int, or callable
-        None: at steps 0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 300, and then at every 250th.  A number: every so many
-        steps.  Some step numbers, which must hold 0.  A function of the step number.  The schedule must be public: it
-        must not depend on the data.
+        None: at steps 0, 5, 10, 20, 30, 45, 70, 100, 150, 200, 250, 300, and then at every 250th.  A number: every so
+        many steps.  Some step numbers, which must hold 0.  A function of the step number.  The schedule must be public:
+        it must not depend on the data.
 
     Examples
     --------
@@ -468,7 +468,7 @@ class IndividualSteps:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of `epsilon`, or of `estimate`."""
+        """The guarantee of `epsilon`, or of `estimate`; with a filter that of its budget, and not of `epsilon`."""
         if self.mode == "observed":
             return Guarantee("estimate", False, _ESTIMATE + _SAMPLED, "Yu et al. (2022), arXiv 2206.02617")
         self._catch_up()
