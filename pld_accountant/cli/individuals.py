@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from .. import validate
 from . import options
 from .kinds import load_ledger
 from .options import INPUT, OUTPUT, example, user_errors
@@ -77,12 +78,7 @@ def epsilon(
 )
 @options.of_a_log
 @click.option("--people", type=click.IntRange(min=1), help="Number of people, drawn at random.  [default: all]")
-@click.option(
-    "--min-delta",
-    type=float,
-    callback=options.checked(lambda validate, value: None if value is None else validate.delta(value, "min_delta")),
-    help="Least delta at which the Gaussian curve must lie above a person's.  [default: min(1e-10, --delta)]",
-)
+@options.number("--min-delta", required=False)
 @click.option("--out", type=OUTPUT, help="A row per example, as .parquet, .csv or .npz.")
 @click.option("--figure", type=OUTPUT, help="The three accountings, as .png or .pdf.")
 @options.json_file
@@ -129,7 +125,7 @@ def compare(
 @options.quiet
 @click.option(
     "--deltas",
-    callback=options.numbers(lambda validate, value: validate.delta(value)),
+    callback=options.numbers(validate.delta),
     help="Further deltas for the table, separated by commas.  [default: --delta times 1e2, 1e-1, 1e-3 and 1e-5]",
 )
 @click.option("--title", default="Individual privacy loss", show_default=True, help="The heading.")

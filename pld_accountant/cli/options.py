@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from .. import validate
+
 __all__ = [
     "FILE",
     "INPUT",
@@ -37,7 +39,6 @@ __all__ = [
     "numbers",
     "of_a_log",
     "pairs",
-    "probabilities",
     "quiet",
     "sample_rate",
     "schedule",
@@ -197,43 +198,35 @@ def user_errors() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
-def checked(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A callback of an option that applies a check, a function of the module `validate` and the value."""
+def checked(check: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback of an option that applies a check; None stays None."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-        from .. import validate
-
         try:
-            return check(validate, value)
+            return None if value is None else check(value)
         except ValueError as error:
             raise click.BadParameter(str(error), context, parameter) from error
 
     return callback
 
 
-def probabilities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
-    """A callback of an option for percents separated by commas; returns probabilities."""
-    try:
-        percents = [float(part) for part in value.split(",")]
-    except ValueError as error:
-        raise click.BadParameter(f"must be numbers and commas, got {value!r}", context, parameter) from error
-    if not all(0 <= percent <= 100 for percent in percents):
-        raise click.BadParameter(f"must lie between 0 and 100, got {value!r}", context, parameter)
-    return tuple(percent / 100 for percent in percents)
+def _probability(percent: float) -> float:
+    if not 0 <= percent <= 100:
+        raise ValueError(f"must lie between 0 and 100, got {percent:g}")
+    return percent / 100
 
 
-def numbers(check: Callable[[Any, Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A callback of an option for numbers separated by commas, each checked as in `checked`; None stays None."""
-    one = checked(check)
+def numbers(check: Callable[[float], float]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback of an option for numbers separated by commas, each checked as in `checked`."""
 
-    def callback(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+    def each(value: str) -> tuple[float, ...]:
         try:
-            parts = None if value is None else [float(part) for part in value.split(",")]
-        except ValueError as error:
-            raise click.BadParameter(f"must be numbers and commas, got {value!r}", context, parameter) from error
-        return None if parts is None else tuple(one(context, parameter, part) for part in parts)
+            parts = [float(part) for part in value.split(",")]
+        except ValueError:
+            raise ValueError(f"must be numbers and commas, got {value!r}") from None
+        return tuple(check(part) for part in parts)
 
-    return callback
+    return checked(each)
 
 
 def pairs(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, str] | None:
@@ -250,8 +243,6 @@ def schedule(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> tuple[tuple[float, float, int], ...] | None:
     """A callback of an option for groups ``noise:rate:steps`` separated by commas; None stays None."""
-    from .. import validate
-
     if value is None:
         return None
     try:
@@ -269,25 +260,22 @@ def schedule(
         raise click.BadParameter(told, context, parameter) from error
 
 
-_NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "--noise-multiplier": (
-        lambda validate, value: validate.noise_multiplier(value),
-        "Noise standard deviation divided by the clipping norm.",
-    ),
-    "--sample-rate": (
-        lambda validate, value: validate.sample_rate(value),
-        "Probability that an example is in a batch (Poisson sampling).",
-    ),
-    "--max-grad-norm": (lambda validate, value: validate.positive(value, "max_grad_norm"), "The clipping norm."),
-    "--steps": (lambda validate, value: validate.count(value, "steps", least=1), "Steps of training."),
-    "--delta": (lambda validate, value: validate.delta(value), "The delta at which epsilon is computed."),
-    "--target-epsilon": (
-        lambda validate, value: validate.positive(value, "target_epsilon"),
-        "The epsilon that must not be exceeded.",
-    ),
+_NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "--noise-multiplier": (validate.noise_multiplier, "Noise standard deviation divided by the clipping norm."),
+    "--sample-rate": (validate.sample_rate, "Probability that an example is in a batch (Poisson sampling)."),
+    "--max-grad-norm": (partial(validate.positive, name="max_grad_norm"), "The clipping norm."),
+    "--steps": (partial(validate.count, name="steps", least=1), "Steps of training."),
+    "--delta": (validate.delta, "The delta at which epsilon is computed."),
+    "--target-epsilon": (partial(validate.positive, name="target_epsilon"), "The epsilon that must not be exceeded."),
     "--seconds": (
-        lambda validate, value: validate.positive(value, "seconds"),
+        partial(validate.positive, name="seconds"),
         "A limit of time: what is not proven by then is wider, and says so.",
+    ),
+    "--epsilon": (partial(validate.positive, name="epsilon"), "The epsilon that the release may cost everybody."),
+    "--rho": (partial(validate.positive, name="rho"), "The same in zero-concentrated DP, instead of --epsilon."),
+    "--min-delta": (
+        partial(validate.delta, name="min_delta"),
+        "Least delta at which the Gaussian curve must lie above a person's.  [default: min(1e-10, --delta)]",
     ),
 }
 
@@ -295,14 +283,7 @@ _NUMBERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 def number(name: str, *, required: bool = True, cls: type[click.Option] = click.Option) -> Callable[[Any], Any]:
     """An option that holds a checked number; None if it is optional and absent."""
     check, text = _NUMBERS[name]
-    return click.option(
-        name,
-        cls=cls,
-        type=float,
-        required=required,
-        callback=checked(lambda validate, value: None if value is None else check(validate, value)),
-        help=text,
-    )
+    return click.option(name, cls=cls, type=float, required=required, callback=checked(check), help=text)
 
 
 noise_multiplier, sample_rate = number("--noise-multiplier"), number("--sample-rate")
@@ -375,7 +356,7 @@ _QUESTION = (
         "--quantiles",
         default="0,10,25,50,75,90,100",
         show_default=True,
-        callback=probabilities,
+        callback=numbers(_probability),
         help="Quantiles of the summary, in percent.",
     ),
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
+from .. import validate
 from . import options
 from .kinds import load_ledger
 from .options import INPUT, OUTPUT, example, user_errors
@@ -21,22 +23,12 @@ __all__ = ["release"]
 )
 @click.argument("ledger_file", metavar="LEDGER", type=INPUT)
 @options.delta
-@click.option(
-    "--epsilon",
-    type=float,
-    callback=options.checked(lambda validate, value: None if value is None else validate.positive(value, "epsilon")),
-    help="The epsilon that the release may cost everybody.",
-)
-@click.option(
-    "--rho",
-    type=float,
-    callback=options.checked(lambda validate, value: None if value is None else validate.positive(value, "rho")),
-    help="The same in zero-concentrated DP, instead of --epsilon.",
-)
+@options.number("--epsilon", required=False)
+@options.number("--rho", required=False)
 @click.option(
     "--edges",
     required=True,
-    callback=options.numbers(lambda validate, value: validate.positive(value, "edges")),
+    callback=options.numbers(partial(validate.positive, name="edges")),
     help="Ends of the cells of the histogram, ascending, separated by commas; chosen without the data.",
 )
 @options.groups

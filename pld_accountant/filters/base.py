@@ -11,7 +11,7 @@ from .. import validate
 from ..files.saved_state import SavedArrays, SavedState
 from ..results import Guarantee
 
-__all__ = ["Filter"]
+__all__ = ["Filter", "NoisySteps"]
 
 _CONDITION_EACH = (
     " It holds for steps chosen from past releases, as long as each {} depends on the person's own record "
@@ -114,6 +114,11 @@ class Filter(SavedState):
     def _restore_halted(self, saved: SavedArrays) -> None:
         self._halted = bool(saved.take("halted", np.bool_, (), least=False, most=not self._individual))
 
+    def _each(self, values: np.ndarray) -> np.ndarray:
+        """A value for each person, from a value for each budget."""
+        shape = (self._num_examples, *values.shape[1:])
+        return values if self._individual else np.broadcast_to(values, shape).copy()
+
     def _admit(self, norms: Any, steps: int | None = None, **step: Any) -> np.ndarray:
         count = 1 if steps is None else validate.count(steps, "steps", least=1, most=_MOST_STEPS)
         if np.ndim(norms) == 0 and not self._individual:
@@ -166,3 +171,48 @@ class Filter(SavedState):
         """The conditions that the caller must meet for the guarantee."""
         condition = _CONDITION_EACH if self._individual else _CONDITION_ALL
         return condition.format(charged) + " The budget is met to a relative 1e-12."
+
+
+class NoisySteps(Filter):
+    """A filter of steps that release the sum of the people's clipped vectors with Gaussian noise.
+
+    The noise of a step has standard deviation noise_multiplier * max_grad_norm in every coordinate.  If max_grad_norm
+    is None, the vectors are not clipped, and noise_multiplier is the standard deviation itself.
+    """
+
+    _noise_multiplier: float
+    _clip: float | None
+    _sample_rate = 1.0
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the noise over max_grad_norm, unless a step gives its own."""
+        return self._noise_multiplier
+
+    @property
+    def max_grad_norm(self) -> float | None:
+        """Clipping norm, unless a step gives its own."""
+        return self._clip
+
+    @property
+    def sample_rate(self) -> float:
+        """Poisson sampling rate, unless a step gives its own."""
+        return self._sample_rate
+
+    def _step(
+        self,
+        noise_multiplier: float | None = None,
+        max_grad_norm: float | None = None,
+        sample_rate: float | None = None,
+    ) -> tuple[float, Any, float]:
+        """Noise multiplier, clipping norm and sample rate of the coming step: the filter's own unless given."""
+        noise, clip, rate = self._noise_multiplier, self._clip, self._sample_rate
+        if noise_multiplier is not None:
+            noise = validate.noise_multiplier(noise_multiplier)
+        if max_grad_norm is not None:
+            clip = validate.clipping_norm(max_grad_norm)
+        if sample_rate is not None:
+            rate = validate.sample_rate(sample_rate)
+        if rate < 1 == self._sample_rate:
+            raise ValueError("a filter made with sample_rate=1 takes full-batch steps only")
+        return noise, clip, rate

@@ -23,7 +23,7 @@ from .. import validate
 from ..files.saved_state import SavedArrays, belongs
 from ..files.store import StoreError
 from ..kernels.charge import BUDGET, SLACK, admit_square
-from .base import Filter
+from .base import Filter, NoisySteps
 
 __all__ = ["TOLERANCE", "IntegerBudgetFilter", "NoisyStepFilter", "SquareFilter", "own_shares", "round_up"]
 
@@ -109,11 +109,6 @@ class IntegerBudgetFilter(Filter):
             self._full = np.repeat(self._full[:, None], orders, axis=1)
         self._left = self._full.copy()
 
-    def _each(self, values: np.ndarray) -> np.ndarray:
-        """A value for each person, from a value for each budget."""
-        shape = (self._num_examples, *values.shape[1:])
-        return values if self._individual else np.broadcast_to(values, shape).copy()
-
     @property
     def active(self) -> np.ndarray:
         """Whether each person has budget left: (num_examples,) bool.  Sensitive, like every value kept for a person."""
@@ -175,12 +170,8 @@ class IntegerBudgetFilter(Filter):
         return left
 
 
-class NoisyStepFilter(IntegerBudgetFilter):
-    """A filter of steps that release the sum of the people's clipped vectors with Gaussian noise.
-
-    The noise of a step has standard deviation noise_multiplier * max_grad_norm in every coordinate.  If max_grad_norm
-    is None, the vectors are not clipped, and noise_multiplier is the standard deviation itself.
-    """
+class NoisyStepFilter(IntegerBudgetFilter, NoisySteps):
+    """A filter of noisy steps whose budgets are integers."""
 
     def __init__(
         self,
@@ -197,30 +188,6 @@ class NoisyStepFilter(IntegerBudgetFilter):
         self._clip = None if max_grad_norm is None else validate.clipping_norm(max_grad_norm)
         step = {"noise_multiplier": self._noise_multiplier, "max_grad_norm": self._clip}
         super().__init__(num_examples, individual, {**parameters, **step}, orders, shares)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """Standard deviation of the noise over max_grad_norm, unless a step gives its own."""
-        return self._noise_multiplier
-
-    @property
-    def max_grad_norm(self) -> float | None:
-        """Clipping norm, unless a step gives its own."""
-        return self._clip
-
-    @property
-    def sample_rate(self) -> float:
-        """Poisson sampling rate, unless a step gives its own."""
-        return 1.0
-
-    def _step(self, noise_multiplier: float | None, max_grad_norm: float | None) -> tuple[float, float | None]:
-        """Noise multiplier and clipping norm of the coming step: the filter's own unless given."""
-        noise, clip = self._noise_multiplier, self._clip
-        if noise_multiplier is not None:
-            noise = validate.noise_multiplier(noise_multiplier)
-        if max_grad_norm is not None:
-            clip = validate.clipping_norm(max_grad_norm)
-        return noise, clip
 
     @staticmethod
     def _clipping(clip: float | None) -> tuple[float, float]:
@@ -289,7 +256,7 @@ class SquareFilter(NoisyStepFilter):
         return self._admit(norms, steps, noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm)
 
     def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
-        noise, clip = self._step(**step)
+        noise, clip, _ = self._step(**step)
         admitted = np.empty(norms.size, dtype=np.int64)
         top, inverse = self._clipping(clip)
         if admit_square(norms, top, inverse, self._scale_up(noise), count, self._left, admitted) >= 0:
@@ -309,7 +276,7 @@ class SquareFilter(NoisyStepFilter):
 
         **Error**: rounded down.  A person whose norm is clipped to it is admitted and stays within the budget.
         """
-        noise, clip = self._step(noise_multiplier, max_grad_norm)
+        noise, clip, _ = self._step(noise_multiplier, max_grad_norm)
         scale = self._scale_up(noise)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             ratio = np.sqrt(np.maximum(self._left - 1, 0) / scale) * (1 - 2.0**-48)

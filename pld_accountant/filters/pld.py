@@ -10,19 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import validate
 from ..files.saved_state import SavedArrays
 from ..notions import zcdp
 from ..results import Guarantee
-from .base import Filter
+from .base import NoisySteps
 from .pld_state import PLDState
 
 __all__ = ["PLDFilter"]
 
 
-class PLDFilter(Filter):
+class PLDFilter(NoisySteps):
     """Keeps everybody's dominating mu within a budget.
 
     This is not proven for adaptive runs of sampled steps; see `guarantee`.
@@ -97,21 +96,6 @@ class PLDFilter(Filter):
     def min_delta(self) -> float:
         """Least delta at which the curves are compared."""
         return self._min_delta
-
-    @property
-    def noise_multiplier(self) -> float:
-        """Standard deviation of the noise over max_grad_norm, unless a step gives its own."""
-        return self._noise_multiplier
-
-    @property
-    def sample_rate(self) -> float:
-        """Poisson sampling rate, unless a step gives its own."""
-        return self._sample_rate
-
-    @property
-    def max_grad_norm(self) -> float:
-        """Clipping norm, unless a step gives its own."""
-        return self._clip
 
     # ------------------------------------------------------------------ steps
 
@@ -229,27 +213,6 @@ class PLDFilter(Filter):
         )
 
     # ------------------------------------------------------------------ state
-
-    def _each(self, values: NDArray) -> NDArray:
-        return values if self._individual else np.broadcast_to(values, (self._num_examples,)).copy()
-
-    def _step(
-        self,
-        noise_multiplier: float | None = None,
-        max_grad_norm: float | None = None,
-        sample_rate: float | None = None,
-    ) -> tuple[float, float, float]:
-        """Noise multiplier, clipping norm and sample rate of the coming step: the filter's own unless given."""
-        noise, clip, rate = self._noise_multiplier, self._clip, self._sample_rate
-        if noise_multiplier is not None:
-            noise = validate.noise_multiplier(noise_multiplier)
-        if max_grad_norm is not None:
-            clip = validate.clipping_norm(max_grad_norm)
-        if sample_rate is not None:
-            rate = validate.sample_rate(sample_rate)
-        if rate < 1 == self._sample_rate:
-            raise ValueError("a filter made with sample_rate=1 takes full-batch steps only")
-        return noise, clip, rate
 
     def _state(self) -> dict[str, np.ndarray]:
         return {**self._pld_state.state(), "halted": np.array(self._halted)}

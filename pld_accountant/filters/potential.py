@@ -114,12 +114,12 @@ class PotentialFilter(NoisyStepFilter):
             raise ValueError(f"no budget was certified within {seconds} seconds; allow more time") from None
         self._budget = self._game.budget(*self._target)
         _, shares = own_shares(epsilon, lambda one: self._game.budget(one, delta))
-        self._first_rate = float(rates[0])
+        self._sample_rate = float(rates[0])
         super().__init__(
             {
                 "epsilon": epsilon if np.ndim(epsilon) else largest,
                 "delta": self._target[1],
-                "sample_rate": rates if np.ndim(sample_rate) else self._first_rate,
+                "sample_rate": rates if np.ndim(sample_rate) else self._sample_rate,
                 "alpha": 1.0 + self._game.theta,
             },
             num_examples=num_examples,
@@ -142,11 +142,6 @@ class PotentialFilter(NoisyStepFilter):
         """Order of the charges."""
         return 1.0 + self._game.theta
 
-    @property
-    def sample_rate(self) -> float:
-        """Poisson sampling rate of a step, unless the step gives its own: the first one given."""
-        return self._first_rate
-
     def _scaled(
         self,
         noise_multiplier: float | None = None,
@@ -154,11 +149,10 @@ class PotentialFilter(NoisyStepFilter):
         sample_rate: float | None = None,
     ) -> tuple[float, Fraction, np.ndarray]:
         """Clipping norm, the relative norm of a norm of 1, and the charges of the coming step."""
-        noise, clip = self._step(noise_multiplier, max_grad_norm)
+        noise, clip, rate = self._step(noise_multiplier, max_grad_norm, sample_rate)
         least = self._noise_multiplier
         if noise < least:
             raise ValueError(f"noise_multiplier must be at least the filter's, {least!r}, got {noise!r}")
-        rate = self._first_rate if sample_rate is None else validate.sample_rate(sample_rate)
         if rate > self._rates[0]:
             raise ValueError(f"sample_rate must be at most the filter's largest, {self._rates[0]!r}, got {rate!r}")
         assert clip is not None

@@ -152,11 +152,6 @@ class RenyiFilter(NoisyStepFilter):
         """The budget of each order."""
         return float(self._budget[0]) if self._single else self._budget.copy()
 
-    @property
-    def sample_rate(self) -> float:
-        """Poisson sampling rate of a step, unless the step gives its own."""
-        return self._sample_rate
-
     @classmethod
     def _numbers(cls, parameters: dict[str, Any]) -> int:
         return super()._numbers(parameters) * (np.size(parameters["alpha"]) if parameters["sample_rate"] < 1 else 1)
@@ -209,15 +204,9 @@ class RenyiFilter(NoisyStepFilter):
         }
         return self._admit(norms, steps, **step)
 
-    def _rate(self, sample_rate: float | None) -> float:
-        rate = self._sample_rate if sample_rate is None else validate.sample_rate(sample_rate)
-        if rate < 1 == self._sample_rate:
-            raise ValueError("a filter made with sample_rate=1 takes full-batch steps only")
-        return rate
-
-    def _book(self, norms: np.ndarray, count: int, *, sample_rate: float | None = None, **step: Any) -> np.ndarray:
-        noise, clip = self._step(**step)
-        table = self._table(noise, self._rate(sample_rate))
+    def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
+        noise, clip, rate = self._step(**step)
+        table = self._table(noise, rate)
         admitted = np.empty(norms.size, dtype=np.int64)
         if admit_table(norms, *self._clipping(clip), table, count, self._left, admitted) >= 0:
             raise validate.norm_error(norms)
@@ -231,8 +220,8 @@ class RenyiFilter(NoisyStepFilter):
         sample_rate: float | None = None,
     ) -> np.ndarray:
         """The largest norm that each person can still spend in the coming step, at most max_grad_norm."""
-        noise, clip = self._step(noise_multiplier, max_grad_norm)
-        table = self._table(noise, self._rate(sample_rate))
+        noise, clip, rate = self._step(noise_multiplier, max_grad_norm, sample_rate)
+        table = self._table(noise, rate)
         square = squares_within(table, self._left)
         ratio = np.sqrt(square) * (1 - 2.0**-49)
         ratio = np.where(square >= 1, 1.0, ratio) if clip is not None else ratio

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Mechanism, StepFamily
+from .base import Direction, Mechanism
 from .bounded_law import BoundedLaw
 from .bounded_range_run import BoundedRangeRun
-from .discrete import DiscreteLaw, DiscreteSteps
+from .discrete import Discrete, DiscreteLaw
 from .laplace import LaplaceSteps
 
 __all__ = ["BoundedRangeSteps", "ExponentialMechanism"]
@@ -96,7 +96,7 @@ class ExponentialMechanism:
 
 
 @dataclass(frozen=True)
-class TwoPoints:
+class TwoPoints(Discrete):
     """The pair with losses t and t - epsilon under removal, t a share of epsilon; `ExponentialMechanism` makes it."""
 
     epsilon: float
@@ -112,11 +112,6 @@ class TwoPoints:
         c, t = self.epsilon, self.epsilon * (self.share if direction == "remove" else 1.0 - self.share)
         low, high = math.exp(t - c) * math.expm1(-t), math.expm1(t - c)
         return DiscreteLaw(np.array([t - c, t]), np.array([low, high]) / math.expm1(-c), 0.0, False)
-
-    @staticmethod
-    def steps(mechanisms: Sequence[TwoPoints], direction: Direction) -> StepFamily:
-        """The family with one row for each of these pairs."""
-        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
 class BoundedRangeSteps(LaplaceSteps):

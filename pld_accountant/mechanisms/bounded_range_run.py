@@ -24,15 +24,14 @@ in whatever order they run (concurrent composition: Vadhan and Zhang 2023).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Direction, StepFamily
-from .discrete import DiscreteLaw, DiscreteSteps
+from .base import Direction
+from .discrete import Discrete, DiscreteLaw
 
 __all__ = ["BoundedRangeRun"]
 
@@ -45,7 +44,7 @@ _FLAT = 1e-9  # distance from 1 - e^x, relative, at which it is replaced by a ch
 
 
 @dataclass(frozen=True)
-class BoundedRangeRun:
+class BoundedRangeRun(Discrete):
     """Steps of one bounded range that are chosen adaptively; `ExponentialMechanism` makes it.
 
     Parameters
@@ -73,11 +72,6 @@ class BoundedRangeRun:
     def law(self, direction: Direction) -> DiscreteLaw:
         """The losses, the same in both directions."""
         return _law(self.epsilon, self.length)
-
-    @staticmethod
-    def steps(mechanisms: Sequence[BoundedRangeRun], direction: Direction) -> StepFamily:
-        """The family with one row for each of these runs."""
-        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
 @lru_cache(maxsize=32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Mechanism, StepFamily
-from .discrete import DiscreteLaw, DiscreteSteps, merged
+from .base import Direction, Mechanism
+from .discrete import Discrete, DiscreteLaw, merged
 from .lognormal_sums import Side
 
 __all__ = ["DensityPair", "DensitySide"]
@@ -125,7 +125,7 @@ class DensityPair:
 
 
 @dataclass(frozen=True)
-class DensitySide:
+class DensitySide(Discrete):
     """A discrete law on one side of a `DensityPair`, which makes it."""
 
     pair: DensityPair
@@ -142,11 +142,6 @@ class DensitySide:
         with np.errstate(all="ignore"):
             made = _upper if self.side is Side.UPPER else _lower
             return made(cells, self.pair.sample_rate, direction)
-
-    @staticmethod
-    def steps(mechanisms: Sequence[DensitySide], direction: Direction) -> StepFamily:
-        """The family with one row for each of these mechanisms, given that no loss is infinite."""
-        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
 class Cells(NamedTuple):

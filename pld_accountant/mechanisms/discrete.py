@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,20 +73,21 @@ class DiscreteLaw:
         return float(np.max(self.loss_error, initial=0.0))
 
 
-@runtime_checkable
-class Discrete(Protocol):
+class Discrete(ABC):
     """A mechanism with finitely many losses."""
 
-    @property
-    def noise_multiplier(self) -> float: ...
-
+    @abstractmethod
     def law(self, direction: Direction) -> DiscreteLaw:
         """The losses in one direction."""
-        ...
+
+    @staticmethod
+    def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
+        """The family with one row for each of these mechanisms, given that no loss is infinite."""
+        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
 @dataclass(frozen=True)
-class DiscretePair:
+class DiscretePair(Discrete):
     """A mechanism given by two discrete laws on the same outcomes.
 
     Parameters
@@ -216,11 +218,6 @@ class DiscretePair:
             mass_error=UNIT * (errors[1] + _ADDED),
             infinite_error=0.0 if known else None,
         )
-
-    @staticmethod
-    def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
-        """The family with one row for each of these mechanisms, given that no loss is infinite."""
-        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
 def _law(values: Sequence[float], name: str) -> NDArray:

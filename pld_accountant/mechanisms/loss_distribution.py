@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, StepFamily
-from .discrete import MASS_SLACK, Discrete, DiscreteLaw, DiscreteSteps, merged
+from .base import Direction
+from .discrete import MASS_SLACK, Discrete, DiscreteLaw, merged
 
 __all__ = ["LossDistribution"]
 
@@ -22,7 +21,7 @@ _MOST_LOSS = 700.0
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class LossDistribution:
+class LossDistribution(Discrete):
     """A mechanism of which a discrete privacy loss distribution is known.
 
     Parameters
@@ -88,11 +87,6 @@ class LossDistribution:
         assert given is not None
         losses, masses = (np.array(part) for part in given)
         return _law(losses, masses)
-
-    @staticmethod
-    def steps(mechanisms: Sequence[Discrete], direction: Direction) -> StepFamily:
-        """The family with one row for each of these mechanisms, given that no loss is infinite."""
-        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
 def _checked(losses: Any, masses: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

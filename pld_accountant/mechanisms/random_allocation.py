@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Mechanism, StepFamily
-from .discrete import DiscreteLaw, DiscreteSteps, merged
+from .base import Direction, Mechanism
+from .discrete import Discrete, DiscreteLaw, merged
 from .lognormal_sums import Ratio, Side, mean_of_lognormals
 from .participations import MOST_PARTICIPATIONS, several_participations
 from .sampled_gaussian import SampledGaussian
@@ -135,7 +134,7 @@ class RandomAllocation:
 
 
 @dataclass(frozen=True)
-class AllocationSide:
+class AllocationSide(Discrete):
     """A pair of discrete laws on one side of an epoch; `RandomAllocation` makes it.
 
     With several participations there is a lower side only.
@@ -169,11 +168,6 @@ class AllocationSide:
         moved = ratio.moved * 1.01 + 2.0**-50 * np.abs(loss)
         loss = loss + (moved if upper else -moved)
         return _merged(loss[kept], mass[kept], max(infinite, _SMALLEST) if upper else 0.0)
-
-    @staticmethod
-    def steps(mechanisms: Sequence[AllocationSide], direction: Direction) -> StepFamily:
-        """The family with one row for each of these mechanisms, given that no loss is infinite."""
-        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
 
 
 def _merged(loss: NDArray, mass: NDArray, infinite: float) -> DiscreteLaw:
