@@ -15,7 +15,7 @@ from .options import PROGRAM
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["as_text", "described", "holds_ledger", "load_ledger"]
+__all__ = ["as_text", "described", "holds_ledger", "load_ledger", "schedule_facts"]
 
 _OF_RESULTS = ("delta", "num_examples", "steps", "parameters", "schedule", "worst_case", "not_certified", "renyi_only")
 _OF_RELEASE = ("delta", "cost", "noise", "edges", "guarantee", "provenance")
@@ -111,11 +111,11 @@ def _of_state(header: dict[str, Any]) -> dict[str, Any]:
     if "schedule" in found:
         found.pop("groups", None)
         found["steps"] = sum(steps for _, _, steps in found["schedule"])
-        found["schedule"] = _schedule(found["schedule"])
+        found["schedule"] = schedule_facts(found["schedule"])
     return found
 
 
-def _schedule(groups: Any) -> list[dict[str, Any]]:
+def schedule_facts(groups: Any) -> list[dict[str, Any]]:
     return [{"noise_multiplier": sigma, "sample_rate": rate, "steps": steps} for sigma, rate, steps in groups]
 
 
@@ -128,7 +128,7 @@ def _of_journal(path: Path) -> dict[str, Any]:
         "num_examples": ledger.num_examples,
         "steps": ledger.steps,
         "max_grad_norm": ledger.max_grad_norm,
-        "schedule": _schedule(ledger.schedule),
+        "schedule": schedule_facts(ledger.schedule),
         **({"note": message} if message else {}),
     }
 

@@ -9,7 +9,7 @@ import click
 
 from ..rounding import people_and_steps
 from . import options
-from .kinds import as_text, described, load_ledger
+from .kinds import as_text, described, load_ledger, schedule_facts
 from .options import INPUT, OUTPUT, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
@@ -131,9 +131,7 @@ def _of_ledger(ledger: Ledger, source: Source | Path | None = None) -> dict[str,
         "kind": "facts of a ledger",
         "num_examples": ledger.num_examples,
         "steps": ledger.steps,
-        "schedule": [
-            {"noise_multiplier": sigma, "sample_rate": rate, "steps": steps} for sigma, rate, steps in ledger.schedule
-        ],
+        "schedule": schedule_facts(ledger.schedule),
         "max_grad_norm": ledger.max_grad_norm,
         "buckets": ledger.buckets,
     }

@@ -18,7 +18,7 @@ import numpy as np
 from ..files.atomic import atomic_file
 from ..rounding import people_and_steps, rounded_up, scientific
 from .comparison import Comparison
-from .histogram import Histogram, hidden_people, share_under, shown_histograms
+from .histogram import Histogram, hidden_people, largest, share_under, shown_histograms
 from .individuals import Individuals
 from .outputs import FIGURE_ENDINGS
 
@@ -121,11 +121,6 @@ def _add_axes(figure: Figure, bottom: float, height: float, **options: Any) -> A
     return figure.add_axes(box, **options)
 
 
-def _largest(values: np.ndarray) -> float:
-    """The largest finite value, 1 if there is none above 0."""
-    return float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
-
-
 def _draw_bars(axes: Axes, counted: Histogram, kind: str, label: str) -> None:
     axes.stairs(counted.counts, counted.edges, fill=True, color=COLOURS[kind], alpha=0.8, linewidth=0, label=label)
 
@@ -156,7 +151,7 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     upper, worst = individuals.epsilon.upper, individuals.worst_case.upper
-    top = _largest(np.concatenate([upper, individuals.rdp_epsilon]))
+    top = largest(np.concatenate([upper, individuals.rdp_epsilon]))
     pairs = [(upper, worst), (individuals.rdp_epsilon, individuals.worst_case_rdp)]
     bars, outline = shown_histograms(pairs, top, bins, individuals.min_group)
     figure, lines = _captioned(_caption(individuals, bars.hidden), 3.75)
@@ -228,7 +223,7 @@ def draw_comparison(found: Comparison, *, bins: int = 50) -> Figure:
         `save_figure` writes it.
     """
     kinds, least = found.by_kind, found.individuals.min_group
-    top = _largest(np.concatenate([values for values, _ in kinds.values()]))
+    top = largest(np.concatenate([values for values, _ in kinds.values()]))
     counted = dict(zip(kinds, shown_histograms(list(kinds.values()), top, bins, least), strict=True))
     notes = (found.gaussian_sentence, hidden_people(counted["PLD"].hidden, least), str(found.individuals.guarantee))
     figure, lines = _captioned(" ".join(note for note in notes if note), 5.95)

@@ -24,6 +24,7 @@ __all__ = [
     "groups",
     "hidden_people",
     "histogram",
+    "largest",
     "quantiles",
     "share_under",
     "shown_histograms",
@@ -109,6 +110,11 @@ def _values(values: np.ndarray) -> np.ndarray:
     if np.isnan(array).any():
         raise ValueError(f"epsilons must not be NaN; person {int(np.flatnonzero(np.isnan(array))[0])} is")
     return array
+
+
+def largest(values: np.ndarray) -> float:
+    """The largest finite value, 1 if there is none above 0."""
+    return float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
 
 
 def bin_edges(top: float, width: float, mark: float) -> np.ndarray:

@@ -43,6 +43,7 @@ __all__ = [
     "json_writer",
     "table_facts",
     "table_writer",
+    "text_writer",
     "write_all",
 ]
 
@@ -51,7 +52,7 @@ FIGURE_ENDINGS = (".png", ".pdf")
 PAGE_ENDINGS = (".html", ".htm")
 
 
-Writer = Callable[[BinaryIO], None]
+Writer = Callable[[BinaryIO], Any]
 
 SCHEMA_VERSION = 1
 DIGEST = "pld_accountant_sha256"
@@ -281,9 +282,9 @@ def json_text(facts: Mapping[str, Any]) -> str:
 
 def json_writer(facts: Mapping[str, Any]) -> Writer:
     """A writer of `facts` as indented JSON."""
-    text = json_text(facts)
-    return lambda file: _write_bytes(file, text.encode())
+    return text_writer(json_text(facts))
 
 
-def _write_bytes(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
+def text_writer(text: str) -> Writer:
+    """A writer of a text."""
+    return lambda file: file.write(text.encode())

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from importlib import resources
 from string import Template
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from ...results import Status
 from ...rounding import quantile_name, rounded_down, rounded_up, scientific
 from ..content import Report
-from ..histogram import Histogram, hidden_people, shown_histograms
+from ..histogram import Histogram, hidden_people, largest, shown_histograms
 from ..individuals import Individuals
-from ..outputs import Writer
+from ..outputs import Writer, text_writer
 from ..provenance import provenance_line
 from .charts import Mark, histogram_chart, small_chart
 from .markup import Markup, escaped, joined, table
@@ -50,12 +50,7 @@ def page(report: Report, title: str) -> str:
 
 def page_writer(report: Report, title: str = "Individual privacy loss") -> Writer:
     """A writer of the report as one HTML file that needs no script, no font and no network."""
-    data = page(report, title).encode()
-
-    def write(file: BinaryIO) -> None:
-        file.write(data)
-
-    return write
+    return text_writer(page(report, title))
 
 
 def _lead(people: Individuals) -> Markup:
@@ -117,16 +112,10 @@ def _caveats(people: Individuals) -> Markup:
     return joined(Markup(f'<p class="note">{escaped(sentence)}</p>') for sentence in people.caveats())
 
 
-def _top(people: Individuals) -> float:
-    """The largest finite epsilon of all people and of the worst case; 1 if there is none above 0."""
-    ends = [people.epsilon.upper, people.rdp_epsilon, [people.worst_case.upper, people.worst_case_rdp]]
-    values = np.concatenate([np.asarray(part, dtype=np.float64) for part in ends])
-    return float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
-
-
 def _histogram(report: Report) -> Markup:
     people = report.summary.individuals
-    worst, top = people.worst_case, _top(people)
+    worst = people.worst_case
+    top = largest(np.concatenate([people.epsilon.upper, people.rdp_epsilon, [worst.upper, people.worst_case_rdp]]))
     pairs = [(people.epsilon.upper, worst.upper), (people.rdp_epsilon, people.worst_case_rdp)]
     pld, renyi = shown_histograms(pairs, top, _BINS, people.min_group)
     marks = [
@@ -203,8 +192,7 @@ def _groups(report: Report) -> Markup:
 def _group_charts(report: Report) -> Markup:
     people = report.summary.individuals
     upper, worst = people.epsilon.upper, people.worst_case.upper
-    finite = np.append(upper[np.isfinite(upper)], worst if math.isfinite(worst) else 0.0)
-    top = float(finite.max()) or 1.0
+    top = largest(np.append(upper, worst))
     charts = []
     for number, group in enumerate(report.summary.groups[:_CHARTS]):
         (counted,) = shown_histograms(
