@@ -1,5 +1,7 @@
 """Cases that a review tried by hand and that were wrong or failed; each is a question a user can ask."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -47,3 +49,62 @@ def test_a_delta_far_beyond_all_doubles():
 def test_an_infinite_epsilon_has_an_estimate():
     found = pa.compose([(pa.ApproximateDP(0.1, 1e-6), 2), (pa.FixedSizeBatch(3.0, 17, 1000), 1)]).epsilon(1e-7)
     assert found.lower == found.estimate == found.upper == np.inf
+
+
+@pytest.mark.parametrize(
+    ("with_record", "without_record", "rate", "steps", "alpha", "direction"),
+    [
+        ((0.5036526036879108, 0.49634739631208924), (0.6367177741787033, 0.36328222582129666), 0.13925884001008682, 10,
+         3.008906949833024e-13, "remove"),
+        ((0.8523005926704665, 0.14769940732953346), (0.02546744677382151, 0.9745325532261785), 0.008466121191007585, 3,
+         1.637343245618441e-14, "remove"),
+        ((0.646913613301784, 0.353086386698216), (0.5866131209143863, 0.41338687908561367), 0.3608345856139843, 10,
+         9.773276610629011e-14, "add"),
+        ((0.5441487824344085, 0.45585121756559155), (0.5856419049277907, 0.41435809507220933), 1.0, 10,
+         8.573658997232255e-13, "remove"),
+    ],
+)  # fmt: skip
+def test_an_attack_with_few_false_positives(with_record, without_record, rate, steps, alpha, direction):
+    """Below the null mass of the largest loss, the best attack accuses there alone: exactly alpha times its ratio."""
+    p, q = ([Fraction(x) / sum(map(Fraction, law)) for x in law] for law in (with_record, without_record))
+    drawn = [(1 - Fraction(rate)) * y + Fraction(rate) * x for x, y in zip(p, q, strict=True)]
+    ratios = [x / y if direction == "remove" else y / x for x, y in zip(drawn, q, strict=True)]
+    truth = Fraction(alpha) * max(ratios) ** steps
+    run = pa.compose([(pa.DiscretePair(with_record, without_record, rate), steps)])
+    found = run.attack_success(alpha, direction)
+    assert found.lower <= truth <= found.upper
+    assert found.lower == pytest.approx(float(truth), rel=1e-9, abs=0.0)
+
+
+@pytest.mark.parametrize("mechanism", [pa.RandomizedResponse(1.0, 5), pa.ApproximateDP(0.0, 0.0)], ids=str)
+def test_steps_that_lose_nothing(mechanism):
+    run = pa.compose([(mechanism, 3)])
+    assert run.epsilon(0.0).upper == run.mu().upper == run.rdp_epsilon(1e-5) == run.rdp(np.inf) == run.rdp(2.0) == 0.0
+    assert run.tradeoff(0.1).upper <= 0.9 * (1.0 + 1e-12)
+
+
+def test_steps_that_lose_nothing_or_everything_have_a_mu():
+    run = pa.compose([(pa.ApproximateDP(0.0, 1e-3), 2)])
+    assert run.mu(0.5).upper == 0.0 and run.mu(1e-5).lower == np.inf
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "steps", "direction", "chance"),
+    [
+        (pa.DiscretePair([1.0, 0.0], [0.0, 1.0], 0.3), 2, "remove", 0.51),
+        (pa.DiscretePair([1.0, 0.0], [0.0, 1.0], 0.3), 2, "add", 0.0),
+        (pa.RandomizedResponse(0.0, 5), 1, "both", 1.0),
+        (pa.ApproximateDP(5.5, 0.0133), 1, "add", 0.0133),
+        (pa.Gaussian(1.0), 2, "both", 0.0),
+        # tails of tables are no infinite losses
+        (pa.DiscreteGaussian(2.0), 3, "both", 0.0),
+        (pa.RandomAllocation(1.0, 10), 3, "both", 0.0),
+    ],
+)
+def test_without_false_positives_infinite_losses_are_found(mechanism, steps, direction, chance):
+    run = pa.compose([(mechanism, steps)])
+    found, missed = run.attack_success(0.0, direction), run.tradeoff(0.0, direction)
+    assert 0.0 <= found.lower <= chance * (1.0 + 1e-15) and chance * (1.0 - 1e-15) <= found.upper <= 1.0
+    assert found.width <= 1e-12
+    assert 0.0 <= missed.lower <= missed.upper <= 1.0 and missed.width <= 1e-12
+    assert missed.lower <= 1.0 - chance <= missed.upper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -50,13 +50,14 @@ def between(lower: float, upper: float, status: Status, method: Proof) -> Bounds
 
 
 def _of_test(
-    curve: ProfileCurve, sides: Sequence[Callable[[float, bool], tuple[float, float]]], level: float, successes: bool
+    curve: ProfileCurve, infinite: Callable[[], tuple[float, float]], level: float, successes: bool
 ) -> tuple[float, float]:
     """Bounds of the largest rate of true positives of a test with this rate of false positives, or of 1 less it."""
     if 0.0 < level < 1.0:
         return curve.true_positives(level) if successes else curve.type_two(level)
     # without false positives only infinite losses are detected
-    found = (1.0, 1.0) if level else (0.0, min(max(side(_FAR, False)[1] for side in sides), 1.0))
+    low, high = (1.0, 1.0) if level else infinite()
+    found = max(0.0, low), min(max(0.0, high), 1.0)
     return found if successes else (math.nextafter(1.0 - found[1], 0.0) if found[1] > 0.0 else 1.0, 1.0 - found[0])
 
 
@@ -123,6 +124,10 @@ class Composition(Locked, ABC):
     @abstractmethod
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """The largest loss that has a probability above 0: epsilon at delta = 0."""
+
+    def _infinite_ends(self, direction: Direction) -> tuple[float, float]:
+        """Bounds of the chance that some step's loss is infinite."""
+        return 0.0, min(float(self.delta(_FAR, direction).upper), 1.0)
 
     @abstractmethod
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
@@ -370,7 +375,8 @@ class Composition(Locked, ABC):
             for one in self._distinct(wanted):
                 if one not in curves:
                     sides = [self._two_sided(side, worst) for side in (one, _OTHER[one])]
-                    curves[one] = partial(_of_test, ProfileCurve(*sides), sides, successes=successes)
+                    infinite = partial(self._infinite_ends, one)
+                    curves[one] = partial(_of_test, ProfileCurve(*sides), infinite, successes=successes)
             lowers, uppers = zip(*(of_test(level) for of_test in curves.values()), strict=True)
             lower, upper = choose(lowers), choose(uppers)
             return Bounds(lower, 0.5 * (lower + upper), upper, max(worst), Proof.CONJUGATE)

@@ -125,7 +125,14 @@ class KnownComposition(Composition):
 
     def _largest_finite(self, direction: Direction) -> float:
         """The largest sum of finite losses, given that all are finite."""
+        if not self._costly:
+            return self._of_failures(direction)
         return float(self._row.times(self._of(direction).steps.largest_loss()[:, None])[0, 0])
+
+    def _of_failures(self, direction: Direction) -> float:
+        """The sum of the finite losses of mechanisms that lose nothing or everything: 0, or round-off."""
+        free = ((m.law(direction).losses[0], n) for m, n in self._counts.items() if m not in self._costly)
+        return float(sum(n * max(loss, 0.0) for loss, n in free)) * (1.0 + ROUNDING)
 
     def _one(self, direction: Direction, question: Question, width: float, known: NDArray | None = None) -> Bounds:
         """The answer in one direction, arrays of one element; `known` as for `engine.solver.bounds`."""
@@ -276,6 +283,9 @@ class KnownComposition(Composition):
         wanted = self._distinct(wanted)
         if max(self._infinite_ends(d)[0] for d in wanted) > min_delta:
             return Bounds(np.inf, np.inf, np.inf)  # no epsilon brings delta down to min_delta
+        if not self._costly:
+            most = max(self._infinite_ends(d)[1] + self._of_failures(d) for d in wanted)
+            return Bounds(0.0, 0.0, 0.0) if most < min_delta else UNKNOWN
         curves = {d: self._lattice(d) or (OwnCurve(self, d) if self._log_finite(d) else None) for d in wanted}
         method = Proof.LATTICE if all(self._lattice(d) for d in wanted) else Proof.TRANSFORM
         return self.mu_of(curves, min_delta, method)
@@ -329,6 +339,8 @@ class KnownComposition(Composition):
         if self._concentrated:
             moments = [partial(self.log_moments, d) for d in self.larger_moments]
             return max(0.0, *(renyi.optimum(of, EpsilonAt(delta)) for of in moments))
+        if not self._costly:
+            return max(self._of_failures(d) for d in self.larger_moments)
         return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self.larger_moments)
 
     @property

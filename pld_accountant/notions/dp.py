@@ -184,7 +184,7 @@ def pure_mu(epsilon: Any) -> Any:
     The trade-off function of randomised response has one corner, at (1, 1) / (1 + e^epsilon); the Gaussian one is
     convex and symmetric, so it lies below if it does there.
 
-    **Error**: rounded up, by about 1e-12.
+    **Error**: rounded up, by about an absolute 1e-12.
 
     References
     ----------

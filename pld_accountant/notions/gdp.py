@@ -239,7 +239,8 @@ def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:
     ValueError
         For arguments outside their ranges.
 
-    **Error**: directed as `rounding` says, below 1e-10 relative.
+    **Error**: directed as `rounding` says, below 1e-10 relative; more at a delta so close to 1 that a double holds few
+    digits of 1 - delta.
 
     **Cost**: five to ten evaluations of `delta`.
 

@@ -9,8 +9,9 @@ Every function here rounds f down, so that its promise holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -301,7 +302,8 @@ class ProfileCurve:
             places = np.concatenate([[0.0], np.exp(epsilons)])
             values = np.array([(start, start), *(at(e) for e in epsilons)])
             lower = float(np.max(values[:, 0] - places * alpha * (1.0 + _UNIT)))
-            upper, place = _envelope(places, values[:, 0], values[:, 1], alpha, start + 1.0)
+            given = places.tolist(), values[:, 0].tolist(), values[:, 1].tolist(), alpha, start + 1.0
+            upper, place = _envelope(*given)
             near = np.argsort(np.abs(places - place))[:2]
             known = float(np.max(values[near, 1] - values[near, 0]))
             if upper - lower <= _CLOSE * min(abs(lower), abs(upper)):
@@ -315,6 +317,9 @@ class ProfileCurve:
                 lower = max(lower, self._searched(epsilons, lambda e: at(e)[0] - np.exp(e) * alpha * (1.0 + _UNIT)))
                 break
             epsilons = sorted({*epsilons, new})
+        # where two lines meet, doubles lose digits
+        x, low, high = ([Fraction(number) for number in numbers] for numbers in given[:3])
+        upper = float(_envelope(x, low, high, Fraction(alpha), Fraction(start + 1.0))[0])
         return lower, upper + _UNIT * abs(upper)
 
     def _searched(self, epsilons: list[float], value: Callable[[float], float]) -> float:
@@ -331,41 +336,45 @@ class ProfileCurve:
         return max(known[best], value(best))
 
 
-def _envelope(places: NDArray, low: NDArray, high: NDArray, alpha: float, top: float) -> tuple[float, float]:
-    """An upper bound of A(lambda) - lambda alpha, and the lambda at which the bound is reached.
+_Number = TypeVar("_Number", float, Fraction)
 
-    A is concave and rises by at most 1 a unit and to `top`; places ascend from 0.
+
+def _envelope(
+    places: Sequence[_Number], low: Sequence[_Number], high: Sequence[_Number], alpha: _Number, top: _Number
+) -> tuple[_Number, _Number]:
+    """The largest upper bound of A(lambda) - lambda alpha, and the lambda at which it is reached.
+
+    A is concave and rises by at most 1 a unit and to `top`; places ascend from 0.  Fractions give it without round-off.
     """
-    best, where = -np.inf, 0.0
-    more = 2.0**-48
-    for i in range(places.size):
-        x = places[i]
-        slope = 1.0 if i == 0 else min((high[i] - low[i - 1]) / (x - places[i - 1]) * (1.0 + more), 1.0)
-        slope = max(slope, 0.0)
-        if i + 1 < places.size:
-            y = places[i + 1]
-            back = 0.0
-            if i + 2 < places.size:
-                back = max((low[i + 2] - high[i + 1]) / (places[i + 2] - y) * (1.0 - more), 0.0)
-            candidates = [x, y]
-            # the corners: where two of the three lines meet
-            if slope > back:
-                candidates.append((high[i + 1] - back * y - high[i] + slope * x) / (slope - back))
-            if slope > 0.0:
-                candidates.append(x + (top - high[i]) / slope)
-            if back > 0.0:
-                candidates.append(y - (high[i + 1] - top) / back)
-            candidates = [float(np.clip(z, x, y)) for z in candidates]
-            for z in candidates:
-                one, other = high[i] + slope * (z - x), high[i + 1] - back * (y - z)
-                value = min(one, other, top) - z * alpha
-                size = more * (abs(one) + abs(other) + z * alpha) * (z > 0.0)
-                if value + size > best:
-                    best, where = value + size, z
-        else:
-            reach = x + (top - high[i]) / slope if slope > alpha else x
-            value = min(high[i] + slope * (reach - x), top) - reach * alpha
-            value += more * (abs(value) + reach * alpha)
-            if value > best:
-                best, where = value, reach
-    return float(best), float(where)
+    best, where = top - 2, places[0]
+
+    def keep(value: _Number, z: _Number) -> None:
+        nonlocal best, where
+        if value > best:
+            best, where = value, z
+
+    last = len(places) - 1
+    for i, x in enumerate(places):
+        slope = places[0] + 1
+        if i:
+            slope = max(min((high[i] - low[i - 1]) / (x - places[i - 1]), slope), places[0])
+        if i == last:
+            keep(high[i] - x * alpha, x)
+            if slope > alpha:
+                reach = x + (top - high[i]) / slope
+                keep(top - reach * alpha, reach)
+            break
+        y, back = places[i + 1], places[0]
+        if i + 1 < last:
+            back = max((low[i + 2] - high[i + 1]) / (places[i + 2] - y), back)
+        corners = [x, y]  # and where two of the three lines meet
+        if slope > back:
+            corners.append((high[i + 1] - back * y - high[i] + slope * x) / (slope - back))
+        if slope > 0:
+            corners.append(x + (top - high[i]) / slope)
+        if back > 0:
+            corners.append(y - (high[i + 1] - top) / back)
+        for corner in corners:
+            z = min(max(corner, x), y)
+            keep(min(high[i] + slope * (z - x), high[i + 1] - back * (y - z), top) - z * alpha, z)
+    return best, where

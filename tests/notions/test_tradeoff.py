@@ -226,5 +226,5 @@ def test_the_ends_of_the_curve(direction):
         run = pa.compose(steps)
         found, hits = run.tradeoff([0.0, 1.0], direction), run.attack_success([0.0, 1.0], direction)
         assert found.lower[0] <= missed <= found.upper[0] and found.lower[0] >= missed - 1e-9
-        assert hits.lower[0] <= 1.0 - missed <= hits.upper[0] + 1e-15
+        assert hits.lower[0] - 1e-15 <= 1.0 - missed <= hits.upper[0] + 1e-15
         assert found.lower[1] == found.upper[1] == 0.0 and hits.lower[1] == hits.upper[1] == 1.0
