@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant.mechanisms.discrete import DiscreteLaw, DiscreteSteps
 
 SAMPLED = [
     (pa.PoissonSampled(pa.Laplace(20.0), 1e-6), 1000),
@@ -79,8 +80,46 @@ def test_an_attack_with_few_false_positives(with_record, without_record, rate, s
 @pytest.mark.parametrize("mechanism", [pa.RandomizedResponse(1.0, 5), pa.ApproximateDP(0.0, 0.0)], ids=str)
 def test_steps_that_lose_nothing(mechanism):
     run = pa.compose([(mechanism, 3)])
-    assert run.epsilon(0.0).upper == run.mu().upper == run.rdp_epsilon(1e-5) == run.rdp(np.inf) == run.rdp(2.0) == 0.0
+    largest = run.epsilon(0.0)
+    assert largest.lower == 0.0 and largest.upper < 1e-11  # the laws are known up to round-off
+    assert run.mu().upper == 0.0 and run.rdp_epsilon(1e-5) < 1e-12 and run.rdp(np.inf) < 1e-11
     assert run.tradeoff(0.1).upper <= 0.9 * (1.0 + 1e-12)
+
+
+def test_losses_that_round_to_nothing_count():
+    """Both probabilities of a step round to 1 / 2; four thousand million million steps lose half an epsilon."""
+    truth = 2**52 * 1e-16
+    run = pa.compose([(pa.PureDP(1e-16), 2**52)])
+    assert run.epsilon(0.0).lower <= truth <= run.epsilon(0.0).upper
+    assert run.rdp_epsilon(1e-300) >= 1e-9 and run.mu(1e-12).upper > 0.0
+    beside = pa.compose([(pa.PureDP(1e-16), 2**52), (pa.Laplace(10.0), 1)])
+    assert beside.epsilon(0.0).upper >= 0.1 + truth
+    # about half of the mean of the positive part of the sum, of standard deviation 7e-9, less 1e-10
+    assert beside.delta(0.1 + 1e-10).upper > 1e-9 and beside.epsilon(1e-10).upper > 0.1
+
+
+class _OwnLaw:
+    """A user's mechanism: no base class, and a chance of 0.01 of an infinite loss."""
+
+    noise_multiplier = 1.0
+
+    def law(self, direction):
+        return DiscreteLaw(np.array([-1.0, 1.0]), np.array([0.25, 0.74]), 0.01, False)
+
+    @staticmethod
+    def steps(mechanisms, direction):
+        return DiscreteSteps([m.law(direction) for m in mechanisms], direction)
+
+
+def test_infinite_losses_of_a_users_own_mechanism_count():
+    run = pa.compose([(_OwnLaw(), 1)])
+    assert run.delta(2.0).upper >= 0.01 and run.epsilon(1e-3).lower == np.inf
+    assert run.attack_success(0.0).lower == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("mechanism", [pa.ZeroConcentratedDP(0.1), pa.RenyiDP([2.0, 4.0], [0.1, 0.3])], ids=str)
+def test_the_status_without_false_positives(mechanism):
+    assert pa.compose([(mechanism, 1)]).attack_success(0.0).status == pa.Status.RENYI_ONLY
 
 
 def test_steps_that_lose_nothing_or_everything_have_a_mu():

@@ -50,14 +50,20 @@ def between(lower: float, upper: float, status: Status, method: Proof) -> Bounds
 
 
 def _of_test(
-    curve: ProfileCurve, infinite: Callable[[], tuple[float, float]], level: float, successes: bool
+    curve: ProfileCurve,
+    delta: Callable[[float, bool], tuple[float, float]],
+    infinite: float,
+    level: float,
+    successes: bool,
 ) -> tuple[float, float]:
-    """Bounds of the largest rate of true positives of a test with this rate of false positives, or of 1 less it."""
+    """Bounds of the largest rate of true positives of a test with this rate of false positives, or of 1 less it.
+
+    infinite: a lower bound of the chance of an infinite loss.
+    """
     if 0.0 < level < 1.0:
         return curve.true_positives(level) if successes else curve.type_two(level)
     # without false positives only infinite losses are detected
-    low, high = (1.0, 1.0) if level else infinite()
-    found = max(0.0, low), min(max(0.0, high), 1.0)
+    found = (1.0, 1.0) if level else (infinite, min(max(delta(_FAR, False)[1], infinite), 1.0))
     return found if successes else (math.nextafter(1.0 - found[1], 0.0) if found[1] > 0.0 else 1.0, 1.0 - found[0])
 
 
@@ -125,9 +131,9 @@ class Composition(Locked, ABC):
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """The largest loss that has a probability above 0: epsilon at delta = 0."""
 
-    def _infinite_ends(self, direction: Direction) -> tuple[float, float]:
-        """Bounds of the chance that some step's loss is infinite."""
-        return 0.0, min(float(self.delta(_FAR, direction).upper), 1.0)
+    def _least_infinite(self, direction: Direction) -> float:
+        """A lower bound of the chance that some step's loss is infinite."""
+        return 0.0
 
     @abstractmethod
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
@@ -375,8 +381,8 @@ class Composition(Locked, ABC):
             for one in self._distinct(wanted):
                 if one not in curves:
                     sides = [self._two_sided(side, worst) for side in (one, _OTHER[one])]
-                    infinite = partial(self._infinite_ends, one)
-                    curves[one] = partial(_of_test, ProfileCurve(*sides), infinite, successes=successes)
+                    given = ProfileCurve(*sides), sides[0], self._least_infinite(one)
+                    curves[one] = partial(_of_test, *given, successes=successes)
             lowers, uppers = zip(*(of_test(level) for of_test in curves.values()), strict=True)
             lower, upper = choose(lowers), choose(uppers)
             return Bounds(lower, 0.5 * (lower + upper), upper, max(worst), Proof.CONJUGATE)

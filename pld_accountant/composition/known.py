@@ -130,9 +130,9 @@ class KnownComposition(Composition):
         return float(self._row.times(self._of(direction).steps.largest_loss()[:, None])[0, 0])
 
     def _of_failures(self, direction: Direction) -> float:
-        """The sum of the finite losses of mechanisms that lose nothing or everything: 0, or round-off."""
-        free = ((m.law(direction).losses[0], n) for m, n in self._counts.items() if m not in self._costly)
-        return float(sum(n * max(loss, 0.0) for loss, n in free)) * (1.0 + ROUNDING)
+        """A bound of the sum of the finite losses of mechanisms that lose nothing or everything: their round-off."""
+        free = ((m.law(direction), n) for m, n in self._counts.items() if m not in self._costly)
+        return sum(n * (_ZERO + law.largest_loss_error) for law, n in free) * (1.0 + ROUNDING)
 
     def _one(self, direction: Direction, question: Question, width: float, known: NDArray | None = None) -> Bounds:
         """The answer in one direction, arrays of one element; `known` as for `engine.solver.bounds`."""
@@ -146,7 +146,7 @@ class KnownComposition(Composition):
                 lower, upper = lattice.delta(float(np.asarray(question.target)))
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
-        if not self._log_finite(direction):
+        if not self._log_finite(direction) and len(self._costly) == len(self._counts):
             return self._finite(direction, [question], width, known)[0]
         return self._with_infinite(direction, question, width, known)
 
@@ -185,7 +185,7 @@ class KnownComposition(Composition):
         """
         log_finite, moved = self._logs(direction)
         below, above = self._infinite_ends(direction)
-        room = ROUNDING * abs(log_finite) + _ZERO * (self.steps - sum(self._costly.values()))
+        room = ROUNDING * abs(log_finite) + self._of_failures(direction)
         if isinstance(question, EpsilonAt):
             delta = float(question.delta)
             if delta < below:
@@ -193,7 +193,7 @@ class KnownComposition(Composition):
             if delta < above or (delta == above and below < above):
                 return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
             if not self._costly:
-                return _one_element(0.0, 0.0, _ZERO * self.steps)
+                return _one_element(0.0, 0.0, self._of_failures(direction))
             if delta == above:
                 largest = self._largest_finite(direction) + moved + room
                 return _one_element(largest if np.isinf(largest) else 0.0, largest, max(largest, 0.0))
@@ -207,7 +207,7 @@ class KnownComposition(Composition):
         if above >= 1.0:
             return _one_element(below, 1.0, 1.0)
         if not self._costly:
-            return _one_element(below, 0.5 * (below + above), min((above + _ZERO * self.steps) * _UP, 1.0))
+            return _one_element(below, 0.5 * (below + above), min((above + self._of_failures(direction)) * _UP, 1.0))
         epsilon = float(np.asarray(question.target)) - moved
         # one question if nothing is rounded, as where infinite losses underflow
         asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
@@ -242,6 +242,10 @@ class KnownComposition(Composition):
         """Bounds of the chance that some step's loss is infinite; some mechanisms do not count."""
         some = [m for m in self._counts if isinstance(m, Discrete) and m not in without]
         return infinite_mass([m.law(direction) for m in some], [self._counts[m] for m in some])
+
+    def _least_infinite(self, direction: Direction) -> float:
+        """See `Composition`."""
+        return min(max(0.0, self._infinite_ends(direction)[0]), 1.0)
 
     def _lower_at(self, direction: Direction, delta: float, lower: float, question: EpsilonAt) -> float:
         """A lower bound of epsilon' at a delta slightly above that of a question, from the answer's lower bound.

@@ -74,7 +74,11 @@ class DiscreteLaw:
 
 
 class Discrete(ABC):
-    """A mechanism with finitely many losses."""
+    """A mechanism with finitely many losses: every class that has the method `law`."""
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        return hasattr(other, "law") if cls is Discrete else NotImplemented
 
     @abstractmethod
     def law(self, direction: Direction) -> DiscreteLaw:
