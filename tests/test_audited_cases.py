@@ -91,9 +91,10 @@ def test_losses_that_round_to_nothing_count():
     truth = 2**52 * 1e-16
     run = pa.compose([(pa.PureDP(1e-16), 2**52)])
     assert run.epsilon(0.0).lower <= truth <= run.epsilon(0.0).upper
-    assert run.rdp_epsilon(1e-300) >= 1e-9 and run.mu(1e-12).upper > 0.0
+    assert run.rdp_epsilon(1e-300) >= 1e-9 and run.rdp(2.0) >= 1e-17 and run.mu(1e-12).upper > 0.0
     beside = pa.compose([(pa.PureDP(1e-16), 2**52), (pa.Laplace(10.0), 1)])
     assert beside.epsilon(0.0).upper >= 0.1 + truth
+    assert beside.rdp_epsilon(1e-300) >= 0.1 + 1e-9
     # about half of the mean of the positive part of the sum, of standard deviation 7e-9, less 1e-10
     assert beside.delta(0.1 + 1e-10).upper > 1e-9 and beside.epsilon(1e-10).upper > 0.1
 

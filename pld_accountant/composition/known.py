@@ -129,6 +129,10 @@ class KnownComposition(Composition):
             return self._of_failures(direction)
         return float(self._row.times(self._of(direction).steps.largest_loss()[:, None])[0, 0])
 
+    def _all_count(self, direction: Direction) -> bool:
+        """Whether the costly steps are all steps, and no loss is infinite."""
+        return len(self._costly) == len(self._counts) and not self._log_finite(direction)
+
     def _of_failures(self, direction: Direction) -> float:
         """A bound of the sum of the finite losses of mechanisms that lose nothing or everything: their round-off."""
         free = ((m.law(direction), n) for m, n in self._counts.items() if m not in self._costly)
@@ -146,7 +150,7 @@ class KnownComposition(Composition):
                 lower, upper = lattice.delta(float(np.asarray(question.target)))
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
-        if not self._log_finite(direction) and len(self._costly) == len(self._counts):
+        if self._all_count(direction):
             return self._finite(direction, [question], width, known)[0]
         return self._with_infinite(direction, question, width, known)
 
@@ -290,7 +294,7 @@ class KnownComposition(Composition):
         if not self._costly:
             most = max(self._infinite_ends(d)[1] + self._of_failures(d) for d in wanted)
             return Bounds(0.0, 0.0, 0.0) if most < min_delta else UNKNOWN
-        curves = {d: self._lattice(d) or (OwnCurve(self, d) if self._log_finite(d) else None) for d in wanted}
+        curves = {d: self._lattice(d) or (None if self._all_count(d) else OwnCurve(self, d)) for d in wanted}
         method = Proof.LATTICE if all(self._lattice(d) for d in wanted) else Proof.TRANSFORM
         return self.mu_of(curves, min_delta, method)
 
@@ -326,7 +330,9 @@ class KnownComposition(Composition):
             row = WholeCounts(np.array([list(counts.values())], dtype=np.int64))
             found += row.times(self._of(direction).steps.log_moments(theta, exact=True))[0]
         log_finite, moved = self._logs_of(direction, self._concentrated)
-        return np.asarray(found + (log_finite + theta * moved) * (1.0 - ROUNDING))
+        return np.asarray(
+            found + (log_finite + theta * moved) * (1.0 - ROUNDING) + theta * self._of_failures(direction)
+        )
 
     def _rdp(self, orders: NDArray) -> NDArray:
         if any(self.infinite(direction) for direction in self.larger_moments):
@@ -343,9 +349,11 @@ class KnownComposition(Composition):
         if self._concentrated:
             moments = [partial(self.log_moments, d) for d in self.larger_moments]
             return max(0.0, *(renyi.optimum(of, EpsilonAt(delta)) for of in moments))
-        if not self._costly:
-            return max(self._of_failures(d) for d in self.larger_moments)
-        return max(renyi.optimal_epsilon(self._row, self._of(d).steps, delta) for d in self.larger_moments)
+        of_costly = [
+            renyi.optimal_epsilon(self._row, self._of(d).steps, delta) if self._costly else 0.0
+            for d in self.larger_moments
+        ]
+        return max(of_costly) + max(self._of_failures(d) for d in self.larger_moments)
 
     @property
     def larger_moments(self) -> tuple[Direction, ...]:

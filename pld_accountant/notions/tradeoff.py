@@ -346,7 +346,8 @@ def _envelope(
 
     A is concave and rises by at most 1 a unit and to `top`; places ascend from 0.  Fractions give it without round-off.
     """
-    best, where = top - 2, places[0]
+    zero = places[0]
+    best, where, one = top - 2, zero, zero + 1
 
     def keep(value: _Number, z: _Number) -> None:
         nonlocal best, where
@@ -355,18 +356,18 @@ def _envelope(
 
     last = len(places) - 1
     for i, x in enumerate(places):
-        slope = places[0] + 1
+        slope = one
         if i:
-            slope = max(min((high[i] - low[i - 1]) / (x - places[i - 1]), slope), places[0])
+            slope = max(min((high[i] - low[i - 1]) / (x - places[i - 1]), one), zero)
         if i == last:
             keep(high[i] - x * alpha, x)
             if slope > alpha:
                 reach = x + (top - high[i]) / slope
                 keep(top - reach * alpha, reach)
             break
-        y, back = places[i + 1], places[0]
+        y, back = places[i + 1], zero
         if i + 1 < last:
-            back = max((low[i + 2] - high[i + 1]) / (places[i + 2] - y), back)
+            back = max((low[i + 2] - high[i + 1]) / (places[i + 2] - y), zero)
         corners = [x, y]  # and where two of the three lines meet
         if slope > back:
             corners.append((high[i + 1] - back * y - high[i] + slope * x) / (slope - back))
