@@ -121,10 +121,12 @@ class WholeCounts(Counts):
         return None if self.at is None else self.at >= 0
 
     def times(self, values: NDArray, who: slice | NDArray = np.s_[:]) -> NDArray:
-        """See `Counts`; the values are permuted, not the counts."""
-        if self.at is not None:
-            values = np.where(self.at[:, None] >= 0, values[self.at], 0.0)
-        return self._some(who).astype(np.float64, copy=False) @ values
+        """See `Counts`; only the rows that somebody uses are read, which are few for a few people."""
+        some = self._some(who)
+        taken = np.asarray(some.any(axis=0))
+        columns = np.flatnonzero(taken if self._costly is None else taken & self._costly)
+        rows = columns if self.at is None else self.at[columns]
+        return some[:, columns].astype(np.float64, copy=False) @ values[rows]
 
     def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
         """See `Counts`."""

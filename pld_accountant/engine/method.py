@@ -16,7 +16,7 @@ from .working import WorkingBounds
 
 __all__ = ["Job", "Method", "Progress", "levels", "report"]
 
-_LOST = 1e-7  # share of delta that truncated losses may leave out near the end, all steps together
+_LOST = 1e-7  # share of delta that truncated losses may leave out, all steps together
 _LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
 
@@ -83,12 +83,12 @@ class Job:
         # log Phi(-r) <= -r^2 / 2 for every r >= 0
         return np.ceil(np.sqrt(-2.0 * mass))
 
-    def near_reach(self, working: WorkingBounds, who: NDArray) -> NDArray:
-        """A reach beyond which a ten-millionth of delta lies, all steps together."""
+    def near_reach(self, working: WorkingBounds, who: NDArray, lost: float = _LOST) -> NDArray:
+        """A reach beyond which a small share of delta lies, all steps together."""
         from scipy.special import ndtri_exp
 
         log_delta = self.log_delta(working, who, 4.0)
-        reach = -ndtri_exp(np.maximum(log_delta - np.log(self.steps.max(initial=1) / _LOST), _LEAST))
+        reach = -ndtri_exp(np.maximum(log_delta - np.log(self.steps.max(initial=1) / lost), _LEAST))
         return reach if self.question.wants_epsilon else _LEVEL * np.ceil(reach / _LEVEL)
 
 

@@ -92,7 +92,7 @@ def _solve_in_rounds(
 ) -> None:
     """Wider bands and longer periods for the people who wait for them."""
     plan, limits = group.plan, group.limits
-    period, width = _level(plan.period, 4), _level(plan.width, 2)
+    period, width = 4 // limits.periods * _level(plan.period, limits.periods), _level(plan.width, 2)
     served = width - 1  # the widest band whose table could be made
     for _ in range(_ROUNDS):
         if not waiting.size:
@@ -107,7 +107,7 @@ def _solve_in_rounds(
             served[part] = now
             if wide.any():
                 width[part[wide]] = _wider_bands(group, part[wide], table, out[wide, c.BAND], now)
-            period[part[long & ~wide]] += 2
+            period[part[long & ~wide]] += max(2, 4 // limits.periods)
             again.append(part[(wide | long) & ~good])
             report(progress, int((new & working.solved[part]).sum()))
         for part in refused:

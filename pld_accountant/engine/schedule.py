@@ -152,7 +152,7 @@ _WIDE = Transform(
     1e-3,
     3e-4,
     most_steps=100,
-    limits=Limits(1e-4, frequencies=1 << 13, least_expectation=1e-6, least_log_delta=TINY, work=3e9),
+    limits=Limits(1e-4, frequencies=1 << 12, least_expectation=1e-6, least_log_delta=TINY, work=3e9),
     least_log_delta=TINY,
     variance=True,
 )
@@ -165,18 +165,25 @@ _CUT = Transform(
     least_log_delta=_SMALL,
 )
 
-_RARE = tuple(
-    RareLosses(
-        1e-3,
-        3e-4,
-        least_steps=_SOME,
-        delta=False,
-        least_log_delta=TINY,
-        limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=tilts, least_log_delta=TINY),
-        places=_PLACES,
-        nearer=nearer,
-    )
-    for nearer, tilts in ((1, 4), (0, 16))
+_RARE = RareLosses(
+    1e-3,
+    3e-4,
+    least_steps=_SOME,
+    delta=False,
+    least_log_delta=TINY,
+    limits=Limits(1e-6, frequencies=1 << 10, least_expectation=1e-6, tilts=4, least_log_delta=TINY),
+    places=_PLACES,
+    nearer=1,
+)
+
+_NEAR_GRID = GridTransform(
+    1e-3,
+    1e-3,
+    limits=Limits(tilts=4, periods=1, least_expectation=1e-8, least_log_delta=TINY, work=1e11),
+    points=1 << 14,
+    narrow=1 << 14,
+    truncated=True,
+    least_log_delta=TINY,
 )
 
 INTERPOLATED: tuple[Method, ...] = (
@@ -188,26 +195,26 @@ INTERPOLATED: tuple[Method, ...] = (
     # deltas below 1e-12 and little noise: truncated tails allow larger tilts
     _CUT,
     # rare steps: without it 112 of 1,000 people have no lower bound at rate 1e-5 and delta 1e-15
-    _RARE[0],
+    _RARE,
 )
 """For interpolated counts of many people, whose bounds the buckets keep apart by a thousandth."""
 
 WHOLE: tuple[Method, ...] = (
     # whole counts at the edges have no interpolation error, which few steps of little noise need
     _FIRST,
-    # few steps: without it 16 of 300 people have no lower bound
-    replace(_WIDE, width_of_largest=0.0),
     # without it 774 of 792 deltas stay open
     replace(_CUT, width_of_largest=0.0),
-    # few rare steps: without it everybody has the worst case's bound at 5 steps of rate 4e-5 and delta 1e-7; if at
-    # most 4 kinds are served, bounds are 12 % of the worst case wide at 33 steps of noise multiplier 0.54, rate 1e-4
-    # and delta 2e-12
+    # few rare steps, in milliseconds a person and seconds for the tables: without it everybody has the worst case's
+    # bound at 5 steps of rate 4e-5 and delta 1e-7
+    _NEAR_GRID,
+    # rarer ones and smaller losses: without it 49 of 60 people need a contour at 16 steps of noise multiplier 0.5, rate
+    # 1e-4 and delta 1e-10
+    replace(_NEAR_GRID, points=1 << 15, narrow=1 << 15),
+    # masses of less than the grid's round-off, in 30 to 90 milliseconds for each person and kind
     Contour(1e-3, 1e-3, most_people=10_000, most=1_200, most_kinds=16),
-    # rare steps, in 20 to 40 milliseconds a person: without it 19 of 500 people are up to 18 % of the worst case wide,
-    # now 1 %, at 300 steps of rate 5e-4, noise multiplier 0.8 and delta 1e-7
-    replace(_RARE[1], width=2e-2, width_of_largest=1e-2),
-    # few steps of more different people: a contour takes 30 to 90 milliseconds for each, of 8 kinds up to a second
-    *(replace(rare, width=5e-3, width_of_largest=2e-3, least_steps=2, most_steps=_SOME - 1) for rare in _RARE),
+    # rare steps whose Q is less than the round-off of masses: without it nobody has a lower bound at 1,000 steps of
+    # rate 1e-5, noise multiplier 1 and delta 1e-15
+    replace(_RARE, width=2e-2, width_of_largest=1e-2, limits=replace(_RARE.limits, tilts=16), nearer=0),
 )
 """For whole counts of many people, whose bounds the buckets keep apart by a percent."""
 

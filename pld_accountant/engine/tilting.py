@@ -37,6 +37,8 @@ class Limits:
         The least Q of a tilt: round-off, relative to Q, grows by its reciprocal.
     tilts : int
         Candidate tilts per octave.  Two are enough unless the tilted distribution has two modes.
+    periods : int
+        Candidate periods per octave, at most 4.  Fewer have fewer tables, of longer periods.
     least_log_delta : float
         If the Renyi bound proves log delta <= this value, the bounds are (0, Renyi bound).  The default is where
         double precision ends.
@@ -50,6 +52,7 @@ class Limits:
     frequencies: int = 4096
     least_expectation: float = 1e-4
     tilts: int = 2
+    periods: int = 4
     least_log_delta: float = -746.0
     work: float = WORK
     useful: float = 0.03

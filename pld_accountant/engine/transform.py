@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..results import Method as Proof
+from ..tables.grid import NARROW
 from .method import Job, Method, levels
 from .plancherel import solve
 from .tilting import Limits
@@ -62,28 +63,39 @@ class Transform(Method):
 
 @dataclass(frozen=True)
 class GridTransform(Method):
-    """The inner product with tables on a grid of the loss, for every family without characteristic functions.
+    """The inner product with tables on a grid of the loss, which every family has.
 
     Attributes
     ----------
     points : int
         Points of the grid over one period.
     limits : Limits
+    narrow : int
+        Frequencies of the first band; the next is the whole transform.
+    truncated : bool
+        As for `Transform`, where a hundredth of `width` times delta lies beyond.
     """
 
     points: int = 1 << 17
     limits: Limits = field(default_factory=Limits)
+    narrow: int = NARROW
+    truncated: bool = False
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`; the upper and the lower bound have tables of their own."""
         limits = replace(self.limits, frequencies=self.points)
-        for reach, at in levels(np.minimum(job.far_reach(working, who), _GRID_REACH)):
+        near = self.truncated
+        reaches = job.near_reach(working, who, 1e-2 * self.width) if near else job.far_reach(working, who)
+        for reach, at in levels(np.minimum(reaches, _GRID_REACH)):
             counts, question = job.of(who[at])
             hint = working.estimate[who[at]]
-            upper, lower = (
-                solve(counts, job.makers.grid(side, self.points, reach), question, limits=limits, hint=hint)
+            makers = [
+                job.makers.grid(side, self.points, reach, narrow=self.narrow, truncated=near)
                 for side in ("upper", "lower")
-            )
+            ]
+            upper, lower = (solve(counts, maker, question, limits=limits, hint=hint) for maker in makers)
             upper.lower, upper.solved = lower.lower, upper.solved & lower.solved
             upper.method[upper.method == Proof.TRANSFORM] = Proof.GRID
+            if not makers[0].whole:
+                upper.renyi[:] = np.nan
             working.merge(who[at], upper)

@@ -25,16 +25,17 @@ from ..mechanisms.base import MASS_ERROR, StepFamily, TwoAtomSteps
 from . import errors
 from .table import WORK, MemoryCache, Table, TableMaker
 
-__all__ = ["Cells", "GridTables"]
+__all__ = ["NARROW", "Cells", "GridTables"]
 
-Cells = tuple[NDArray, NDArray]
-"""P masses of cells, and what `StepFamily.masses` gives with them."""
+Cells = tuple[float, NDArray, NDArray]
+"""The first knot of a bucket's grid, and the log masses on its knots for the upper and for the lower bound."""
+
+NARROW = 1 << 12
+"""Frequencies of a narrow band."""
 
 _BELOW = 64.0  # exp(-64) of the tilted distribution may lie below the grid
-_HEAVY = 1.0 / 64.0  # masses above this are transformed by direct summation
-_NARROW = 1 << 12  # frequencies of the narrow band; a wider one is the whole transform, which is there anyway
+_HEAVY = 1.0 / 64.0  # masses above this are summed directly if the FFT's round-off is more than that of the masses
 _LARGEST_STEP = 1000.0  # of the grid, in nats: the exponential of half of it must be a double
-_TURNS = 1024
 _LEAST = math.exp(-700.0)
 _CELL = 500.0  # cost of a cell, see `WORK`
 _SECOND = 4e8  # of this cost takes a second
@@ -56,7 +57,9 @@ class GridTables(TableMaker):
     cache : MemoryCache
         Keeps the tables.
     cells : MemoryCache
-        Keeps the masses of cells, for makers of this family's tables.
+        Keeps the masses on the knots, for the makers of both sides.
+    narrow : int
+        Frequencies of the narrow band; a wider one is the whole transform, which is there anyway.
     """
 
     def __init__(
@@ -67,9 +70,10 @@ class GridTables(TableMaker):
         reach: float,
         cache: MemoryCache[Table],
         cells: MemoryCache[Cells],
+        narrow: int = NARROW,
     ) -> None:
-        self.steps, self.side, self.points, self._reach, self._tables = steps, side, points, reach, cache
-        self._cells = cells
+        self.steps, self.side, self.points, self._reach = steps, side, points, reach
+        self._tables, self._cells, self._narrow = cache, cells, narrow
         self._gap = steps.atoms_apart() if isinstance(steps, TwoAtomSteps) else 0.0
 
     def log_moments(self, theta: NDArray) -> NDArray:
@@ -82,7 +86,7 @@ class GridTables(TableMaker):
             return None
         period = self._aligned(period)
         half = self.points // 2
-        m = half if width * period > 2.0 * np.pi * _NARROW else min(_NARROW, half)
+        m = half if width * period > 2.0 * np.pi * self._narrow else min(self._narrow, half)
         table = self._tables.get((self, theta, period, m), lambda: self._empty(theta, period, m))
         rows = np.flatnonzero(needed & ~table.filled)
         step = period / self.points
@@ -117,29 +121,29 @@ class GridTables(TableMaker):
         return max(bottom, -_BELOW / theta), top
 
     def _discretised(self, bucket: int, span: tuple[float, float], step: float) -> tuple[float, NDArray, float]:
-        """First knot, masses, and the mass moved to +infinity (upper) for one bucket.
+        """First knot, log masses on the knots, and the mass moved to +infinity (upper) for one bucket."""
+        key = self.steps, bucket, span, step
+        start, upper, lower = self._cells.get(key, lambda: self._connected(bucket, span, step))
+        # exp(-reach^2 / 2) of the mass lies outside of the span
+        return (start, upper, math.exp(-0.5 * self._reach**2)) if self.side == "upper" else (start, lower, 0.0)
 
-        The knots are shifted so that one lies at the barycentre of the distribution's middle.  exp(-reach^2 / 2) of the
-        mass lies outside of the span.
-        """
+    def _connected(self, bucket: int, span: tuple[float, float], step: float) -> Cells:
+        """The masses on knots that are shifted so that one lies at the barycentre of the distribution's middle."""
         from ..kernels import discretise
 
         knot = self._barycentre(bucket, step)
         first, last = math.floor((span[0] - knot) / step) - 1, math.ceil((span[1] - knot) / step) + 1
         start, cells = knot + first * step, last - first
-        mass, p, b, gap = np.empty(cells + 1), np.empty(cells), np.empty(cells), np.empty((cells, 4))
-        halves = self._cells.get(
-            (bucket, start, step, cells),
-            lambda: self.steps.masses(bucket, start + 0.5 * step * np.arange(2 * cells + 1)),
-        )
+        p, b, gap = np.empty(cells), np.empty(cells), np.empty((cells, 4))
+        halves = self.steps.masses(bucket, start + 0.5 * step * np.arange(2 * cells + 1))
         discretise.join_halves(*halves, step, p, b, gap)
-        if self.side == "lower":
-            discretise.connect_down(p, b, gap, step, mass)
-            return start, mass, 0.0
-        discretise.connect_up(p, b, mass)
+        upper, lower = np.empty((2, cells + 1))
+        discretise.connect_up(p, b, upper)
         # The mass below the grid moves up to its first knot, the mass above to +infinity.
-        mass[0] += max(1.0 - mass.sum(), 0.0) + 2.0 * MASS_ERROR
-        return start, mass, math.exp(-0.5 * self._reach**2)
+        upper[0] += max(1.0 - upper.sum(), 0.0) + 2.0 * MASS_ERROR
+        discretise.connect_down(p, b, gap, step, lower)
+        with np.errstate(divide="ignore"):
+            return start, np.log(upper), np.log(np.maximum(lower, 0.0))
 
     def _barycentre(self, bucket: int, step: float) -> float:
         """The typical loss if it is an atom; else log of P mass over Q mass of the cell around it.
@@ -152,36 +156,45 @@ class GridTables(TableMaker):
         p, u = self.steps.masses(bucket, centre + step * np.array([-0.5, 0.5]))
         return centre - 0.5 * step - math.log1p(-float(u[0] / p[0])) if 0.0 < u[0] < p[0] else centre
 
-    def _fill(self, table: Table, bucket: int, start: float, mass: NDArray, beyond: float) -> None:
+    def _fill(self, table: Table, bucket: int, start: float, log_mass: NDArray, beyond: float) -> None:
         """One bucket: tilt, fold onto the period, transform, centre."""
         m, step, points = table.frequencies, table.grid_step, self.points
-        losses = start + np.arange(mass.size) * step
-        positive = mass > 0.0
-        exponent = np.full(mass.shape, -np.inf)
-        exponent[positive] = np.log(mass[positive]) + table.theta * losses[positive]
+        losses = start + step * np.arange(log_mass.size)
+        exponent = log_mass + table.theta * losses
         top = exponent.max()
-        tilted = np.exp(exponent - top)
+        exponent -= top
+        tilted = np.exp(exponent)
         total = tilted.sum()
         tilted /= total
         mean = float(tilted @ losses)
-        phi, norm = _transform(np.bincount(np.arange(mass.size) % points, weights=tilted, minlength=points))
+        middle = round((mean - start) / step)
+        phi, norm = _transform(_folded(tilted, middle, points))
         size = np.abs(phi)
         # a mass carries the round-off of its exponent and of its knot, weighted by the tilted distribution
-        exponents = float(tilted[positive] @ np.abs(exponent[positive] - top) + table.theta * (tilted @ np.abs(losses)))
+        exponent[tilted == 0.0] = 0.0
+        exponents = float(table.theta * (tilted @ np.abs(losses)) - tilted @ exponent)
         error = fft.roundoff(points, norm) + MASS_ERROR + (64.0 + 4.0 * exponents) * 2.0**-53
         row = table.columns[bucket]
         row[c.LOG_MOMENT] = top + math.log(total)
         row[c.MEAN] = mean
         row[c.ENVELOPE] = math.log(min(float(size[m + 1 :].max(initial=0.0)) + error, 1.0))
         row[c.ERROR] = error * (1.0 + 1e-9) + 4.0 * self.size * 2.0**-53
-        row[c.LOG_MOMENT_ERROR] = MASS_ERROR + (mass.size + self.size + 64.0) * 2.0**-53 * (
+        row[c.LOG_MOMENT_ERROR] = MASS_ERROR + (log_mass.size + self.size + 64.0) * 2.0**-53 * (
             1.0 + abs(row[c.LOG_MOMENT])
         )
         row[c.INFINITE] = -math.log1p(-beyond)
         row[c.OFFSET] = start
         table.re[bucket] = np.log(np.maximum(size[1 : m + 1], _LEAST))
-        table.im[bucket] = np.angle(phi[1 : m + 1] * np.exp(1j * table.omega[1:] * (start - mean)))
+        # counts are whole, so that the phase of a step may be any of those that are 2 pi apart
+        table.im[bucket] = np.angle(phi[1 : m + 1]) + (start + middle * step - mean) * table.omega[1:]
         row[c.RELATIVE_ERROR] = errors.relative(row[None, [c.ERROR]], table.re[[bucket]])[0, 0]
+
+
+def _folded(masses: NDArray, first: int, points: int) -> NDArray:
+    """The masses added up modulo `points`, beginning with the one at `first`."""
+    rounds = np.zeros(-(-masses.size // points) * points)
+    rounds[: masses.size] = masses
+    return np.roll(rounds.reshape(-1, points).sum(axis=0), -first)
 
 
 def _transform(folded: NDArray) -> tuple[NDArray, float]:
@@ -190,20 +203,20 @@ def _transform(folded: NDArray) -> tuple[NDArray, float]:
     The few heavy masses are summed directly: beside a spike of nearly 1 the FFT would lose the digits of the others.
     """
     points = folded.size
-    heavy = np.flatnonzero(folded > _HEAVY)
+    heavy = np.flatnonzero(folded > max((0.5 * MASS_ERROR / fft.roundoff(points, 1.0)) ** 2, _HEAVY))
     others = folded.copy()
     others[heavy] = 0.0
     phi = np.conj(fft.rfft(others))
-    for n in heavy:
-        phi += folded[n] * _turns(int(n), points)
+    roots, frequencies = _roots(points), np.arange(points // 2 + 1)
+    for n in heavy.tolist():
+        phi += folded[n] * roots.take(n * frequencies & (points - 1))
     return phi, float(np.linalg.norm(others))
 
 
-def _turns(n: int, points: int) -> NDArray:
-    """exp(2 pi i n f / points) at f = 0 .. points / 2, each a product of two that are computed from whole numbers."""
-    low, high = np.arange(_TURNS), np.arange(0, points // 2 + 1, _TURNS)
-    first, second = (np.exp(2j * np.pi / points * (f * n % points)) for f in (high, low))
-    return np.multiply.outer(first, second).ravel()[: points // 2 + 1]
+@lru_cache(maxsize=4)
+def _roots(points: int) -> NDArray:
+    """exp(2 pi i n / points), n = 0 .. points - 1."""
+    return np.exp(2j * np.pi / points * np.arange(points))
 
 
 @lru_cache(maxsize=2)  # the upper and the lower bound's tables have the same

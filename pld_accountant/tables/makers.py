@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from ..mechanisms.base import CharacteristicSteps, StepFamily
 from .characteristic import CharacteristicTables
-from .grid import Cells, GridTables
+from .grid import NARROW, Cells, GridTables
 from .spectra import Spectra
 from .table import MemoryCache, Table, TableMaker
 
 __all__ = ["TableMakers"]
 
 _CACHE_BYTES = 1 << 30
-_CELL_BYTES = 1 << 26  # of masses, which the upper and the lower bound share
+_CELL_BYTES = 1 << 28  # of masses on knots, which tables of all tilts share
 
 
 class TableMakers:
@@ -37,7 +37,7 @@ class TableMakers:
         self.steps, self._keep = steps, keep
         self._neighbours = neighbours
         self._cache: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
-        self._cells: MemoryCache[Cells] = MemoryCache(_CELL_BYTES, lambda cells: 2 * cells[0].nbytes)
+        self._cells: MemoryCache[Cells] = MemoryCache(_CELL_BYTES, lambda cells: 2 * cells[1].nbytes)
         self._kept: dict[Hashable, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -89,9 +89,18 @@ class TableMakers:
         if "spectra" in self._kept:
             self._kept["spectra"].keep()
 
-    def grid(self, side: Literal["upper", "lower"], points: int, reach: float) -> GridTables:
-        """Tables on a grid that ends at a reach."""
+    def grid(
+        self,
+        side: Literal["upper", "lower"],
+        points: int,
+        reach: float,
+        *,
+        narrow: int = NARROW,
+        truncated: bool = False,
+    ) -> GridTables:
+        """Tables on a grid that ends at a reach; `truncated`: with log-moments that end there, too."""
+        steps = self.truncated(reach) if truncated else self.steps
         return self.kept(
-            ("grid", side, points, reach),
-            lambda: GridTables(self.steps, side, points, reach, self._cache, self._cells),
+            ("grid", side, points, reach, narrow, truncated),
+            lambda: GridTables(steps, side, points, reach, self._cache, self._cells, narrow),
         )

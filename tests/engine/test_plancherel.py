@@ -94,7 +94,8 @@ def convolved(maker, table, row, epsilon):
     long, step = 1 << 16, table.grid_step
     transform, first, mean, beyond = np.ones(long // 2 + 1, dtype=complex), 0.0, 0.0, 0.0
     for bucket, n in enumerate(row):
-        start, mass, infinite = maker._discretised(bucket, maker._span(bucket, table.theta), step)
+        start, log_mass, infinite = maker._discretised(bucket, maker._span(bucket, table.theta), step)
+        mass = np.exp(log_mass)
         transform *= np.fft.rfft(np.bincount(np.arange(mass.size) % long, weights=mass, minlength=long)) ** n
         first += n * start
         mean += n * np.sum(mass * (start + step * np.arange(mass.size)))

@@ -23,9 +23,15 @@ NEAR = np.sqrt(80.0)  # exp(-40) of the mass lies beyond
 HERE = np.array([True])
 
 
-def made(sigma, q, direction, side, points=1 << 14, reach=REACH):
+def made(sigma, q, direction, side, points=1 << 14, reach=REACH, **others):
     steps = SampledGaussianSteps(np.array([sigma]), np.array([q]), direction)
-    return TableMakers(steps).grid(side, points, reach)
+    return TableMakers(steps).grid(side, points, reach, **others)
+
+
+def discretised(maker, span, step):
+    """First knot, masses on the knots, and the mass beyond, of the first row."""
+    start, log_mass, beyond = maker._discretised(0, span, step)
+    return start, np.exp(log_mass), beyond
 
 
 @pytest.mark.parametrize(
@@ -36,7 +42,7 @@ def test_the_mass_beyond_the_grid_is_part_of_the_upper_bound(sigma, q, direction
     """At the upper end of the grid delta is what lies beyond it: the masses on the grid alone are too little."""
     step = 1e-4
     maker = made(sigma, q, direction, "upper", 1 << 12, NEAR)
-    start, mass, beyond = maker._discretised(0, maker._span(0, THETA), step)
+    start, mass, beyond = discretised(maker, maker._span(0, THETA), step)
     losses = start + np.arange(mass.size) * step
     epsilon = losses[-1] - 2.0 * step
     truth = float(np.exp(hockey_stick.log_delta(np.array([epsilon]), np.array([sigma]), np.array([q]), direction)[0]))
@@ -54,7 +60,7 @@ def test_a_row_is_the_transform_of_its_masses(direction, side):
     table = maker.table(THETA, period, 1e9, HERE)
     m, row = table.frequencies, table.columns[0]
     assert m == size // 2
-    start, mass, beyond = maker._discretised(0, maker._span(0, THETA), period / size)
+    start, mass, beyond = discretised(maker, maker._span(0, THETA), period / size)
     loss = np.longdouble(start) + np.arange(mass.size) * np.longdouble(period / size)
     weight = mass * np.exp(THETA * loss)
     k = float(np.log(weight.sum()))
@@ -88,11 +94,10 @@ def test_the_error_of_the_masses_is_part_of_a_row(direction, monkeypatch):
 
 
 @pytest.mark.parametrize("m", [40, 300])
-def test_the_band_of_a_grid_bounds_what_it_leaves_out(m, monkeypatch):
+def test_the_band_of_a_grid_bounds_what_it_leaves_out(m):
     """A band that is wider than the narrow one is the whole transform."""
-    monkeypatch.setattr(grid, "_NARROW", m)
     sigma, q, size, period = 1.0, 0.2, 1 << 12, 16.0
-    maker = made(sigma, q, "remove", "upper", size)
+    maker = made(sigma, q, "remove", "upper", size, narrow=m)
     whole = maker.table(THETA, period, 1e9, HERE)
     part = maker.table(THETA, period, 2.0 * np.pi / period * (m - 0.5), HERE)
     assert part.frequencies == m and maker.table(THETA, period, 2.0 * np.pi / period * (m + 1), HERE) is whole
@@ -124,11 +129,27 @@ def test_weights_of_tiny_losses_keep_their_digits(theta, step):
             assert abs(mpmath.mpc(found[k]) / exact - 1) < 1e-14
 
 
-@pytest.mark.parametrize("n", [0, 1, 5, 1023, 1024, 4095])
-def test_turns_of_heavy_masses(n):
-    points = 1 << 12
-    exact = np.exp(2j * np.pi * ((np.arange(points // 2 + 1) * n) % points) / points)
-    assert np.abs(grid._turns(n, points) - exact).max() < 20.0 * 2.0**-53
+@pytest.mark.parametrize("points", [1 << 4, 1 << 12, 1 << 17])
+def test_a_transform_with_heavy_masses_is_within_its_error(points):
+    """A spike, its neighbours and a mass of 1e-12: each frequency is that of the direct sum."""
+    rng = np.random.default_rng(points)
+    masses = 1e-12 * rng.random(points)
+    masses[[0, 1, 5, points - 1]] += 0.9, 0.05, 0.03, 0.02
+    phi, norm = grid._transform(masses)
+    error = grid.fft.roundoff(points, norm) + 16.0 * 2.0**-53
+    for f in (0, 1, 3, points // 2):
+        turns = np.arange(points) * f % points * (2.0 * np.longdouble("3.14159265358979323846264338328") / points)
+        assert abs(phi[f] - complex(float(masses @ np.cos(turns)), float(masses @ np.sin(turns)))) <= error
+    assert error < MASS_ERROR
+
+
+@pytest.mark.parametrize("size", [3, 8, 21])
+def test_masses_are_folded_around_one_of_them(size):
+    masses = np.arange(1.0, size + 1.0)
+    for first in range(size):
+        expected = np.zeros(8)
+        np.add.at(expected, (np.arange(size) - first) % 8, masses)
+        np.testing.assert_array_equal(grid._folded(masses, first, 8), expected)
 
 
 @pytest.mark.parametrize("side", ["upper", "lower"])
@@ -138,7 +159,7 @@ def test_two_atoms_of_a_single_row_are_knots(side):
     maker = TableMakers(LaplaceSteps(np.array([1.0 / c]), "remove")).grid(side, 1 << 12, REACH)
     table = maker.table(THETA, period, 1e9, HERE)
     assert period <= table.period < 1.2 * period
-    start, mass, _ = maker._discretised(0, (-c, c), table.grid_step)
+    start, mass, _ = discretised(maker, (-c, c), table.grid_step)
     assert mass.sum() == pytest.approx(1.0, abs=1e-3)
     for loss, share in ((c, 0.5), (-c, 0.5 * np.exp(-c))):
         at = (loss - start) / table.grid_step
@@ -197,10 +218,10 @@ def test_the_mass_below_the_grid_is_part_of_the_upper_bound(sigma, q, direction)
     """A steep tilt leaves almost nothing below the grid; without the tilt, much of the mass lies there."""
     step, theta = 1e-3, 60.0
     upper, lower = (made(sigma, q, direction, side) for side in ("upper", "lower"))
-    start, mass, beyond = upper._discretised(0, upper._span(0, theta), step)
+    start, mass, beyond = discretised(upper, upper._span(0, theta), step)
     assert start > -1.2
     assert 1.0 <= mass.sum() + beyond <= 1.0 + 3.0 * MASS_ERROR
-    below = 1.0 - lower._discretised(0, lower._span(0, theta), step)[1].sum()
+    below = 1.0 - discretised(lower, lower._span(0, theta), step)[1].sum()
     assert below > 0.01
     assert mass[0] >= 0.9 * below
     # delta at the lower end of the grid is at least that of the mechanism
