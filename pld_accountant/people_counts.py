@@ -403,7 +403,10 @@ class PeopleCounts(Locked):
         if self._people is None:
             rows = np.asarray(people)
             if rows.ndim != 1 or rows.dtype.kind not in "iu" or np.unique(rows).size < rows.size:
-                raise ValueError("people must be distinct numbers of people; this ledger has no ids")
+                raise ValueError(
+                    "people must be distinct numbers of people, not a mask (np.flatnonzero gives its numbers); "
+                    "this ledger has no ids"
+                )
             if rows.size and not (rows.min() >= 0 and rows.max() < self.num_examples):
                 raise ValueError(f"people must lie between 0 and {self.num_examples - 1}")
             return self._rearranged(None, rows.astype(np.int64))

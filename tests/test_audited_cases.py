@@ -148,3 +148,31 @@ def test_without_false_positives_infinite_losses_are_found(mechanism, steps, dir
     assert found.width <= 1e-12
     assert 0.0 <= missed.lower <= missed.upper <= 1.0 and missed.width <= 1e-12
     assert missed.lower <= 1.0 - chance <= missed.upper
+
+
+def test_the_renyi_bound_is_that_of_the_best_order():
+    """It was that of two orders an octave, and 22.7."""
+    run = pa.compose([(pa.SampledGaussian(2.0, 0.005), 10_000)])
+    found = run.epsilon(1e-300, "remove", seconds=0.5)
+    assert found.method == pa.Method.RENYI
+    assert found.lower <= found.upper <= run.rdp_epsilon(1e-300) * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        [(pa.RenyiDP([2.0, np.inf], [0.1, 0.5]), 3)],
+        [(pa.RepeatedSelection(pa.compose([(pa.Laplace(2.0), 1)]), 4.0, 0.0), 1), (pa.Laplace(4.0), 2)],
+    ],
+    ids=str,
+)
+def test_no_epsilon_of_black_boxes_exceeds_the_largest_loss(run):
+    run = pa.compose(run)
+    assert run.epsilon(1e-100).upper <= run.epsilon(0.0).upper
+
+
+def test_a_largest_loss_that_is_not_known_is_not_bounded_from_one_side():
+    from scipy import stats
+
+    found = pa.compose([(pa.DensityPair(stats.expon(scale=1.0), stats.expon(scale=2.0)), 1)]).epsilon(0.0)
+    assert (found.lower, found.upper, found.status) == (0.0, np.inf, pa.Status.NOT_CERTIFIED)

@@ -108,8 +108,12 @@ def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quie
             with progress_bars(quiet)("Accounting", "examples") as show:
                 anew = ledger.epsilon(found.delta, str(found.parameters["direction"]), progress=show)
             same, apart = _compared(found.epsilon, anew)
-            facts["results"] |= {"same": same, "contradict": apart}
-            lines.append(f"{results}: bounds of {same:,} people are the same, of {apart:,} contradict the ledger")
+            overlap = found.num_examples - same - apart
+            facts["results"] |= {"same": same, "overlap": overlap, "contradict": apart}
+            lines.append(
+                f"{results}: bounds of {same:,} people are the same, of {overlap:,} differ but agree, "
+                f"of {apart:,} contradict the ledger"
+            )
             differs = apart > 0
     finish(facts, "\n".join(lines), json_file, quiet)
     return _DIFFERS if differs else 0

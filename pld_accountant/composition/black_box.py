@@ -83,7 +83,8 @@ class BlackBoxComposition(Composition):
         grown = math.exp(slack) * (1.0 + 2.0**-50)
         if isinstance(question, EpsilonAt):
             rest = (float(question.delta) / grown - infinite) * (1.0 - 2.0**-50)
-            return max(renyi.optimum(log_moments, EpsilonAt(rest), corners), 0.0) if rest > 0.0 else np.inf
+            found = max(renyi.optimum(log_moments, EpsilonAt(rest), corners), 0.0) if rest > 0.0 else np.inf
+            return min(found, self._most((direction,)))
         log_delta = renyi.optimum(log_moments, question, corners)
         # exp may round a positive bound down to 0; -inf means that no loss is this large
         chernoff = math.nextafter(math.exp(min(log_delta, 0.0)), math.inf) if log_delta > -np.inf else 0.0
@@ -95,9 +96,13 @@ class BlackBoxComposition(Composition):
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """Finite where every box has a divergence of order infinity."""
-        total = sum(n * box.largest_loss() for box, n in self._boxes.items()) + self._others._largest_loss(wanted).upper
-        lower = self._witness._largest_loss(wanted).lower
-        return Bounds(lower, total, total * (1.0 + ROUNDING), Status.RENYI_ONLY, Proof.RENYI)
+        lower, upper = self._witness._largest_loss(wanted).lower, self._most(wanted)
+        return Bounds(lower, upper, upper, Status.RENYI_ONLY, Proof.RENYI)
+
+    def _most(self, wanted: tuple[Direction, ...]) -> float:
+        """The largest loss, rounded up."""
+        boxes = sum(n * box.largest_loss() for box, n in self._boxes.items())
+        return float((boxes + self._others._largest_loss(wanted).upper) * (1.0 + ROUNDING))
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         """Not certified: no Gaussian curve is known to lie above one of which only Renyi divergences are known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
@@ -151,7 +152,13 @@ class KnownComposition(Composition):
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if self._all_count(direction):
-            return self._finite(direction, [question], width, known)[0]
+            found = self._finite(direction, [question], width, known)[0]
+            if isinstance(question, EpsilonAt) and found.method[0] == Proof.RENYI:
+                # the best of all orders is better than the best of a grid where the log-moments bend sharply
+                best = renyi.optimal_epsilon(self._row, self._of(direction).steps, float(question.delta))
+                upper = max(min(best, found.upper[0]), found.lower[0])
+                found = replace(found, estimate=np.full(1, upper), upper=np.full(1, upper))
+            return found
         return self._with_infinite(direction, question, width, known)
 
     def _finite(

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,6 +138,13 @@ def mechanism_of(pld: Any) -> LossDistribution:
     ValueError
         For an optimistic estimate: upper bounds would not hold.
 
+    Notes
+    -----
+    The masses of a composed or sampled estimate are rounded: some are negative, and their sum and that of
+    masses * exp(-loss) exceed 1.  Negative ones become 0.  The excess is taken from the smallest losses: in terms of
+    x = e^epsilon that is the chord of delta from 1 at x = 0, and the convex delta of the mechanism lies below it.  Then
+    all losses move up by the log of the other sum, if it exceeds 1.  No step lowers delta below the mechanism's.
+
     Examples
     --------
     >>> from dp_accounting.pld import privacy_loss_distribution
@@ -149,8 +157,21 @@ def mechanism_of(pld: Any) -> LossDistribution:
         if not pmf._pessimistic_estimate:
             raise ValueError("pld must be a pessimistic estimate: an optimistic one gives no upper bounds")
         dense = pmf.to_dense_pmf()
-        sides.append(((dense._lower_loss + np.arange(dense._probs.size)) * dense._discretization, dense._probs))
+        losses = (dense._lower_loss + np.arange(dense._probs.size)) * dense._discretization
+        sides.append(_law_above(losses, dense._probs, dense._infinity_mass))
     return LossDistribution(*sides[0], add=sides[1])
+
+
+def _law_above(losses: NDArray, masses: NDArray, infinite: float) -> tuple[NDArray, NDArray]:
+    """Losses and masses of a law whose curve of delta is not below that of the rounded masses, see `mechanism_of`."""
+    masses = np.maximum(masses, 0.0)
+    # a mass at infinity below the round-off of the others would be lost
+    finite = 1.0 - (max(infinite, 2.0**-49) if infinite > 0.0 else 0.0)
+    below = math.fsum([*masses.tolist(), -finite])
+    if below > 0.0:
+        masses = np.diff(np.maximum(np.cumsum(masses) - below, 0.0), prepend=0.0)
+    other = float(masses @ np.exp(-losses))
+    return losses + max(math.log(other), 0.0) * (1.0 + 2.0**-40), masses
 
 
 def pld_of(composition: Composition, *, interval: float = 0.02, least_delta: float = 1e-12) -> Any:

@@ -122,6 +122,25 @@ def test_their_distributions_come_in():
         mechanism_of(theirs.from_gaussian_mechanism(2.0, pessimistic_estimate=False))
 
 
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_their_composed_distributions_have_round_off(direction):
+    """Negative masses, and sums above 1 by up to 1e-6; the bounds stay above theirs, and close."""
+    from dp_accounting.pld import privacy_loss_distribution as theirs
+
+    some = [
+        theirs.from_gaussian_mechanism(1.5),
+        theirs.from_gaussian_mechanism(3.0).self_compose(10),
+        theirs.from_gaussian_mechanism(2.0, sampling_prob=0.005).self_compose(1000),
+        theirs.from_laplace_mechanism(1.0).compose(theirs.from_gaussian_mechanism(2.0)),
+    ]
+    for pld in some:
+        pmf = pld._pmf_remove if direction == "remove" else pld._pmf_add
+        run = pa.compose([(mechanism_of(pld), 1)])
+        for epsilon in (0.0, 0.1, 0.5, 1.5):
+            wanted = pmf.get_delta_for_epsilon(epsilon)
+            assert wanted <= run.delta(epsilon, direction).upper * (1.0 + 1e-9) <= wanted * 1.001 + 2e-6
+
+
 def test_our_compositions_go_out():
     """The distribution that theirs gets lies above our curve at every epsilon, and composes with theirs."""
     run = pa.compose([(pa.SampledGaussian(2.0, 0.05), 40), (pa.Laplace(4.0), 2)])
