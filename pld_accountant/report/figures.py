@@ -148,8 +148,6 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     matplotlib.figure.Figure
         The caption holds the guarantee.  `save_figure` writes the figure.
     """
-    from matplotlib.ticker import MaxNLocator
-
     upper, worst = individuals.epsilon.upper, individuals.worst_case.upper
     top = largest(np.concatenate([upper, individuals.rdp_epsilon]))
     pairs = [(upper, worst), (individuals.rdp_epsilon, individuals.worst_case_rdp)]
@@ -166,9 +164,18 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     delta = power_of_ten(individuals.delta)
     words = rf"Individual privacy loss $\varepsilon$ over the whole run, at $\delta$ = {delta}"
     dress(axes, words, "Number of people")
-    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    _count_people(axes)
     _legend(axes, 2)
     return figure
+
+
+def _count_people(axes: Axes) -> None:
+    """Whole numbers of people along the y axis; large ones as 20k or 1.5M, which leave room for the axis's name."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    if axes.get_ylim()[1] >= 10_000:
+        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _draw_worst_case(axes: Axes, epsilon: float, style: Any, kind: str) -> None:
@@ -241,6 +248,7 @@ def _draw_counts(axes: Axes, counted: Mapping[str, Histogram], top: float) -> No
     axes.set_xlim(0, 1.03 * top)
     axes.tick_params(labelbottom=False)
     dress(axes, "", "Number of people")
+    _count_people(axes)
     _legend(axes, 3)
 
 
