@@ -111,7 +111,8 @@ def test_merge_and_verify_say_the_same_as_json(folder):
     assert run("verify", "first.npz", "--results", "eps.parquet", "--json", "v.json").exit_code == 0
     told = json.loads((folder / "v.json").read_text())
     assert told["provenance"]["source"] == {"name": "first.npz", "sha256": fingerprint("first.npz").sha256}
-    assert told["whole"] and told["results"] == {"file": "eps.parquet", "other": None, "same": 2, "contradict": 0}
+    agreed = {"same": 2, "overlap": 0, "contradict": 0}
+    assert told["whole"] and told["results"] == {"file": "eps.parquet", "other": None, **agreed}
     result = run("verify", "second.npz", "--results", "eps.parquet", "--json", "-")
     assert result.exit_code == 1 and json.loads(result.stdout)["results"]["other"] == "other people"
 
