@@ -100,7 +100,8 @@ class Bounds:
         All of one shape; arrays are read-only.  `upper` is what may be promised to a person.  `lower` and `estimate`
         are NaN where only the upper bound was asked for.
     status : Status or ndarray of uint8
-        One `Status` per element.  An element that is `Status.NOT_CERTIFIED` has lower = 0 and upper = inf.
+        One `Status` per element.  An element that is `Status.NOT_CERTIFIED` has upper = inf, and lower = 0 unless a
+        larger lower bound is proven, as of a largest loss.
     method : Method or ndarray of uint8
         One `Method` per element: the method that proved `upper`.
 

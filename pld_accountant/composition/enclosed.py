@@ -17,7 +17,7 @@ from ..mechanisms.base import Direction, Enclosed, SeveralPairs
 from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
-from ..results import Bounds, Method
+from ..results import Bounds, Method, Status
 from .base import UNKNOWN, Composition, OwnCurve, between, spare
 from .known import KnownComposition
 
@@ -100,7 +100,7 @@ class EnclosedComposition(Composition):
         lower = self._below.composition._largest_loss(wanted).lower
         upper = self._above.composition._largest_loss(wanted).upper
         if np.isinf(upper) and np.isfinite(lower):
-            return UNKNOWN
+            return Bounds(lower, np.nan, upper, Status.NOT_CERTIFIED)
         return Bounds(lower, upper, upper)
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
