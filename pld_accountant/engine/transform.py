@@ -18,6 +18,7 @@ __all__ = ["GridTransform", "Transform"]
 
 _TAIL = -25.0  # log delta below which the losses of many people are truncated from the first method on
 _GRID_REACH = 38.0
+_MOST_LOST = 0.1  # share of delta beyond a truncated grid, however far apart the bounds may lie
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ class GridTransform(Method):
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`; the upper and the lower bound have tables of their own."""
         limits = replace(self.limits, frequencies=self.points)
-        near = self.truncated
-        reaches = job.near_reach(working, who, 1e-2 * self.width) if near else job.far_reach(working, who)
+        near, lost = self.truncated, min(1e-2 * self.width, _MOST_LOST)
+        reaches = job.near_reach(working, who, lost) if near else job.far_reach(working, who)
         for reach, at in levels(np.minimum(reaches, _GRID_REACH)):
             counts, question = job.of(who[at])
             hint = working.estimate[who[at]]

@@ -149,7 +149,7 @@ def test_the_mass_beyond_a_truncated_grid_counts(monkeypatch):
     counts, makers = ledger._tally.whole(), ledger._of("remove")
     exact = solve(counts, makers, EpsilonAt(1e-8), methods=schedule.SINGLE)
     near = replace(schedule._NEAR_GRID, width=1.0, width_of_largest=0.0)
-    for width, close in ((5.0, False), (0.1, True)):  # a hundredth of it times delta lies beyond
+    for width, close in ((5.0, False), (np.inf, False), (0.1, True)):  # a hundredth of it times delta lies beyond
         found = solve(counts, makers, EpsilonAt(1e-8), methods=[replace(near, width=width)])
         assert found.lower[0] <= exact.upper[0] and exact.lower[0] <= found.upper[0]
         assert (found.upper[0] - found.lower[0] < 0.01 * exact.upper[0]) == close
