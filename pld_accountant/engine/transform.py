@@ -74,7 +74,7 @@ class GridTransform(Method):
     narrow : int
         Frequencies of the first band; the next is the whole transform.
     truncated : bool
-        As for `Transform`, where a hundredth of `width` times delta lies beyond.
+        As for `Transform`; the share of delta beyond the end is a hundredth of `width`.
     """
 
     points: int = 1 << 17

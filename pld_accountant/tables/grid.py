@@ -31,7 +31,7 @@ Cells = tuple[float, NDArray, NDArray]
 """The first knot of a bucket's grid, and the log masses on its knots for the upper and for the lower bound."""
 
 NARROW = 1 << 12
-"""Frequencies of a narrow band."""
+"""Default number of frequencies of a narrow band."""
 
 _BELOW = 64.0  # exp(-64) of the tilted distribution may lie below the grid
 _HEAVY = 1.0 / 64.0  # masses above this are summed directly if the FFT's round-off is more than that of the masses
