@@ -418,9 +418,12 @@ def test_an_array_has_the_answers_of_its_numbers_and_its_own_shape(question):
 
 
 def test_the_numbers_of_an_array_share_the_time():
-    found = pa.compose([(pa.SampledGaussian(1.0, 1e-3), 20)]).epsilon(np.full(50, 1e-30), seconds=1e-9)
+    composition = pa.compose([(pa.SampledGaussian(1.0, 1e-3), 20)])
+    found = composition.epsilon(np.full(10, 1e-30), seconds=1e-9)
     assert np.all(found.status == pa.Status.RENYI_ONLY)
     assert np.all(np.isfinite(found.upper))
+    # the search for the best order, which takes most of the time of a Renyi bound, is left out
+    assert np.all(found.upper > 1.01 * composition.rdp_epsilon(1e-30))
 
 
 @pytest.mark.parametrize(("failure", "shares"), [(1e-8, [1e-60]), (0.3, [1e-13, 1e-15, 1e-60])])

@@ -153,7 +153,7 @@ class KnownComposition(Composition):
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if self._all_count(direction):
             found = self._finite(direction, [question], width, known)[0]
-            if isinstance(question, EpsilonAt) and found.method[0] == Proof.RENYI:
+            if isinstance(question, EpsilonAt) and found.method[0] == Proof.RENYI and deadline.left() > 0.0:
                 # the best of all orders is better than the best of a grid where the log-moments bend sharply
                 best = renyi.optimal_epsilon(self._row, self._of(direction).steps, float(question.delta))
                 upper = max(min(best, found.upper[0]), found.lower[0])
