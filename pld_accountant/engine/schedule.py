@@ -118,16 +118,20 @@ MIXED: tuple[Method, ...] = (
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""
 
+_OF_MANY = replace(
+    _GRID,
+    width=np.inf,
+    points=1 << 13,
+    limits=Limits(1e-4, tilts=1, periods=2, least_expectation=1e-5, work=3e9),
+    narrow=1 << 8,
+)
+
 GRID_OF_MANY: tuple[Method, ...] = (
-    # milliseconds a person; the buckets keep the bounds of 300 steps 1.5 % apart, and this grid adds 0.1 %
-    replace(_GRID, width=np.inf, points=1 << 13, limits=Limits(tilts=2, least_expectation=1e-5, work=3e9)),
+    # a millisecond a person; the buckets keep the bounds of 300 steps 1.5 % apart, and this grid adds 0.1 %
+    _OF_MANY,
     # thousands of steps, whose losses are smaller than the cells of the first grid
     replace(
-        _GRID,
-        width=1e-2,
-        width_of_largest=5e-3,
-        points=1 << 15,
-        limits=Limits(tilts=2, least_expectation=1e-5, work=1e10),
+        _OF_MANY, width=1e-2, width_of_largest=5e-3, points=1 << 15, limits=replace(_OF_MANY.limits, work=1e10)
     ),
 )
 """For many people's whole counts of families without characteristic functions."""

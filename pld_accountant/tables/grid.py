@@ -58,6 +58,8 @@ class GridTables(TableMaker):
         Keeps the tables.
     cells : MemoryCache
         Keeps the masses on the knots, for the makers of both sides.
+    moments : dict
+        Keeps the log-moments of families, for all makers.
     narrow : int
         Frequencies of the narrow band; a wider one is the whole transform, which is there anyway.
     """
@@ -70,15 +72,21 @@ class GridTables(TableMaker):
         reach: float,
         cache: MemoryCache[Table],
         cells: MemoryCache[Cells],
+        moments: dict[tuple[StepFamily, float], NDArray],
         narrow: int = NARROW,
     ) -> None:
         self.steps, self.side, self.points, self._reach = steps, side, points, reach
-        self._tables, self._cells, self._narrow = cache, cells, narrow
+        self._tables, self._cells, self._moments, self._narrow = cache, cells, moments, narrow
         self._gap = steps.atoms_apart() if isinstance(steps, TwoAtomSteps) else 0.0
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
-        return self.steps.log_moments(theta)
+        wanted = theta.tolist()
+        new = [tilt for tilt in wanted if (self.steps, tilt) not in self._moments]
+        if new:
+            found = self.steps.log_moments(np.array(new))
+            self._moments.update(((self.steps, tilt), found[:, k]) for k, tilt in enumerate(new))
+        return np.stack([self._moments[self.steps, tilt] for tilt in wanted], axis=1)
 
     def table(self, theta: float, period: float, width: float, needed: NDArray, work: float = WORK) -> Table | None:
         """The table at this tilt and period; its band is the narrow one or the whole transform."""

@@ -38,6 +38,7 @@ class TableMakers:
         self._neighbours = neighbours
         self._cache: MemoryCache[Table] = MemoryCache(_CACHE_BYTES, lambda t: t.columns.nbytes)
         self._cells: MemoryCache[Cells] = MemoryCache(_CELL_BYTES, lambda cells: 2 * cells[1].nbytes)
+        self._moments: dict[tuple[StepFamily, float], NDArray] = {}
         self._kept: dict[Hashable, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,5 +103,5 @@ class TableMakers:
         steps = self.truncated(reach) if truncated else self.steps
         return self.kept(
             ("grid", side, points, reach, narrow, truncated),
-            lambda: GridTables(steps, side, points, reach, self._cache, self._cells, narrow),
+            lambda: GridTables(steps, side, points, reach, self._cache, self._cells, self._moments, narrow),
         )
