@@ -130,9 +130,7 @@ GRID_OF_MANY: tuple[Method, ...] = (
     # a millisecond a person; the buckets keep the bounds of 300 steps 1.5 % apart, and this grid adds 0.1 %
     _OF_MANY,
     # thousands of steps, whose losses are smaller than the cells of the first grid
-    replace(
-        _OF_MANY, width=1e-2, width_of_largest=5e-3, points=1 << 15, limits=replace(_OF_MANY.limits, work=1e10)
-    ),
+    replace(_OF_MANY, width=1e-2, width_of_largest=5e-3, points=1 << 15, limits=replace(_OF_MANY.limits, work=1e10)),
 )
 """For many people's whole counts of families without characteristic functions."""
 

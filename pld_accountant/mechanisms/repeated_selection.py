@@ -20,6 +20,8 @@ _UP = 1.0 + 2.0**-40
 _ORDERS = 2.0 ** (0.25 * np.arange(-24, 81))  # order - 1, from 1/64 to 10^6
 _ROUNDS = 6
 _MOST_RUNS = 1e12
+_LEAST_LOG_GAMMA = -690.0  # the parameter of K is a double
+_NODES = 64  # orders less 1 an octave at which a run's deltas are known; chords between them are 1e-5 above the curve
 
 
 class _Run(Protocol):
@@ -54,7 +56,8 @@ class RepeatedSelection(RenyiBox):
     Raises
     ------
     ValueError
-        For a mean or a shape out of range, or if no Renyi divergence of the run is finite.
+        For a mean or a shape out of range; for a shape so close to -1 that the parameter of K is below 1e-299; if no
+        Renyi divergence of the run is finite.
 
     Notes
     -----
@@ -98,6 +101,8 @@ class RepeatedSelection(RenyiBox):
             raise TypeError(f"run must be what compose returns, got {self.run!r}")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "shape", shape)
+        if shape < np.inf and _log_mean(_LEAST_LOG_GAMMA, shape) < np.log(mean):
+            raise ValueError(f"a shape of {shape!r} is too close to -1 for a mean of {mean!r}: take a larger shape")
         if not np.isfinite(self._later[1]):
             raise ValueError("no Renyi divergence of the run is finite")
 
@@ -106,7 +111,7 @@ class RepeatedSelection(RenyiBox):
         """The parameter of K, in (0, 1], that has this mean; exp(-mean) for Poisson numbers."""
         if np.isinf(self.shape):
             return float(np.exp(-self.mean))
-        low, high = -800.0, 0.0
+        low, high = _LEAST_LOG_GAMMA, 0.0
         for _ in range(200):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if _log_mean(middle, self.shape) > np.log(self.mean) else (low, middle)
@@ -158,11 +163,29 @@ class RepeatedSelection(RenyiBox):
     def _largest_of_run(self) -> float:
         return float(self.run.epsilon(0.0).upper)
 
+    @cached_property
+    def _lost_at(self) -> dict[int, tuple[float, float]]:
+        """1 / x and the run's delta at log(1 + 1 / x), x = 2^(k / `_NODES`), by k."""
+        return {}
+
+    def _node(self, k: int) -> tuple[float, float]:
+        if k not in self._lost_at:
+            inverse = 2.0 ** (-k / _NODES)
+            delta = float(self.run.delta(float(np.log1p(inverse) * (1.0 - 2.0**-50))).upper)
+            self._lost_at[k] = inverse, delta
+        return self._lost_at[k]
+
+    def _lost(self, theta: float) -> float:
+        """The run's delta at log(1 + 1 / theta), or more: delta is convex in exp(epsilon), and a chord lies above."""
+        k = int(np.floor(_NODES * np.log2(theta)))
+        (far, small), (near, large) = self._node(k), self._node(k + 1)
+        part = min(max((far - 1.0 / theta) / (far - near), 0.0), 1.0)
+        return small + part * (large - small)
+
     def _at(self, theta: NDArray) -> NDArray:
         """The theorems' divergences at orders 1 + theta."""
         if np.isinf(self.shape):
-            flat = np.asarray(theta, dtype=np.float64).reshape(-1)
-            lost = [float(self.run.delta(float(np.log1p(1.0 / x) * (1.0 - 2.0**-50))).upper) for x in flat]
+            lost = [self._lost(x) for x in np.asarray(theta, dtype=np.float64).reshape(-1).tolist()]
             selection: Any = self.mean * np.array(lost).reshape(np.shape(theta)) * _UP
         else:
             selection = self._selection

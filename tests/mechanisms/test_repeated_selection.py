@@ -84,6 +84,16 @@ def test_pure_dp_is_2_plus_shape_times():
         assert whole.epsilon(1e-12).upper <= (2.0 + shape) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("mean", [2.0, 30.0])
+def test_poisson_numbers_between_the_orders_that_are_kept(mean):
+    run = pa.compose([(pa.SampledGaussian(1.0, 0.01), 200)])
+    selection = pa.RepeatedSelection(run, mean, math.inf)
+    whole = pa.compose([(selection, 1)])
+    for order in selection.corners()[0] * np.array([1.3, 2.71, 14.9]) + 1.0:
+        truth = run.rdp(order) + mean * run.delta(math.log1p(1 / (order - 1))).upper + math.log(mean) / (order - 1)
+        assert truth <= whole.rdp(order) <= truth * (1 + 2e-5)
+
+
 def test_it_composes_with_other_steps():
     run = pa.compose([(pa.SampledGaussian(2.0, 0.01), 500)])
     tuned = pa.RepeatedSelection(run, 5.0)
@@ -98,6 +108,9 @@ def test_wrong_arguments():
     for mean, shape in ((0.5, 1.0), (np.nan, 1.0), (1e13, 1.0), (2.0, -1.0), (2.0, np.nan), (2.0, 1e7)):
         with pytest.raises(ValueError):
             pa.RepeatedSelection(run, mean, shape)
+    with pytest.raises(ValueError, match="-0.999 is too close to -1 for a mean of 3"):
+        pa.RepeatedSelection(run, 3, -0.999)
+    assert 0.0 < pa.RepeatedSelection(run, 1.5, -0.999).gamma < 1e-100
     with pytest.raises(ValueError, match="finite"):
         pa.RepeatedSelection(pa.compose([(pa.ApproximateDP(1.0, 0.1), 1)]), 2.0)
 
