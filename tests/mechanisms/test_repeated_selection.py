@@ -108,7 +108,7 @@ def test_wrong_arguments():
     for mean, shape in ((0.5, 1.0), (np.nan, 1.0), (1e13, 1.0), (2.0, -1.0), (2.0, np.nan), (2.0, 1e7)):
         with pytest.raises(ValueError):
             pa.RepeatedSelection(run, mean, shape)
-    with pytest.raises(ValueError, match="-0.999 is too close to -1 for a mean of 3"):
+    with pytest.raises(ValueError, match=r"-0\.999 is too close to -1 for a mean of 3"):
         pa.RepeatedSelection(run, 3, -0.999)
     assert 0.0 < pa.RepeatedSelection(run, 1.5, -0.999).gamma < 1e-100
     with pytest.raises(ValueError, match="finite"):
