@@ -109,7 +109,11 @@ class _Part:
         self.target = target
         _remove_leftovers(target)
         while True:
-            descriptor, self._name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+            try:
+                descriptor, self._name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+            except OSError as error:
+                error.filename = str(target)  # which the caller knows
+                raise
             self.file = os.fdopen(descriptor, "wb")
             _lock(self.file, wait=True)
             # another run may have removed the file before it was locked

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -212,5 +213,7 @@ class SavedState(Locked, ABC):
         store.save(path, _KIND, _FILE_VERSION, header, self._state())
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self._parameters.items())
+        short = reprlib.Repr()  # as an epsilon for each of a million people
+        short.maxother = short.maxstring = 200
+        arguments = ", ".join(f"{name}={short.repr(value)}" for name, value in self._parameters.items())
         return f"{type(self).__name__}({arguments})"

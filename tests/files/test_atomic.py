@@ -24,6 +24,12 @@ def mode(path):
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
+def test_a_missing_folder_is_told_with_the_file_that_was_asked_for(tmp_path):
+    with pytest.raises(FileNotFoundError) as told:
+        write(tmp_path / "absent" / "ledger.npz")
+    assert told.value.filename == str(tmp_path / "absent" / "ledger.npz")
+
+
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
 def test_a_new_file_is_private_and_an_old_one_keeps_its_permissions(tmp_path, mask):
     path, old = tmp_path / "file", os.umask(mask)

@@ -108,6 +108,7 @@ def test_own_epsilons():
     np.testing.assert_array_less(keep.epsilon(1e-5), np.array(epsilons) * (1 + 1e-9))
     np.testing.assert_allclose(keep.epsilon(1e-5), epsilons, rtol=1e-6)
     assert "own smaller epsilon" in keep.guarantee.sentence
+    assert "epsilon=[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, ...]" in repr(make(1000, epsilon=[1.0] * 1000))
     with pytest.raises(ValueError, match=r"shape|num_examples"):
         make(3, epsilon=epsilons)
     with pytest.raises(ValueError, match="budget for each person"):
