@@ -21,7 +21,7 @@ from .mechanisms.poisson_sampled import SampledBounded, SampledBoundedSteps
 from .results import Bounds
 from .tables.makers import TableMakers
 
-__all__ = ["LaplaceLedger"]
+__all__ = ["LaplaceLedger", "ledger_of"]
 
 _LEAST_NOISE = 0.01  # a group of buckets may begin at half of it; sampled losses are at most 300
 _ROUNDING = 2.0**-36
@@ -75,6 +75,7 @@ class LaplaceLedger(Ledger):
     (array([0., 1., 4.]), array([0.  , 0.62, 2.73]))
     """
 
+    noise: ClassVar = "laplace"
     _KIND: ClassVar = ledger_file.LAPLACE_KIND
     _NEAR_UPPER: ClassVar = 0.5
 
@@ -101,12 +102,17 @@ class LaplaceLedger(Ledger):
             return self._pure()
         return super().epsilon(delta, direction, **options)
 
-    def mu(self, min_delta: float = 1e-10, direction: str = "both", **_options: Any) -> Bounds:
-        """A mu of Gaussian DP that every person's steps imply, at any delta: the root of the sum of squares.
+    def mu(
+        self, min_delta: float = 1e-10, direction: str = "both", *, seconds: float | None = None, **_options: Any
+    ) -> Bounds:
+        """Bounds of the smallest mu whose Gaussian curve lies above the person's wherever delta >= min_delta.
 
-        A step of pure DP implies a mu (`notions.dp.pure_mu`), and these compose (Dong, Roth and Su 2022).  The
-        upper bound is about a quarter above the smallest mu, and more for sampled steps, whose sampling it does not
-        count; the lower bound is 0.
+        A step of pure DP implies a mu (`notions.dp.pure_mu`), and the root of the sum of squares holds for all steps,
+        at any delta (Dong, Roth and Su 2022).  It is about a quarter above the smallest mu, and more for sampled steps,
+        whose sampling it does not count.  The upper bound is this, or the worst case's mu if that is smaller; the lower
+        bound is 0.
+
+        **Cost**: that of the worst case's `Composition.mu`.
         """
         validate.delta(min_delta, "min_delta")
         directions(direction)
@@ -115,6 +121,7 @@ class LaplaceLedger(Ledger):
         if tally.groups:
             square = self._of("remove").steps.gaussian_mu()[:, None] ** 2
             upper = np.sqrt(tally.whole().times(square)[:, 0]) * (1.0 + _ROUNDING)
+            upper = np.minimum(upper, self.worst_case().mu(min_delta, direction, seconds=seconds).upper)
         return Bounds(np.zeros(upper.shape), upper, upper, np.zeros(upper.shape, dtype=np.uint8))
 
     @staticmethod
@@ -171,6 +178,14 @@ class LaplaceLedger(Ledger):
             found.append([one[place] for one in sides])
             report(self.num_examples * len(questions))
         return found
+
+
+def ledger_of(noise: str) -> type[Ledger]:
+    """The ledger of steps with this noise: "gaussian" or "laplace"."""
+    kinds = {kind.noise: kind for kind in (Ledger, LaplaceLedger)}
+    if noise not in kinds:
+        raise ValueError(f"noise must be {' or '.join(map(repr, kinds))}, got {noise!r}")
+    return kinds[noise]
 
 
 def _checked(noise_multiplier: float) -> None:

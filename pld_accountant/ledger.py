@@ -127,6 +127,8 @@ class Ledger(PeopleCounts):
     """
 
     # interpolated steps lie near the upper bound: the estimate is this share of the width below it
+    noise: ClassVar = "gaussian"
+    """The noise of the steps, as `PartitionJob` and the command line call it."""
     _NEAR_UPPER: ClassVar = 0.03
 
     _worst: tuple[Any, Composition] | None = None  # a schedule and its worst case
@@ -147,12 +149,12 @@ class Ledger(PeopleCounts):
         return new
 
     def _share_tables(self, other: Ledger) -> None:
-        """Use the tables of another ledger if it has the same buckets; both must then stay in one thread."""
+        """Use the tables of another ledger if it has the same noise and buckets; both must then stay in one thread."""
 
         def places(ledger: Ledger) -> list[tuple[float, float, bytes]]:
             return [(g.noise_multiplier, g.sample_rate, g.edges.tobytes()) for g in ledger._tally.groups]
 
-        if places(self) == places(other):
+        if self.noise == other.noise and places(self) == places(other):
             self._makers = other._makers
 
     def _of(self, direction: Direction) -> TableMakers:

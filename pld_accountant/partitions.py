@@ -16,7 +16,7 @@ from .events import ids
 from .events.source import arrow_events, own_names
 from .events.table import Events, read_events
 from .files.fingerprint import Source
-from .ledger import Ledger
+from .laplace_ledger import ledger_of
 from .mechanisms.base import directions
 from .report.individuals import Individuals, Request, assess
 from .report.outputs import arrow_table, empty_table, table_writer, write_all
@@ -51,6 +51,8 @@ class PartitionJob:
         As in `Ledger`.
     columns : mapping of str to str, optional
         The table's names of the columns of events, as in `Ledger.from_events`.
+    noise : {"gaussian", "laplace"}
+        Of `Ledger` or of `LaplaceLedger`, whose norms are L1 norms.
 
     Raises
     ------
@@ -84,6 +86,7 @@ class PartitionJob:
     direction: str = "both"
     buckets: int = 256
     columns: Mapping[str, str] | None = None
+    noise: str = "gaussian"
 
     def __post_init__(self) -> None:
         validate.delta(self.delta)
@@ -95,6 +98,7 @@ class PartitionJob:
             raise ValueError("the schedule must have a step")
         object.__setattr__(self, "schedule", stated)
         own_names(self.columns)
+        ledger_of(self.noise)
         object.__setattr__(self, "columns", None if self.columns is None else dict(self.columns))
 
     def __call__(self, events: Any) -> Any:
@@ -180,7 +184,7 @@ class PartitionJob:
         return read_events(table, max_grad_norm=self.max_grad_norm, schedule=self.schedule)
 
     def _block(self, events: Events) -> Individuals:
-        ledger = Ledger.from_events(events, max_grad_norm=self.max_grad_norm, buckets=self.buckets)
+        ledger = ledger_of(self.noise).from_events(events, max_grad_norm=self.max_grad_norm, buckets=self.buckets)
         last = getattr(_LAST, "ledger", None)
         if last is not None:
             ledger._share_tables(last)

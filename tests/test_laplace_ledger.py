@@ -63,6 +63,16 @@ def test_mu():
     assert np.all(np.diff(found.upper) >= 0.0)
 
 
+def test_mu_of_sampled_steps_is_at_most_that_of_the_worst_case():
+    parts = [(1.0, 10.0, 100)]
+    ledger = ledger_of(parts, 0.1)
+    found, worst = ledger.mu(1e-6), ledger.worst_case().mu(1e-6)
+    assert found.upper[0] == 0.0 < found.upper[1] < found.upper[2] == worst.upper
+    assert exact(NORMS[2], parts, 0.1).mu(1e-6, seconds=5).lower <= found.upper[2]
+    text = pa.compare(ledger, 1e-6, min_group=1).text()
+    assert "or the worst case's mu if that is smaller" in " ".join(text.split())
+
+
 def test_files_and_merging(tmp_path):
     ledger = ledger_of([(1.0, 10.0, 20)], 1.0)
     ledger.save(tmp_path / "laplace.ledger")

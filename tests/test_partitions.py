@@ -52,6 +52,19 @@ def test_a_partition_has_the_numbers_of_its_ledger():
     assert np.array_equal(found["rdp_epsilon"].to_numpy(), own.rdp_epsilon(1e-5))
 
 
+def test_laplace_noise():
+    table = events(people=20)
+    gaussian = bounds(pa.PartitionJob(1e-5, 1.0, [(2.0, 0.01, 3000)], buckets=16)(table))
+    found = pa.PartitionJob(1e-5, 1.0, [(2.0, 0.01, 3000)], buckets=16, noise="laplace")(table)
+    parameters = {"noise_multiplier": 2.0, "sample_rate": 0.01, "max_grad_norm": 1.0}
+    own = pa.LaplaceLedger.from_events(table, **parameters, schedule=SCHEDULE, buckets=16)
+    assert same(bounds(found), own.epsilon(1e-5))
+    assert not same(bounds(found), gaussian)
+    assert b'"noise": "laplace"' in found.schema.metadata[b"pld_accountant"]
+    with pytest.raises(ValueError, match="noise must be 'gaussian' or 'laplace', got 'uniform'"):
+        pa.PartitionJob(1e-5, 1.0, SCHEDULE, noise="uniform")
+
+
 @pytest.mark.parametrize("form", [pyarrow.table, pandas.DataFrame, dict])
 def test_any_table_in_and_the_same_kind_out(form):
     found = JOB(form(events()))

@@ -315,6 +315,12 @@ groups = click.option(
 
 _LOG_OF_NORMS = (
     click.argument("norms", type=INPUT),
+    click.option(
+        "--noise",
+        type=click.Choice(["gaussian", "laplace"]),
+        help="The noise of the steps.  With laplace, norms are L1 norms, and --noise-multiplier is the scale of the "
+        "noise divided by the clipping norm.  [default: gaussian]",
+    ),
     number("--noise-multiplier", required=False, cls=OfSteps),
     number("--sample-rate", required=False, cls=OfSteps),
     number("--max-grad-norm", required=False, cls=OfSteps),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
 from .kinds import holds_ledger, load_ledger
 from .options import PROGRAM, STDOUT, user_errors
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
 
 __all__ = ["Log", "check_files", "finish", "progress_bars", "read_log"]
 
@@ -113,9 +116,12 @@ def read_log(
         if holds_ledger(norms):
             return _read_ledger(norms, bars, {**parameters, **of_events, **given}, groups, people)
         events = is_events_file(norms, columns)
+    from ..laplace_ledger import ledger_of
+
     parameters["buckets"] = parameters["buckets"] or 256
+    kind = ledger_of(parameters.pop("noise") or "gaussian")
     if events:
-        return _read_events(norms, bars, given | {"groups": groups}, of_events, people, compressed, parameters)
+        return _read_events(kind, norms, bars, given | {"groups": groups}, of_events, people, compressed, parameters)
     if useless := [name for name, value in {**of_events, "compressed": compressed}.items() if value]:
         person = (columns or {}).get("person", "person")
         told = f"{norms.name} is no event table: it has no column {person!r}; so it takes no {_flag(useless[0])}"
@@ -126,7 +132,6 @@ def read_log(
     from ..files.fingerprint import fingerprint
     from ..files.groups import read_labels
     from ..files.norm_log import PeopleSubset, open_norms
-    from ..ledger import Ledger
 
     with user_errors(), open_norms(norms, orientation=orientation, dataset=dataset, people=examples) as log:
         everybody = log.shape[1]
@@ -138,7 +143,7 @@ def read_log(
             labels, source = None if labels is None else labels[index], PeopleSubset(log, index)
             facts["sample"] = f"{people} of {everybody} people"
         with bars("Reading", "steps") as show:
-            ledger = Ledger.from_norms(source, **parameters, progress=show)
+            ledger = kind.from_norms(source, **parameters, progress=show)
         with bars("Fingerprint", "bytes") as show:
             return Log(ledger, labels, index, facts, fingerprint(norms, progress=show), _assumption(log))
 
@@ -148,6 +153,7 @@ def _flag(name: str) -> str:
 
 
 def _read_events(
+    kind: type[Ledger],
     path: Path,
     bars: Callable[[str, str], Any],
     of_a_log: Mapping[str, Any],
@@ -158,7 +164,6 @@ def _read_events(
 ) -> Log:
     from ..events.table import read_events
     from ..files.fingerprint import fingerprint
-    from ..ledger import Ledger
 
     useless = [name for name, value in of_a_log.items() if value is not None]
     if useless:
@@ -171,7 +176,7 @@ def _read_events(
         with bars("Reading", "events") as show:
             events = read_events(path, **of_events, **of_steps, progress=show)
         with bars("Counting", "people"):
-            ledger = Ledger.from_events(events, **parameters, compressed=compressed)
+            ledger = kind.from_events(events, **parameters, compressed=compressed)
     labels = events.labels
     facts = {name: value for name, value in parameters.items() if value is not None} | {"events": path.name}
     with user_errors(), bars("Fingerprint", "bytes") as show:

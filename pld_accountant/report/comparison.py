@@ -62,6 +62,13 @@ class Comparison:
     @property
     def gaussian_sentence(self) -> str:
         """The meaning of the Gaussian epsilons, in words."""
+        if self.individuals.parameters.get("noise") == "laplace":
+            return (
+                "The Gaussian epsilon is the epsilon of mu, the root of the summed squares of what the pure DP of each "
+                "step implies without sampling, or the worst case's mu if that is smaller. The curve of mu lies above "
+                f"the person's own curve wherever delta is at least {self.min_delta:g}. No central limit theorem is "
+                "used."
+            )
         if self.full_batch:
             return (
                 "The Gaussian epsilon is the epsilon of mu, the root of the summed squares of the steps, up to "

@@ -223,4 +223,6 @@ def _parameters(ledger: Ledger) -> dict[str, Any]:
     names = ["max_grad_norm", "buckets"]
     if {(sigma, rate) for sigma, rate, _ in ledger.schedule} <= {(ledger.noise_multiplier, ledger.sample_rate)}:
         names = ["noise_multiplier", "sample_rate", *names]
+    if ledger.noise != "gaussian":
+        names = ["noise", *names]
     return {name: getattr(ledger, name) for name in names}

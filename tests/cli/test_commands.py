@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -188,6 +189,29 @@ def test_mistakes_in_the_log(folder):
     assert "cannot be read as a .npy file" in fails("epsilon", "text.npy", *OPTIONS)
     assert "Missing option '--delta'" in fails("epsilon", "norms.npy", *OPTIONS[:-2])
     assert "Missing argument 'NORMS'" in fails("epsilon", *OPTIONS)
+
+
+@pytest.mark.parametrize("kind", ["log", "events"])
+def test_laplace_noise(folder, kind):
+    """L1 norms of a log or of an event table, and everywhere the word in what is left."""
+    settings = {"noise_multiplier": 20.0, "sample_rate": 1.0, "max_grad_norm": 5.0}
+    words = ["--noise", "laplace", "--noise-multiplier", 20, "--sample-rate", 1, "--max-grad-norm", 5]
+    if kind == "log":
+        ledger, source = pa.LaplaceLedger.from_norms(NORMS, **settings), ["norms.npy", "--orientation", "steps"]
+    else:
+        table = {"person": ["ann", "bob", "ann"], "norm": [1.0, 7.0, 2.0], "count": [3, 5, 2]}
+        pq.write_table(pyarrow.table(table), "events.parquet")
+        ledger, source = pa.LaplaceLedger.from_events(table, **settings), ["events.parquet"]
+    out = ["--delta", "1e-5", "--out", "eps.parquet", "--ledger", "ledger.npz", "--json", "eps.json"]
+    result = run("epsilon", *source, *words, *out)
+    assert result.exit_code == 0, result.output
+    assert "noise laplace, noise multiplier 20" in result.stdout
+    assert json.loads((folder / "eps.json").read_text())["parameters"]["noise"] == "laplace"
+    assert np.array_equal(pq.read_table("eps.parquet")["epsilon_upper"], ledger.epsilon(1e-5).upper)
+    assert pa.LaplaceLedger.load("ledger.npz").epsilon(0) == ledger.epsilon(0)
+    assert run("report", "ledger.npz", "--delta", "1e-5", "--min-group", 1, "--out", "page.html").exit_code == 0
+    assert "<dt>Noise</dt><dd>Laplace</dd>" in (folder / "page.html").read_text()
+    assert "takes no --noise" in run("epsilon", "ledger.npz", "--noise", "laplace", "--delta", "1e-5").stderr
 
 
 def test_what_is_not_proven_in_time_says_so(folder):

@@ -311,6 +311,7 @@ def _parameters(report: Report) -> Markup:
         ("Steps", f"{people.steps:,}"),
         ("Clipping norm (max_grad_norm)", f"{report.max_grad_norm:g}"),
         ("Delta", _power(people.delta)),
+        ("Noise", str(people.parameters.get("noise", "Gaussian")).capitalize()),
         ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
         ("Sampling", "Poisson, as assumed"),
         ("Buckets of relative norms", f"{report.buckets:,}"),
