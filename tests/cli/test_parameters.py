@@ -35,7 +35,7 @@ def test_options_of_other_commands_are_ignored():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (FILE + "noise = 1\n", "no command has an option --noise"),
+        (FILE + "noises = 1\n", "no command has an option --noises"),
         (FILE + "x\n", "is no TOML"),
         (FILE + "[steps]\n", "is no TOML"),
         ("[steps]\nx = 1\n", "must be a value, not a table"),

@@ -60,7 +60,7 @@ ALLOWED = {
     "report": EVERYBODY | {"notions", "files", "mechanisms", "ledger", "composition", "report.html", "version"},
     "publishing": EVERYBODY | {"files", "notions", "ledger", "report"},
     "dask": EVERYBODY | {"events", "files", "partitions", "report"},
-    "partitions": EVERYBODY | {"events", "files", "ledger", "mechanisms", "report", "threads"},
+    "partitions": EVERYBODY | {"events", "files", "laplace_ledger", "mechanisms", "report", "threads"},
     "report.html": EVERYBODY | {"notions", "report", "version"},
     "demo": EVERYBODY | PUBLIC | {"report.html", "files"},
     "training": EVERYBODY | {"composition", "files", "filters", "ledger", "mechanisms"},
