@@ -38,6 +38,18 @@ def dp_accounting_pld(parts: list, delta: float, interval: float, pessimistic: b
     return {"epsilon": float(total.get_epsilon_for_delta(delta)), "seconds": time.process_time() - start}
 
 
+def dp_accounting_laplace(parts: list, delta: float) -> dict:
+    """`dp_accounting_pld` at its default for Laplace noise; the first number of a part is its scale."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    total = None
+    start = time.process_time()
+    for scale, q, n in parts:
+        one = pld.from_laplace_mechanism(scale, sampling_prob=q).self_compose(n)
+        total = one if total is None else total.compose(one)
+    return {"epsilon": float(total.get_epsilon_for_delta(delta)), "seconds": time.process_time() - start}
+
+
 def dp_accounting_both(parts: list, delta: float, interval: float) -> dict:
     """Its pessimistic and its optimistic estimate."""
     above, below = (dp_accounting_pld(parts, delta, interval, side) for side in (True, False))
@@ -81,6 +93,8 @@ def answer(name: str, parts: list, delta: float) -> dict:
     """The answer of one accountant, in this process."""
     if name.startswith("prv"):
         return prv(parts, delta, float(name.split()[1]))
+    if name.endswith("Laplace"):
+        return dp_accounting_laplace(parts, delta)
     if name.endswith("RDP"):
         return dp_accounting_rdp(parts, delta)
     if name.startswith("dp-accounting both"):

@@ -18,7 +18,7 @@ import numpy as np
 from ..files.atomic import atomic_file
 from ..rounding import people_and_steps, rounded_up, scientific
 from .comparison import Comparison
-from .histogram import Histogram, hidden_people, largest, share_under, shown_histograms
+from .histogram import Histogram, hidden_people, is_far, largest, share_under, shown_histograms
 from .individuals import Individuals
 from .outputs import FIGURE_ENDINGS
 
@@ -156,11 +156,12 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     axes = _add_axes(figure, 0.61 + lines, 2.62)
     _draw_bars(axes, bars, "PLD", "By privacy loss distribution (PLD)")
     _draw_outline(axes, outline, "Renyi", "By Renyi accounting")
-    _draw_worst_case(axes, worst, "-", "PLD")
-    _draw_worst_case(axes, individuals.worst_case_rdp, (0, (4, 2)), "Renyi")
+    beyond = is_far(worst, top)
+    _draw_worst_case(axes, worst, "-", "PLD", beyond=beyond)
+    _draw_worst_case(axes, individuals.worst_case_rdp, (0, (4, 2)), "Renyi", beyond=beyond)
+    axes.set_xlim(0, 1.02 * bars.edges[-1] if beyond else axes.get_xlim()[1])
     if not individuals.few:
         _draw_half(axes, upper, worst, individuals.min_group)
-    axes.set_xlim(0, axes.get_xlim()[1])
     delta = power_of_ten(individuals.delta)
     words = rf"Individual privacy loss $\varepsilon$ over the whole run, at $\delta$ = {delta}"
     dress(axes, words, "Number of people")
@@ -178,10 +179,11 @@ def _count_people(axes: Axes) -> None:
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _draw_worst_case(axes: Axes, epsilon: float, style: Any, kind: str) -> None:
+def _draw_worst_case(axes: Axes, epsilon: float, style: Any, kind: str, *, beyond: bool = False) -> None:
     if np.isfinite(epsilon):
-        label = f"Worst case by {kind}: {rounded_up(epsilon)}"
-        axes.axvline(epsilon, color=COLOURS["worst case"], linestyle=style, linewidth=1.4, label=label)
+        label = f"Worst case by {kind}: {rounded_up(epsilon)}{', beyond the axis' if beyond else ''}"
+        line = axes.plot([], []) if beyond else [axes.axvline(epsilon)]
+        line[0].set(color=COLOURS["worst case"], linestyle=style, linewidth=1.4, label=label)
 
 
 def _draw_half(axes: Axes, upper: np.ndarray, worst: float, least: int) -> None:

@@ -24,11 +24,15 @@ __all__ = [
     "groups",
     "hidden_people",
     "histogram",
+    "is_far",
     "largest",
     "quantiles",
     "share_under",
     "shown_histograms",
 ]
+
+
+_FAR = 8.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,11 @@ def _values(values: np.ndarray) -> np.ndarray:
 def largest(values: np.ndarray) -> float:
     """The largest finite value, 1 if there is none above 0."""
     return float(np.max(values, initial=0.0, where=np.isfinite(values))) or 1.0
+
+
+def is_far(worst_case: float, top: float) -> bool:
+    """Whether a chart up to the worst case would leave the people, who end at `top`, a sliver of its axis."""
+    return bool(_FAR * top < worst_case < np.inf)
 
 
 def bin_edges(top: float, width: float, mark: float) -> np.ndarray:

@@ -69,6 +69,12 @@ def test_the_words_at_the_worst_cases_lie_inside_the_chart(make_individuals, wor
             assert room > 6.8 * len(words)  # what a bold letter is wide on average
 
 
+def test_a_worst_case_far_beyond_everybody_is_told_below_the_chart(make_individuals, made_up):
+    near, far = (page(made_up(make_individuals([0.5, 1.0], worst=worst)), "") for worst in (6.0, 20.0))
+    assert "Worst case by PLD: 6.000" in near and "beyond the axis" not in near
+    assert "Worst case by PLD: 20.00" not in far and "lies beyond the axis: 20.00 by PLD, 4.401 by" in far
+
+
 def test_nobody_s_bar_reaches_beyond_the_worst_case(found):
     assert found.rdp_epsilon.max() <= found.worst_case_rdp
     assert found.epsilon.upper.max() <= found.worst_case.upper * (1 + 1e-6)

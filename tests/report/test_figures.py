@@ -12,6 +12,7 @@ from PIL import Image
 
 from pld_accountant.report.figures import COLOURS, draw_histogram, save_figure
 from pld_accountant.report.histogram import histogram
+from pld_accountant.results import Bounds
 
 UPPER = np.random.default_rng(1).gamma(2.0, 0.5, 400).clip(0, 4.0)
 
@@ -52,6 +53,21 @@ def test_the_worst_case_is_marked_and_named(make_individuals):
     lines = [line for line in figure.axes[0].lines if hexed(line.get_color()) == COLOURS["worst case"].upper()]
     assert [line.get_xdata()[0] for line in lines] == [4.0, 4.4]
     assert {"Worst case by PLD: 4.000", "Worst case by Renyi: 4.401"} <= set(texts(figure))
+
+
+@pytest.mark.parametrize(("worst", "drawn"), [(35.0, 2), (36.0, 0)])
+def test_a_worst_case_far_beyond_everybody_leaves_the_axis_to_the_people(make_individuals, worst, drawn):
+    people = make_individuals(UPPER)
+    people = replace(people, worst_case=Bounds(worst, worst, worst), worst_case_rdp=1.1 * worst)
+    top = people.rdp_epsilon.max()
+    assert (worst > 8 * top) == (drawn == 0)
+    figure = draw_histogram(people)
+    (axes,) = figure.axes
+    lines = [line for line in axes.lines if hexed(line.get_color()) == COLOURS["worst case"].upper()]
+    assert sum(len(line.get_xdata()) > 0 for line in lines) == drawn
+    words = f"Worst case by PLD: {worst:.2f}"
+    assert (words if drawn else f"{words}, beyond the axis") in texts(figure)
+    assert drawn or axes.get_xlim()[1] < 1.1 * top
 
 
 def test_words_say_what_is_shown_and_what_is_proven(make_individuals):

@@ -12,7 +12,7 @@ import numpy as np
 from ...results import Status
 from ...rounding import quantile_name, rounded_down, rounded_up, scientific
 from ..content import Report
-from ..histogram import Histogram, hidden_people, largest, shown_histograms
+from ..histogram import Histogram, hidden_people, is_far, largest, shown_histograms
 from ..individuals import Individuals
 from ..outputs import Writer, text_writer
 from ..provenance import provenance_line
@@ -115,7 +115,10 @@ def _caveats(people: Individuals) -> Markup:
 def _histogram(report: Report) -> Markup:
     people = report.summary.individuals
     worst = people.worst_case
-    top = largest(np.concatenate([people.epsilon.upper, people.rdp_epsilon, [worst.upper, people.worst_case_rdp]]))
+    top = largest(np.concatenate([people.epsilon.upper, people.rdp_epsilon]))
+    beyond = is_far(worst.upper, top)
+    if not beyond:
+        top = largest(np.array([top, worst.upper, people.worst_case_rdp]))
     pairs = [(people.epsilon.upper, worst.upper), (people.rdp_epsilon, people.worst_case_rdp)]
     pld, renyi = shown_histograms(pairs, top, _BINS, people.min_group)
     marks = [
@@ -124,10 +127,14 @@ def _histogram(report: Report) -> Markup:
             (people.worst_case_rdp, "Renyi", "worst dashed"),
             (worst.upper, "PLD", "worst"),
         )
-        if math.isfinite(place)
+        if math.isfinite(place) and not beyond
     ]
     share = report.summary.under_half
-    half = None if share is None or not worst.upper else (worst.upper / 2, f"{share.percent} under half the worst case")
+    half = (
+        None
+        if share is None or not worst.upper or beyond
+        else (worst.upper / 2, f"{share.percent} under half the worst case")
+    )
     low, _, _, middle, _, _, high = (_upper(value) for value in report.summary.by_pld.values)
     description = (
         f"By PLD the epsilons of {people.num_examples:,} people lie between {low} and {high}, with median {middle}; "
@@ -140,9 +147,13 @@ def _histogram(report: Report) -> Markup:
         chart = histogram_chart(pld, renyi, marks, half, size=size, name=name, title=title, description=description)
         charts.append(Markup(f'<div class="{name}">{chart}</div>'))
     tables = joined([_counts("counts-pld", "PLD", pld), _counts("counts-renyi", "Renyi accounting", renyi)])
-    hidden = _paragraph(hidden_people(pld.hidden, people.min_group))
+    sentences = [hidden_people(pld.hidden, people.min_group)]
+    if beyond:
+        kinds = f"{_upper(worst.upper)} by PLD, {_upper(people.worst_case_rdp)} by Renyi accounting"
+        sentences.append(f"The worst case lies beyond the axis: {kinds}.")
+    below = _paragraph(" ".join(sentences).strip())
     return joined(
-        [*charts, hidden, Markup(f"<details><summary>The numbers in the chart</summary>\n{tables}\n</details>")]
+        [*charts, below, Markup(f"<details><summary>The numbers in the chart</summary>\n{tables}\n</details>")]
     )
 
 
@@ -192,7 +203,8 @@ def _groups(report: Report) -> Markup:
 def _group_charts(report: Report) -> Markup:
     people = report.summary.individuals
     upper, worst = people.epsilon.upper, people.worst_case.upper
-    top = largest(np.append(upper, worst))
+    top = largest(upper)
+    top = top if is_far(worst, top) else largest(np.array([top, worst]))
     charts = []
     for number, group in enumerate(report.summary.groups[:_CHARTS]):
         (counted,) = shown_histograms(
