@@ -1,7 +1,7 @@
 """Ledgers that cost more than those of people.py: rare steps, and Laplace noise.  Prints a table, writes ledgers.json.
 
-Run from the repository's root: ``python benchmarks/ledgers.py``.  Every case is measured in a process of its own, without
-tables on disk: the first epsilon, which makes the tables, and the second.  dp-accounting composes the norms of one
+Run from the repository's root: ``python benchmarks/ledgers.py``.  Every case is measured in a process of its own,
+without tables on disk: the first epsilon, which makes the tables, and the second.  dp-accounting composes the norms of one
 person, at its default; the norms of a person are log-normal around a scale that is log-normal, too.
 """
 
@@ -100,8 +100,8 @@ def main() -> None:
     measure(("laplace", 10.0, 0.1, 40, 1e-6, 100))  # compiles the kernels, once and for all
     measure(("gaussian", 1.0, 1e-3, 14, 1e-10, 20))
     print(
-        f"{'noise':>9} {'multiplier':>10} {'rate':>6} {'steps':>6} {'delta':>6} {'people':>7} {'cold':>8} {'at hand':>8} "
-        f"{'certified':>9} {'median':>7} {'widest':>7} {'dp-accounting, a person':>24}"
+        f"{'noise':>9} {'multiplier':>10} {'rate':>6} {'steps':>6} {'delta':>6} {'people':>7} {'cold':>8} "
+        f"{'at hand':>8} {'certified':>9} {'median':>7} {'widest':>7} {'dp-accounting, a person':>24}"
     )
     lines = []
     for case in CASES:
