@@ -2,7 +2,7 @@
 
 Run from the repository's root: ``python benchmarks/ledgers.py``.  Every case is measured in a process of its own,
 without tables on disk: the first epsilon, which makes the tables, and the second.  dp-accounting composes the norms of one
-person, at its default; the norms of a person are log-normal around a scale that is log-normal, too.
+person, at its default.  The norms of a person are log-normal around a scale that is log-normal, too.
 """
 
 from __future__ import annotations
