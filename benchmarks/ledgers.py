@@ -1,8 +1,8 @@
 """Ledgers that cost more than those of people.py: rare steps, and Laplace noise.  Prints a table, writes ledgers.json.
 
 Run from the repository's root: ``python benchmarks/ledgers.py``.  Every case is measured in a process of its own,
-without tables on disk: the first epsilon, which makes the tables, and the second.  dp-accounting composes the norms of one
-person, at its default.  The norms of a person are log-normal around a scale that is log-normal, too.
+without tables on disk: the first epsilon, which makes the tables, and the second.  dp-accounting composes the norms
+of one person, at its default.  The norms of a person are log-normal around a scale that is log-normal, too.
 """
 
 from __future__ import annotations
