@@ -126,9 +126,10 @@ class Ledger(PeopleCounts):
     array([0.   , 0.161, 1.004])
     """
 
-    # interpolated steps lie near the upper bound: the estimate is this share of the width below it
     noise: ClassVar = "gaussian"
     """The noise of the steps, as `PartitionJob` and the command line call it."""
+
+    # interpolated steps lie near the upper bound: the estimate is this share of the width below it
     _NEAR_UPPER: ClassVar = 0.03
 
     _worst: tuple[Any, Composition] | None = None  # a schedule and its worst case

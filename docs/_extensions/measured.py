@@ -229,6 +229,21 @@ def hard() -> tuple[Row, list[Row]]:
     return header, body
 
 
+def ledgers() -> tuple[Row, list[Row]]:
+    """Rare steps, and Laplace noise."""
+    header = ["noise, multiplier", "sample rate", "steps", "delta", "people", "seconds, first time", "seconds, again",
+              "distance of the bounds, median and largest", "dp-accounting, seconds a person",
+              "dp-accounting's epsilon over our upper bound"]  # fmt: skip
+    body = [
+        [f"{one['noise'].capitalize()}, {one['noise_multiplier']:g}", f"{one['sample_rate']:g}", f"{one['steps']:,}",
+         _power(one["delta"]), f"{one['people']:,}", f"{one['cold']:.2g}", f"{one['at_hand']:.2g}",
+         f"{100 * one['median_of_worst']:.2g} %, {100 * one['widest_of_worst']:.2g} %",
+         f"{one['peer']['seconds']:.2g}", f"{one['peer']['epsilon'] / one['upper_of_first']:.3g}"]
+        for one in _read("ledgers")["cases"]
+    ]  # fmt: skip
+    return header, body
+
+
 def widths() -> tuple[Row, list[Row]]:
     """Distance of the bounds against the number of buckets."""
     data = _read("widths")
@@ -295,7 +310,7 @@ def storage() -> tuple[Row, list[Row]]:
     return header, body
 
 
-_COMPOSITIONS = (tail, extremes, rare, randomly, mechanisms, hard, widths)
+_COMPOSITIONS = (tail, extremes, rare, randomly, mechanisms, hard, ledgers, widths)
 _PEOPLE = (people, filters, filtered, potential, streams, admission, growth, first_times, jobs, jobs_on_paper, storage)
 TABLES = {f.__name__: f for f in (*_COMPOSITIONS, *_PEOPLE)}
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-_FAR = 8.0
+_FAR = 8.0  # times the largest epsilon
 
 
 @dataclass(frozen=True)
