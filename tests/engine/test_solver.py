@@ -392,6 +392,6 @@ def test_a_direction_below_the_other_is_left_alone_for_everybody(question, monke
 
     monkeypatch.setattr(Transform, "improve", counted)
     both = ask(value, bounds="upper")
-    np.testing.assert_allclose(both.upper, np.maximum(one, other), rtol=1e-8)
+    np.testing.assert_allclose(both.upper, np.maximum(one, other), rtol=1e-7)  # fuller tables change the last digits
     assert np.mean(both.status == Status.CERTIFIED) >= 0.99
     assert sum(asked) < 300
