@@ -181,7 +181,7 @@ class LaplaceLedger(Ledger):
 
 
 def ledger_of(noise: str) -> type[Ledger]:
-    """The ledger of steps with this noise: "gaussian" or "laplace"."""
+    """The class of ledger that counts steps with this noise, "gaussian" or "laplace"."""
     kinds = {kind.noise: kind for kind in (Ledger, LaplaceLedger)}
     if noise not in kinds:
         raise ValueError(f"noise must be {' or '.join(map(repr, kinds))}, got {noise!r}")

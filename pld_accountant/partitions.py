@@ -52,7 +52,7 @@ class PartitionJob:
     columns : mapping of str to str, optional
         The table's names of the columns of events, as in `Ledger.from_events`.
     noise : {"gaussian", "laplace"}
-        Of `Ledger` or of `LaplaceLedger`, whose norms are L1 norms.
+        The noise of the steps.  "gaussian" counts as `Ledger`, "laplace" as `LaplaceLedger`, whose norms are L1 norms.
 
     Raises
     ------

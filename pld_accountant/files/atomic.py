@@ -112,7 +112,7 @@ class _Part:
             try:
                 descriptor, self._name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
             except OSError as error:
-                error.filename = str(target)  # which the caller knows
+                error.filename = str(target)  # the caller does not know the temporary file
                 raise
             self.file = os.fdopen(descriptor, "wb")
             _lock(self.file, wait=True)

@@ -213,7 +213,7 @@ class SavedState(Locked, ABC):
         store.save(path, _KIND, _FILE_VERSION, header, self._state())
 
     def __repr__(self) -> str:
-        short = reprlib.Repr()  # as an epsilon for each of a million people
+        short = reprlib.Repr()  # a list of a million epsilons is cut
         short.maxother = short.maxstring = 200
         arguments = ", ".join(f"{name}={short.repr(value)}" for name, value in self._parameters.items())
         return f"{type(self).__name__}({arguments})"

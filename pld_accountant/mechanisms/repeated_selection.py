@@ -20,7 +20,7 @@ _UP = 1.0 + 2.0**-40
 _ORDERS = 2.0 ** (0.25 * np.arange(-24, 81))  # order - 1, from 1/64 to 10^6
 _ROUNDS = 6
 _MOST_RUNS = 1e12
-_LEAST_LOG_GAMMA = -690.0  # the parameter of K is a double
+_LEAST_LOG_GAMMA = -690.0  # a smaller parameter of K underflows
 _NODES = 64  # orders less 1 an octave at which a run's deltas are known; chords between them are 1e-5 above the curve
 
 
