@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .filters.odometers import GaussianOdometer, PotentialOdometer, RenyiOdometer
     from .filters.pld import PLDFilter
     from .filters.potential import PotentialFilter
-    from .filters.pure_dp import ApproximateDPFilter
+    from .filters.pure_dp import ApproximateDPFilter, PureDPFilter
     from .filters.renyi import RenyiFilter
     from .laplace_ledger import LaplaceLedger
     from .partitions import PartitionJob
@@ -92,6 +92,7 @@ __all__ = [
     "PotentialFilter",
     "PotentialOdometer",
     "PureDP",
+    "PureDPFilter",
     "RandomAllocation",
     "RandomizedResponse",
     "Release",
@@ -128,6 +129,7 @@ __all__ = [
 _LATER = {
     "LaplaceLedger": "laplace_ledger",
     "ApproximateDPFilter": "filters.pure_dp",
+    "PureDPFilter": "filters.pure_dp",
     "GaussianFilter": "filters.gaussian",
     "RenyiFilter": "filters.renyi",
     "ZCDPFilter": "filters.gaussian",

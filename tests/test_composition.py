@@ -501,3 +501,25 @@ def test_nothing_is_asked_after_the_time_of_an_array(monkeypatch):
     found = run.epsilon(np.full(100, 1e-5), seconds=2.0)
     assert clock[0] <= 4.0
     assert np.count_nonzero(found.status == pa.Status.NOT_CERTIFIED) == 100 - clock[0]
+
+
+def test_a_sum_composes_the_mechanisms_of_both():
+    allocation, box = pa.RandomAllocation(2.0, 10), pa.ZeroConcentratedDP(0.01)
+    parts = [
+        [(pa.SampledGaussian(2.0, 0.01), 100), (pa.Laplace(5.0), 2)],
+        [(pa.SampledGaussian(2.0, 0.01), 50), (pa.ApproximateDP(0.1, 1e-9), 1)],
+        [(allocation, 2)],
+        [(box, 3)],
+        [(pa.ExponentialMechanism(0.1), 4)],
+        [],
+    ]
+    for one in parts:
+        for other in parts:
+            assert pa.compose(one) + pa.compose(other) == pa.compose([*one, *other])
+    first, second = (pa.compose(one) for one in parts[:2])
+    apart = (first + second).epsilon(1e-6)
+    assert apart == pa.compose([*parts[0], *parts[1]]).epsilon(1e-6)
+    assert max(first.epsilon(1e-6).upper, second.epsilon(1e-6).upper) < apart.lower
+    assert apart.upper < first.epsilon(5e-7).lower + second.epsilon(5e-7).lower
+    with pytest.raises(TypeError):
+        first + 0.5

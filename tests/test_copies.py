@@ -56,6 +56,7 @@ BOOKS = {
     "GaussianFilter": (lambda: pa.GaussianFilter(0.5, **THREE, **FULL), admit, state),
     "ZCDPFilter": (lambda: pa.ZCDPFilter(0.125, individual=False, **THREE, **FULL), admit, state),
     "RenyiFilter": (lambda: pa.RenyiFilter([0.1, 0.4], [2, 8], **THREE, **STEP), admit, state),
+    "PureDPFilter": (lambda: pa.PureDPFilter([8.0, 4.0, 6.0], **THREE), admit, state),
     "ApproximateDPFilter": (lambda: pa.ApproximateDPFilter(8.0, 1e-5, **THREE), admit, state),
     "PLDFilter": (lambda: pa.PLDFilter(0.3, 1e-5, **THREE, **STEP), admit, lambda f: f._pld_state._counts.tolist()),
     "GaussianOdometer": (lambda: pa.GaussianOdometer([0.3, 0.4], **THREE, **FULL), record, told),

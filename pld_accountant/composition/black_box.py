@@ -62,7 +62,7 @@ class BlackBoxComposition(Composition):
     @property
     def _above(self) -> End:
         others = self._others
-        return others._above if isinstance(others, EnclosedComposition) else End(others, 0.0)
+        return others._above if isinstance(others, EnclosedComposition) else End(others)
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         upper = max(self._upper(question, direction) for direction in wanted)
@@ -73,22 +73,22 @@ class BlackBoxComposition(Composition):
 
     def _upper(self, question: Question, direction: Direction) -> float:
         """The Renyi bound of epsilon or delta in one direction."""
-        others, slack = self._above
+        above = self._above
+        others = above.composition
         infinite = others.infinite(direction)
 
         def log_moments(theta: NDArray) -> NDArray:
             return others.log_moments(direction, theta) + self._of_boxes(theta)
 
         corners = [theta for box in self._boxes for theta in box.corners()]
-        grown = math.exp(slack) * (1.0 + 2.0**-50)
         if isinstance(question, EpsilonAt):
-            rest = (float(question.delta) / grown - infinite) * (1.0 - 2.0**-50)
+            rest = (above.shrunk(float(question.delta)) - infinite) * (1.0 - 2.0**-50)
             found = max(renyi.optimum(log_moments, EpsilonAt(rest), corners), 0.0) if rest > 0.0 else np.inf
             return min(found, self._most((direction,)))
         log_delta = renyi.optimum(log_moments, question, corners)
         # exp may round a positive bound down to 0; -inf means that no loss is this large
         chernoff = math.nextafter(math.exp(min(log_delta, 0.0)), math.inf) if log_delta > -np.inf else 0.0
-        return min((infinite + chernoff) * grown, 1.0)
+        return min(above.grown(infinite + chernoff), 1.0)
 
     def _of_boxes(self, theta: NDArray) -> NDArray:
         with np.errstate(over="ignore"):

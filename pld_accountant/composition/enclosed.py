@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .. import validate
 from ..engine.question import EpsilonAt, Question
 from ..engine.schedule import ENCLOSING
-from ..mechanisms.base import Direction, Enclosed, SeveralPairs
+from ..mechanisms.base import Direction, Enclosed, Enclosure, SeveralPairs
 from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
@@ -28,10 +28,19 @@ _MOST_SLACK = 1.0  # beyond, the two ends say nothing of use
 
 
 class End(NamedTuple):
-    """A composition whose delta is at most (below), or at least (above), another's but for a factor exp(slack)."""
+    """A composition whose delta, d, bounds another's: at most `grown(d)` above, at least `shrunk(d)` below."""
 
     composition: KnownComposition
-    slack: float
+    slack: float = 0.0
+    rest: float = 0.0
+
+    def grown(self, delta: float) -> float:
+        """exp(slack) delta + rest, rounded up."""
+        return (delta * math.exp(self.slack) + self.rest) * _UP
+
+    def shrunk(self, delta: float) -> float:
+        """exp(-slack) (delta - rest), rounded down; 0 if nothing is left."""
+        return max(delta / _UP - self.rest, 0.0) * math.exp(-self.slack) / _UP
 
 
 class EnclosedComposition(Composition):
@@ -58,36 +67,42 @@ class EnclosedComposition(Composition):
 
     def _end(self, side: str) -> End:
         steps: dict[Any, int] = {}
-        slack = 0.0
+        slack = ratio = 0.0
         for mechanism, number in self._counts.items():
-            parts, error = getattr(mechanism, side)() if isinstance(mechanism, Enclosed) else ([(mechanism, 1)], 0.0)
-            for part, times in parts:
+            found = getattr(mechanism, side)() if isinstance(mechanism, Enclosed) else Enclosure([(mechanism, 1)])
+            for part, times in found.parts:
                 step = SampledGaussian(part.noise_multiplier, 1.0) if isinstance(part, Gaussian) else part
                 steps[step] = steps.get(step, 0) + number * times
-            slack += number * error
+            slack += number * found.slack
+            ratio += number * found.ratio
         # the sides of a density pair are 1e-6 apart, so that they deserve the closer methods
         close = any(isinstance(step, DensitySide) for step in steps)
         close |= all(isinstance(step, SampledGaussian) for step in steps)
         composed = KnownComposition(steps, None if close else ENCLOSING)
-        return End(composed, slack * (1.0 + 2.0**-40))
+        # with P at most exp(r) times P' and Q at least exp(-r) times Q', delta is at most exp(r) delta' + 2 r exp(2 r)
+        widened = (slack + ratio) * (1.0 + 2.0**-40)
+        return End(composed, widened, 3.0 * ratio * math.exp(slack) if widened < _MOST_SLACK else math.inf)
+
+    @property
+    def _far(self) -> bool:
+        """Whether the two ends say nothing of use."""
+        return max(self._below.slack, self._above.slack) > _MOST_SLACK
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
-        (low, shrunk), (high, grown) = self._below, self._above
-        if max(shrunk, grown) > _MOST_SLACK:
+        low, high = self._below, self._above
+        if self._far:
             return UNKNOWN
         if isinstance(question, EpsilonAt):
-            delta = float(question.delta)
-            more, less = delta * math.exp(shrunk) * _UP, delta * math.exp(-grown) / _UP
-            above = high._answer(EpsilonAt(less), wanted, width)
+            more, less = low.grown(float(question.delta)), high.shrunk(float(question.delta))
+            above = high.composition._answer(EpsilonAt(less), wanted, width) if less > 0.0 else UNKNOWN
             below = Bounds(0.0, 0.0, 0.0)
             if more < 1.0:
-                below = spare(lambda: low._answer(EpsilonAt(more), wanted, width))
+                below = spare(lambda: low.composition._answer(EpsilonAt(more), wanted, width))
             lower, upper = below.lower, above.upper
         else:
-            above = high._answer(question, wanted, width)
-            below = spare(lambda: low._answer(question, wanted, width))
-            lower = below.lower * math.exp(-shrunk) / _UP
-            upper = min(above.upper * math.exp(grown) * _UP, 1.0)
+            above = high.composition._answer(question, wanted, width)
+            below = spare(lambda: low.composition._answer(question, wanted, width))
+            lower, upper = low.shrunk(below.lower), min(high.grown(above.upper), 1.0)
         return between(lower, upper, max(below.status, above.status), above.method)
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
@@ -104,24 +119,31 @@ class EnclosedComposition(Composition):
         return Bounds(lower, upper, upper)
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
-        (low, shrunk), (high, grown) = self._below, self._above
-        if max(shrunk, grown) > _MOST_SLACK:
+        low, high = self._below, self._above
+        if self._far:
             return UNKNOWN
-        if shrunk or grown:
-            return high.mu_of({d: OwnCurve(self, d) for d in self._distinct(wanted)}, min_delta, Method.TRANSFORM)
-        most = high._mu(min_delta, wanted)
+        if low.slack or high.slack:
+            curves = {d: OwnCurve(self, d) for d in self._distinct(wanted)}
+            return high.composition.mu_of(curves, min_delta, Method.TRANSFORM)
+        most = high.composition._mu(min_delta, wanted)
         if not np.isfinite(most.upper):
             return UNKNOWN
-        least = low._mu(min_delta, wanted).lower
+        least = low.composition._mu(min_delta, wanted).lower
         return between(least, most.upper, most.status, most.method)
 
     def _rdp(self, orders: NDArray) -> NDArray:
-        # the divergence is that of the f with f''(x) = x^(alpha - 2), an integral of deltas
-        return np.asarray(self._above.composition._rdp(orders) + self._above.slack / (orders - 1.0) * _UP)
+        rhos = {m: getattr(m, "rho", None) if isinstance(m, Enclosed) else None for m in self._counts}
+        others = {m: n for m, n in self._counts.items() if rhos[m] is None}
+        if len(others) < len(rhos):
+            rho = math.fsum(self._counts[m] * rho for m, rho in rhos.items() if rho is not None)
+            return np.asarray((dominating(others)._rdp(orders) + rho * orders) * _UP)
+        # a slack: the divergence is that of the f with f''(x) = x^(alpha - 2), an integral of deltas; a ratio of the
+        # laws, r, adds (2 alpha - 1) r / (alpha - 1), and rest is at least 2 r
+        high = self._above
+        return np.asarray(high.composition._rdp(orders) + (high.slack / (orders - 1.0) + high.rest) * _UP)
 
     def rdp_epsilon(self, delta: float) -> float:
-        less = validate.delta(delta) * math.exp(-self._above.slack) / _UP
-        return float(self._above.composition.rdp_epsilon(less))
+        return float(self._above.composition.rdp_epsilon(self._above.shrunk(validate.delta(delta))))
 
 
 def dominating(counts: Mapping[Any, int]) -> KnownComposition | EnclosedComposition:

@@ -1,8 +1,9 @@
-"""The filter of steps that are pure DP."""
+"""The filters of steps that are pure DP."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from fractions import Fraction
 from typing import Any
 
@@ -12,56 +13,23 @@ from .. import validate
 from ..kernels.charge import BUDGET, admit_square
 from ..notions import zcdp
 from ..results import Guarantee
-from .integer_budget import IntegerBudgetFilter, round_up
+from .integer_budget import IntegerBudgetFilter, own_shares, round_up
 
-__all__ = ["ApproximateDPFilter"]
+__all__ = ["ApproximateDPFilter", "PureDPFilter"]
+
+_DOWN, _UP = 1 - 2.0**-51, 1 + 2.0**-51
 
 
-class ApproximateDPFilter(IntegerBudgetFilter):
-    """Keeps everybody within (epsilon, delta)-DP over steps that are pure DP.
+class PureStepFilter(IntegerBudgetFilter):
+    """A filter of steps that are pure DP."""
 
-    A step that is e-DP is e**2 / 2-zCDP; the budget is the largest rho that implies (epsilon, delta).
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The guarantee.
-    num_examples : int
-    individual : bool
-        See `Filter`.
-    conversion : {"best", "simple"}
-        The conversion to rho: see `zcdp.zcdp_rho`.  The paper uses "simple".
-
-    References
-    ----------
-    Feldman and Zrnic (2021), Theorem 4.8.
-
-    Examples
-    --------
-    >>> f = ApproximateDPFilter(1.0, 1e-5, num_examples=2)
-    >>> f.admit([0.2, 0.3]), f.headroom().round(4)
-    (array([ True, False]), array([0.1453, 0.2472]))
-    """
-
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float,
-        *,
-        num_examples: int,
-        individual: bool = True,
-        conversion: str = "best",
-    ) -> None:
-        self._target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
-        self._rho = zcdp.zcdp_rho(*self._target, conversion=conversion)
-        self._scale = round_up(BUDGET / (2 * Fraction(self._rho)))
-        parameters = {"epsilon": self._target[0], "delta": self._target[1], "conversion": conversion}
-        super().__init__(num_examples, individual, parameters)
+    _scale: float  # the charge of a step of epsilon 1, in units
+    _power: int  # to which epsilon the charge is proportional
 
     @property
-    def rho(self) -> float:
-        """The zCDP budget that implies (epsilon, delta)."""
-        return self._rho
+    @abstractmethod
+    def _budget(self) -> float:
+        """The budget of a person who has all of it."""
 
     def admit(self, epsilons: Any, *, steps: int | None = None) -> np.ndarray:
         """Decide who takes part in the coming step, and book it.
@@ -92,23 +60,132 @@ class ApproximateDPFilter(IntegerBudgetFilter):
 
     def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
         admitted = np.empty(norms.size, dtype=np.int64)
-        if admit_square(norms, math.inf, 1.0, self._scale, count, self._left, admitted) >= 0:
+        with np.errstate(invalid="ignore"):
+            # the kernel rounds the square of a root up, its roundings included; it finds a NaN
+            charged = norms if self._power == 2 else np.sqrt(norms, dtype=np.float64)
+        if admit_square(charged, math.inf, 1.0, self._scale, count, self._left, admitted) >= 0:
             raise validate.norm_error(norms)
         return admitted
 
     def headroom(self) -> np.ndarray:
         """The largest pure-DP epsilon that each person can still spend, rounded down.  Sensitive."""
-        ratio = np.sqrt(np.maximum(self._left - 1, 0) / self._scale) * (1 - 2.0**-48)
-        return self._each(np.where(self._halted, 0.0, ratio))
+        part = np.maximum(self._left - 1, 0) / self._scale
+        ratio = np.sqrt(part) if self._power == 2 else part
+        return self._each(np.where(self._halted, 0.0, ratio * (1 - 2.0**-48)))
 
     def spent(self) -> np.ndarray:
-        """Each person's spent rho, rounded up, at most the budget: (num_examples,).  Sensitive."""
-        return np.minimum(self._rho * self._share_spent() * (1 + 2.0**-51), self._rho)
+        """Each person's spent budget, rounded up, at most the budget: (num_examples,).  Sensitive."""
+        return np.minimum(self._budget * self._share_spent() * _UP, self._budget)
 
     @property
     def remaining(self) -> np.ndarray:
-        """Each person's remaining rho, rounded down: (num_examples,).  Sensitive."""
-        return self._rho * self._share_left() * (1 - 2.0**-51)
+        """Each person's remaining budget, rounded down: (num_examples,).  Sensitive."""
+        return self._budget * self._share_left() * _DOWN
+
+
+class PureDPFilter(PureStepFilter):
+    """Keeps everybody within (epsilon, 0)-DP over steps that are pure DP: the epsilons of a person's steps add up.
+
+    `spent` and `remaining` are epsilons.
+
+    Parameters
+    ----------
+    epsilon : float or array_like, (num_examples,)
+        The budget, one for everybody or one for each person.
+    num_examples : int
+    individual : bool
+        See `Filter`.
+
+    References
+    ----------
+    Feldman and Zrnic (2021), Theorems 4.3 and 4.5: an e-DP step has divergences of at most e at every order.  Ebadi,
+    Sands and Schneider (2015), "Differential privacy: now it's getting personal", are the first with budgets of people.
+
+    Examples
+    --------
+    >>> f = PureDPFilter(1.0, num_examples=2)
+    >>> f.admit([0.5, 0.3]), f.admit([0.6, 0.3]), f.remaining.round(4)
+    (array([ True,  True]), array([False,  True]), array([0.5, 0.4]))
+    """
+
+    _power = 1
+
+    def __init__(self, epsilon: Any, *, num_examples: int, individual: bool = True) -> None:
+        self._epsilon, own = own_shares(epsilon, lambda one: one)
+        self._scale = round_up(BUDGET / Fraction(self._epsilon))
+        super().__init__(
+            num_examples, individual, {"epsilon": validate.numbers(epsilon, "epsilon") if own else self._epsilon}, **own
+        )
+        self._parameters.pop("shares", None)  # they follow from epsilon
+
+    @property
+    def _budget(self) -> float:
+        return self._epsilon
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(epsilon, 0)-DP, proven for adaptive steps."""
+        return Guarantee(
+            "adaptive, pure DP",
+            True,
+            f"Everything released is (epsilon, 0)-DP, epsilon = {self._epsilon!r}, for the adding or removing of one "
+            "person, when every step is pure DP with the epsilons given." + self._parts() + self._condition("epsilon"),
+            f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'}, at every order",
+        )
+
+
+class ApproximateDPFilter(PureStepFilter):
+    """Keeps everybody within (epsilon, delta)-DP over steps that are pure DP.
+
+    A step that is e-DP is e**2 / 2-zCDP; the budget is the largest rho that implies (epsilon, delta).  `spent` and
+    `remaining` are parts of rho.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee.
+    num_examples : int
+    individual : bool
+        See `Filter`.
+    conversion : {"best", "simple"}
+        The conversion to rho: see `zcdp.zcdp_rho`.  The paper uses "simple".
+
+    References
+    ----------
+    Feldman and Zrnic (2021), Theorem 4.8.
+
+    Examples
+    --------
+    >>> f = ApproximateDPFilter(1.0, 1e-5, num_examples=2)
+    >>> f.admit([0.2, 0.3]), f.headroom().round(4)
+    (array([ True, False]), array([0.1453, 0.2472]))
+    """
+
+    _power = 2
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        num_examples: int,
+        individual: bool = True,
+        conversion: str = "best",
+    ) -> None:
+        self._target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
+        self._rho = zcdp.zcdp_rho(*self._target, conversion=conversion)
+        self._scale = round_up(BUDGET / (2 * Fraction(self._rho)))
+        parameters = {"epsilon": self._target[0], "delta": self._target[1], "conversion": conversion}
+        super().__init__(num_examples, individual, parameters)
+
+    @property
+    def rho(self) -> float:
+        """The zCDP budget that implies (epsilon, delta)."""
+        return self._rho
+
+    @property
+    def _budget(self) -> float:
+        return self._rho
 
     @property
     def guarantee(self) -> Guarantee:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ __all__ = [
     "DeltaSteps",
     "Direction",
     "Enclosed",
+    "Enclosure",
     "LastingSteps",
     "Mechanism",
     "Spectrum",
@@ -73,6 +74,24 @@ class Mechanism(Protocol):
         ...
 
 
+class Enclosure(NamedTuple):
+    """A list of steps whose delta, in any composition, bounds that of a mechanism.
+
+    Attributes
+    ----------
+    parts : list of (Mechanism, int)
+    slack : float
+        The smaller of the two deltas is at most exp(slack) times the larger one.
+    ratio : float
+        Largest distance of the log-probabilities of any event, for both data sets, between the mechanism and one that
+        the parts dominate (above), or that dominates the parts (below).
+    """
+
+    parts: list[tuple[Mechanism, int]]
+    slack: float = 0.0
+    ratio: float = 0.0
+
+
 @runtime_checkable
 class Enclosed(Protocol):
     """A mechanism that is known by two lists of others only; hashable, and passed to `compose` like any other.
@@ -83,17 +102,19 @@ class Enclosed(Protocol):
         As for `Mechanism`.
     unbounded : bool, optional
         Whether there is no largest loss, although `above` may count the last ones as infinite; False by default.
+    rho : float or None, optional
+        Divergences of order alpha are at most rho alpha; None, the default, if none is known.
     """
 
     @property
     def noise_multiplier(self) -> float: ...
 
-    def below(self) -> tuple[list[tuple[Mechanism, int]], float]:
-        """Mechanisms whose delta, in any composition, is at most exp(the second) times this one's."""
+    def below(self) -> Enclosure:
+        """Mechanisms whose delta is at most this one's."""
         ...
 
-    def above(self) -> tuple[list[tuple[Mechanism, int]], float]:
-        """Mechanisms whose delta, in any composition, times exp(the second) is at least this one's."""
+    def above(self) -> Enclosure:
+        """Mechanisms whose delta is at least this one's."""
         ...
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Mechanism
+from .base import Direction, Enclosure
 from .discrete import Discrete, DiscreteLaw, merged
 from .lognormal_sums import Side
 
@@ -115,13 +115,13 @@ class DensityPair:
         other._set(validate.sample_rate(rate) * self.sample_rate, self.name, self._cells)
         return other
 
-    def below(self) -> tuple[list[tuple[Mechanism, int]], float]:
+    def below(self) -> Enclosure:
         """See `base.Enclosed`."""
-        return [(DensitySide(self, Side.LOWER), 1)], 0.0
+        return Enclosure([(DensitySide(self, Side.LOWER), 1)])
 
-    def above(self) -> tuple[list[tuple[Mechanism, int]], float]:
+    def above(self) -> Enclosure:
         """See `base.Enclosed`."""
-        return [(DensitySide(self, Side.UPPER), 1)], 0.0
+        return Enclosure([(DensitySide(self, Side.UPPER), 1)])
 
 
 @dataclass(frozen=True)

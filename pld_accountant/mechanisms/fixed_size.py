@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Mechanism, StepFamily
+from .base import Direction, Enclosure, StepFamily
 from .sampled_gaussian import SampledGaussian, SampledGaussianSteps
 
 __all__ = ["FixedSizeBatch", "RemovedSampledGaussian", "SymmetricSampledGaussian", "SymmetricSteps"]
@@ -91,14 +91,15 @@ class FixedSizeBatch:
         """batch_size / records."""
         return self.batch_size / self.records
 
-    def below(self) -> tuple[list[tuple[Mechanism, int]], float]:
+    def below(self) -> Enclosure:
         """See `base.Enclosed`."""
-        return [(RemovedSampledGaussian(0.5 * self.noise_multiplier, self.sample_rate * (1.0 - 2.0**-53)), 1)], 0.0
+        rate = self.sample_rate * (1.0 - 2.0**-53)
+        return Enclosure([(RemovedSampledGaussian(0.5 * self.noise_multiplier, rate), 1)])
 
-    def above(self) -> tuple[list[tuple[Mechanism, int]], float]:
+    def above(self) -> Enclosure:
         """See `base.Enclosed`."""
         rate = min(self.sample_rate * (1.0 + 2.0**-52), 1.0)
-        return [(SymmetricSampledGaussian(0.5 * self.noise_multiplier, rate), 1)], 0.0
+        return Enclosure([(SymmetricSampledGaussian(0.5 * self.noise_multiplier, rate), 1)])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Mechanism
+from .base import Direction, Enclosure, Mechanism
 from .discrete import Discrete, DiscreteLaw, merged
 from .lognormal_sums import Ratio, Side, mean_of_lognormals
 from .participations import MOST_PARTICIPATIONS, several_participations
@@ -103,7 +103,7 @@ class RandomAllocation:
         size, rest = divmod(self.batches, self.participations)
         return [(n, count) for n, count in ((size, self.participations - rest), (size + 1, rest)) if count]
 
-    def _side(self, side: Side) -> tuple[list[tuple[Mechanism, int]], float]:
+    def _side(self, side: Side) -> Enclosure:
         found: list[tuple[Mechanism, int]] = []
         slack = 0.0
         for size, count in self._blocks():
@@ -114,9 +114,9 @@ class RandomAllocation:
                 found.append((part, count))
                 # a mass of P is a mass of Q times the value
                 slack += count * (part.ratio.slack + 2.0 * part.ratio.moved)
-        return found, slack * _WIDEN
+        return Enclosure(found, slack * _WIDEN)
 
-    def below(self) -> tuple[list[tuple[Mechanism, int]], float]:
+    def below(self) -> Enclosure:
         """See `base.Enclosed`."""
         if self.participations == 1:
             return self._side(Side.LOWER)
@@ -125,10 +125,10 @@ class RandomAllocation:
             part = AllocationSide(self.noise_multiplier, self.batches, Side.LOWER, self.participations)
             # of two bounds that hold, the one that keeps more of the divergence
             if part.ratio.divergence > 0.5 / noise**2:
-                return [(part, 1)], (part.ratio.slack + 2.0 * part.ratio.moved) * _WIDEN
-        return [(SampledGaussian(noise * _WIDEN, 1.0), 1)], 0.0
+                return Enclosure([(part, 1)], (part.ratio.slack + 2.0 * part.ratio.moved) * _WIDEN)
+        return Enclosure([(SampledGaussian(noise * _WIDEN, 1.0), 1)])
 
-    def above(self) -> tuple[list[tuple[Mechanism, int]], float]:
+    def above(self) -> Enclosure:
         """See `base.Enclosed`."""
         return self._side(Side.UPPER)
 

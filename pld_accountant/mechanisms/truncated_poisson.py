@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline, validate
-from .base import DeltaSteps, Direction, Mechanism, StepFamily
+from .base import DeltaSteps, Direction, Enclosure, StepFamily
 from .sampled_gaussian import SampledGaussian
 
 __all__ = ["DrawnSampledGaussian", "DrawnSteps", "TruncatedPoisson"]
@@ -96,21 +96,21 @@ class TruncatedPoisson:
         beyond = _tail(self.records, self.sample_rate, self.batch_size + 1)[1]
         return others, full, beyond * self.batch_size / self.records
 
-    def below(self) -> tuple[list[tuple[Mechanism, int]], float]:
+    def below(self) -> Enclosure:
         """See `base.Enclosed`."""
         others, _, displaces = self._chances()
-        return [(SampledGaussian(self.noise_multiplier, (others * self.sample_rate + displaces) / _UP), 1)], 0.0
+        return Enclosure([(SampledGaussian(self.noise_multiplier, (others * self.sample_rate + displaces) / _UP), 1)])
 
-    def above(self) -> tuple[list[tuple[Mechanism, int]], float]:
+    def above(self) -> Enclosure:
         """See `base.Enclosed`."""
         others, full, displaces = self._chances()
         plain = SampledGaussian(self.noise_multiplier, self.sample_rate), others
         if not full:
-            return [(plain[0], 1)], 0.0
+            return Enclosure([(plain[0], 1)])
         # r is at most the sample rate, and that where its numerator underflows
         rate = min(displaces / full * _UP, self.sample_rate) if displaces else self.sample_rate
         swapped = SampledGaussian(0.5 * self.noise_multiplier, rate), full
-        return [(DrawnSampledGaussian((plain, swapped)) if others else swapped[0], 1)], 0.0
+        return Enclosure([(DrawnSampledGaussian((plain, swapped)) if others else swapped[0], 1)])
 
 
 @dataclass(frozen=True)

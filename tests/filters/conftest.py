@@ -4,7 +4,7 @@ import pytest
 
 from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
 from pld_accountant.filters.potential import PotentialFilter
-from pld_accountant.filters.pure_dp import ApproximateDPFilter
+from pld_accountant.filters.pure_dp import ApproximateDPFilter, PureDPFilter
 from pld_accountant.filters.renyi import RenyiFilter
 
 PEOPLE = 5
@@ -47,6 +47,7 @@ MAKERS = {
         },
     ),
     "pure": lambda **k: ApproximateDPFilter(1.0, 1e-5, **{"num_examples": PEOPLE, **k}),
+    "sum of pure": lambda **k: PureDPFilter(4.0, **{"num_examples": PEOPLE, **k}),
 }
 
 

@@ -14,7 +14,7 @@ from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
 from pld_accountant.filters.integer_budget import TOLERANCE
 from pld_accountant.filters.odometers import PotentialOdometer
 from pld_accountant.filters.potential import PotentialFilter
-from pld_accountant.filters.pure_dp import ApproximateDPFilter
+from pld_accountant.filters.pure_dp import ApproximateDPFilter, PureDPFilter, PureStepFilter
 from pld_accountant.filters.renyi import RenyiFilter
 from pld_accountant.kernels.charge import BUDGET, DUST, SLACK, admit_square
 
@@ -27,7 +27,7 @@ needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="tens of million
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_a_person_is_admitted_until_the_budget_is_spent_and_others_go_on(make, dtype):
     f = make()
-    scale = 0.05 if isinstance(f, ApproximateDPFilter) and dtype != np.int64 else 1
+    scale = 0.05 if isinstance(f, PureStepFilter) and dtype != np.int64 else 1
     norms = (np.array([2, 1, 0, 2, 1]) * scale).astype(dtype)
     admitted = np.array([f.admit(norms) for _ in range(3000)])
     first_refusal = np.argmin(admitted, axis=0)
@@ -54,7 +54,7 @@ def test_admitted_at_the_headroom_and_then_spent(make):
 
 
 def test_a_norm_above_the_headroom_is_refused_and_costs_nothing(make, makers):
-    clipped = makers["sampled"], makers["potential"], makers["pure"]
+    clipped = makers["sampled"], makers["potential"], makers["pure"], makers["sum of pure"]
     f = make() if make in clipped else make(max_grad_norm=None)
     f.admit(f.headroom() * 0.7)
     before = f.spent()
@@ -148,6 +148,8 @@ def test_equal_steps_fill_a_budget_made_for_them(steps, sigma):
 
 def exact_share(f, norm):
     """The share of the budget that a step of this norm costs, in exact rationals."""
+    if isinstance(f, PureDPFilter):
+        return Fraction(norm) / Fraction(f.parameters["epsilon"])
     if isinstance(f, ApproximateDPFilter):
         return Fraction(norm) ** 2 / (2 * Fraction(f.rho))
     noise, clip = Fraction(f.parameters["noise_multiplier"]), Fraction(f.parameters["max_grad_norm"])
@@ -167,7 +169,7 @@ norm_lists = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(
-    kind=st.sampled_from([GaussianFilter, ZCDPFilter, RenyiFilter, ApproximateDPFilter]),
+    kind=st.sampled_from([GaussianFilter, ZCDPFilter, RenyiFilter, ApproximateDPFilter, PureDPFilter]),
     numbers=st.tuples(positive, positive, st.floats(1e-2, 10)),
     norms=norm_lists,
     at_headroom=st.lists(st.booleans(), min_size=40, max_size=40),
@@ -178,12 +180,17 @@ def test_the_spent_budget_never_exceeds_the_promise(kind, numbers, norms, at_hea
     arguments = {"num_examples": 1, "noise_multiplier": noise, "max_grad_norm": clip}
     if kind is ApproximateDPFilter:
         f = kind(budget, 1e-5, num_examples=1)
+    elif kind is PureDPFilter:
+        f = kind(budget, num_examples=1)
     elif kind is RenyiFilter:
         f = kind(budget, 5.5, **arguments)
     else:
         f = kind(budget, **arguments)
     power = 2 if kind is GaussianFilter else 1
-    whole = f.mu if kind is GaussianFilter else f.budget if kind is RenyiFilter else f.rho
+    if kind is PureDPFilter:
+        whole = budget
+    else:
+        whole = f.mu if kind is GaussianFilter else f.budget if kind is RenyiFilter else f.rho
     spent = Fraction(0)
     for asked, top in zip(norms, at_headroom, strict=False):
         norm = min(asked, f.headroom()[0]) if top else asked

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
-from pld_accountant.filters.pure_dp import ApproximateDPFilter
+from pld_accountant.filters.pure_dp import ApproximateDPFilter, PureDPFilter
 from pld_accountant.filters.renyi import RenyiFilter
 from pld_accountant.notions import gdp
 
@@ -175,6 +175,22 @@ def test_approximate_dp_of_two_outcome_steps(epsilon, delta, conversion):
 
     assert worst(make) <= delta
     assert worst(lambda: forgetful(make())) > delta
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+def test_pure_dp_of_two_outcome_steps(epsilon):
+    def make():
+        return PureDPFilter(epsilon, num_examples=2**STEPS)
+
+    def worst(filter_of):
+        largest = 0.0
+        for strategy in strategies(epsilon / (STEPS - 3)):
+            p, q = enumerate_two_outcomes(filter_of(), strategy)
+            largest = max(largest, np.abs(np.log(p / q)).max())
+        return largest
+
+    assert 0.9 * epsilon < worst(make) <= epsilon * (1 + 1e-9)
+    assert worst(lambda: forgetful(make())) > 1.1 * epsilon
 
 
 # Gaussian steps: two stages on a grid of outcomes, the third in closed form.

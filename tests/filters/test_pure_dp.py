@@ -1,9 +1,11 @@
 """The filter of pure-DP steps against the filter of Rogers et al."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from pld_accountant.filters.pure_dp import ApproximateDPFilter
+from pld_accountant.filters.pure_dp import ApproximateDPFilter, PureDPFilter
 
 
 def rogers_stops(epsilon, target, delta):
@@ -27,3 +29,39 @@ def test_the_pure_dp_filter_outlasts_that_of_rogers(target, epsilon):
         assert counts[conversion] == int(2 * f.rho / epsilon**2 * (1 + 1e-12))
     assert rogers_stops(epsilon, target, 1e-5) < counts["simple"] < counts["best"]
     assert counts["best"] > 1.25 * counts["simple"]
+
+
+def test_epsilons_of_pure_dp_steps_add_up():
+    f = PureDPFilter(1.0, num_examples=3)
+    assert f.admit([0.25, 0.5, 0.0], steps=4).tolist() == [4, 2, 4]
+    assert f.spent() == pytest.approx([1.0, 1.0, 0.0], rel=1e-12)
+    assert "(epsilon, 0)-DP, epsilon = 1.0" in f.guarantee.sentence
+    for_all = PureDPFilter(1.0, num_examples=3, individual=False)
+    assert [for_all.admit(0.4).all() for _ in range(3)] == [True, True, False]
+    assert for_all.spent() == pytest.approx([0.8] * 3, rel=1e-12)
+
+
+def test_everybody_may_have_an_epsilon_of_their_own(tmp_path):
+    budgets = [2.0, 0.5, 1.0]
+    f = PureDPFilter(budgets, num_examples=3)
+    admitted = np.array([f.admit([0.1, 0.1, 0.1]) for _ in range(30)])
+    assert admitted.sum(axis=0).tolist() == [20, 4, 9]  # a part of the budget keeps its own tolerance
+    assert np.all(f.spent() <= budgets)
+    f.save(tmp_path / "keep.npz")
+    again = PureDPFilter.load(tmp_path / "keep.npz")
+    np.testing.assert_array_equal(again.units_left, f.units_left)
+    assert again.guarantee == f.guarantee
+    assert "from 0.25 to 1 of it" in f.guarantee.sentence
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan, np.inf, [1.0, 0.0], [[1.0]], "1", []])
+def test_budgets_that_are_none_are_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        PureDPFilter(epsilon, num_examples=2)
+
+
+def test_float32_epsilons_are_charged_in_full():
+    f = PureDPFilter(1.0, num_examples=1)
+    step = np.float32(0.1)
+    assert f.admit(np.array([step]))[0]
+    assert Fraction(float(f.spent()[0])) >= Fraction(float(step))
