@@ -503,7 +503,7 @@ def test_nothing_is_asked_after_the_time_of_an_array(monkeypatch):
     assert np.count_nonzero(found.status == pa.Status.NOT_CERTIFIED) == 100 - clock[0]
 
 
-def test_a_sum_composes_the_mechanisms_of_both():
+def test_a_composition_stands_for_its_mechanisms():
     allocation, box = pa.RandomAllocation(2.0, 10), pa.ZeroConcentratedDP(0.01)
     parts = [
         [(pa.SampledGaussian(2.0, 0.01), 100), (pa.Laplace(5.0), 2)],
@@ -515,11 +515,11 @@ def test_a_sum_composes_the_mechanisms_of_both():
     ]
     for one in parts:
         for other in parts:
-            assert pa.compose(one) + pa.compose(other) == pa.compose([*one, *other])
+            nested = pa.compose([(pa.compose(one), 1), (pa.compose(other), 2)])
+            assert nested == pa.compose([*one, *other, *other])
     first, second = (pa.compose(one) for one in parts[:2])
-    apart = (first + second).epsilon(1e-6)
-    assert apart == pa.compose([*parts[0], *parts[1]]).epsilon(1e-6)
-    assert max(first.epsilon(1e-6).upper, second.epsilon(1e-6).upper) < apart.lower
-    assert apart.upper < first.epsilon(5e-7).lower + second.epsilon(5e-7).lower
-    with pytest.raises(TypeError):
-        first + 0.5
+    both = pa.compose([(first, 1), (second, 1)])
+    assert both.epsilon(1e-6) == pa.compose([*parts[0], *parts[1]]).epsilon(1e-6)
+    assert both.counts == {**dict(parts[0]), pa.SampledGaussian(2.0, 0.01): 150, parts[1][1][0]: 1}
+    with pytest.raises(ValueError, match="count"):
+        pa.compose([(first, -1)])

@@ -31,13 +31,13 @@ __all__ = ["Composition", "compose"]
 _MOST_STEPS = 2**53  # above this, a double does not hold every whole number
 
 
-def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox, int]]) -> Composition:
+def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox | Composition, int]]) -> Composition:
     """Compose mechanisms that are fixed in advance.
 
     Parameters
     ----------
     steps : iterable of (mechanism, count)
-        Each mechanism and how often it runs, in any order.
+        Each mechanism and how often it runs, in any order.  A composition stands for all of its mechanisms.
 
     Returns
     -------
@@ -61,6 +61,8 @@ def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox, int]]) -> Com
     >>> c = compose([(SampledGaussian(2, 0.005), 10_000)])
     >>> round(c.epsilon(1e-5).upper, 6)
     1.004113
+    >>> compose([(c, 2), (SampledGaussian(2, 0.01), 5)]).steps
+    20005
     """
     counts: dict[Mechanism | Enclosed, int] = {}
     boxes: dict[RenyiBox, int] = {}
@@ -71,13 +73,16 @@ def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox, int]]) -> Com
             mechanism, number = entry
         except (TypeError, ValueError):
             raise ValueError(f"steps must hold pairs (mechanism, count), got {entry!r}") from None
-        if isinstance(mechanism, RenyiBox):
-            boxes[mechanism] = boxes.get(mechanism, 0) + validate.count(number, "count")
-            continue
-        if not isinstance(mechanism, (Mechanism, Enclosed)) or isinstance(mechanism, type):
-            raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {mechanism!r}")
-        step = SampledGaussian(mechanism.noise_multiplier, 1.0) if isinstance(mechanism, Gaussian) else mechanism
-        counts[step] = counts.get(step, 0) + validate.count(number, "count")
+        number = validate.count(number, "count")
+        parts = mechanism.counts.items() if isinstance(mechanism, Composition) else [(mechanism, 1)]
+        for part, times in parts:
+            if isinstance(part, RenyiBox):
+                boxes[part] = boxes.get(part, 0) + number * times
+                continue
+            if not isinstance(part, (Mechanism, Enclosed)) or isinstance(part, type):
+                raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {part!r}")
+            step = SampledGaussian(part.noise_multiplier, 1.0) if isinstance(part, Gaussian) else part
+            counts[step] = counts.get(step, 0) + number * times
     total = sum(counts.values()) + sum(boxes.values())
     if total > _MOST_STEPS:
         raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {total}")

@@ -99,7 +99,7 @@ class Composition(Locked, ABC):
     """The privacy loss of one person over a fixed list of mechanisms.  Made by `compose`.
 
     Several threads may use one composition; their questions are answered one after another.  Two compositions are equal
-    if the same mechanisms run equally often.  ``one + other`` composes the mechanisms of both.
+    if the same mechanisms run equally often.
     """
 
     _counts: dict[Any, int]
@@ -114,13 +114,10 @@ class Composition(Locked, ABC):
         inside = ", ".join(f"({mechanism}, {n})" for mechanism, n in self._counts.items())
         return f"compose([{inside}])"
 
-    def __add__(self, other: Composition) -> Composition:
-        """All mechanisms of both, as `compose` of both lists; not the sum of two epsilons, which is larger."""
-        from . import compose
-
-        if not isinstance(other, Composition):
-            return NotImplemented
-        return compose([*self._counts.items(), *other._counts.items()])
+    @property
+    def counts(self) -> dict[Any, int]:
+        """Each mechanism, and how often it runs; full batches as ``SampledGaussian`` of rate 1."""
+        return dict(self._counts)
 
     @property
     def steps(self) -> int:

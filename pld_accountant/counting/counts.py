@@ -182,7 +182,8 @@ class InterpolatedCounts(Counts):
     @property
     def log_loss(self) -> float:
         """See `Counts` and claim 2 of `interpolation`."""
-        return 0.0 if self.log_delta is None else float(np.log1p(JOINED))
+        joined = self.log_delta is not None and any(group.sample_rate < 1.0 for group in self.groups)
+        return float(np.log1p(JOINED)) if joined else 0.0
 
     def of(self, who: NDArray) -> InterpolatedCounts:
         """See `Counts`."""

@@ -1,4 +1,4 @@
-"""Bounds that need no table: one step in closed form, and quick bounds from the steps' own distributions."""
+"""Bounds that need no table: one step, full batches, and quick bounds from the steps' own distributions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 
 from ..counting.counts import Counts
 from ..mechanisms.base import StepFamily
+from ..mechanisms.sampled_gaussian import SampledGaussianSteps
+from ..notions import gdp
 from ..results import Method as Proof
 from ..threads import blocks
 from .question import DeltaAt, EpsilonAt, Question
 from .working import WorkingBounds
 
-__all__ = ["cap_delta", "cap_epsilon", "largest_loss", "least_epsilon", "single_steps", "surely_zero"]
+__all__ = ["cap_delta", "cap_epsilon", "full_batches", "largest_loss", "least_epsilon", "single_steps", "surely_zero"]
 
 _ROUNDING = 1e-12  # relative, far above the round-off of these sums
+_LEAST_SQUARE = 1e-200  # of a mu: beyond, squares may leave the range of doubles
 
 
 def single_steps(counts: Counts, steps: StepFamily, question: Question, working: WorkingBounds, who: NDArray) -> None:
@@ -41,6 +44,27 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
         middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
     index = index.reshape(-1)
     working.settle(who, lower[index], middle[index], upper[index], Proof.CLOSED_FORM)
+
+
+def full_batches(counts: Counts, steps: StepFamily, question: Question, working: WorkingBounds, who: NDArray) -> None:
+    """Settle people if all steps are full batches: Gaussian mechanisms compose to one, for fractional counts too."""
+    if not (isinstance(steps, SampledGaussianSteps) and np.all(steps.q == 1.0)):
+        return
+    with np.errstate(over="ignore", under="ignore"):
+        square = counts.sums(1.0 / steps.sigma[:, None] ** 2, who)[:, 0]
+    fits = (square > _LEAST_SQUARE) & (square < 1.0 / _LEAST_SQUARE)
+    who, mu = who[fits], np.sqrt(square[fits])
+    low, high = mu * (1.0 - _ROUNDING), mu * (1.0 + _ROUNDING)
+    if isinstance(question, EpsilonAt):
+        delta = np.broadcast_to(question.delta, (len(counts),))[who]
+        lower, upper = gdp.epsilon(delta, low, rounding="down"), gdp.epsilon(delta, high)
+    else:
+        epsilon = question.targets(len(counts))[who]
+        lower, upper = gdp.log_delta(epsilon, low), np.minimum(gdp.log_delta(epsilon, high), 0.0)
+        lower, upper = lower - _ROUNDING * (1.0 - lower), upper + _ROUNDING * (1.0 - upper)
+        proven = np.isfinite(lower) & np.isfinite(upper)
+        who, lower, upper = who[proven], lower[proven], upper[proven]
+    working.settle(who, lower, 0.5 * (lower + upper), upper, Proof.CLOSED_FORM)
 
 
 def surely_zero(counts: Counts, steps: StepFamily, question: EpsilonAt, who: NDArray) -> NDArray:

@@ -16,7 +16,15 @@ from ..results import Bounds
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from . import schedule
-from .closed_forms import cap_delta, cap_epsilon, largest_loss, least_epsilon, single_steps, surely_zero
+from .closed_forms import (
+    cap_delta,
+    cap_epsilon,
+    full_batches,
+    largest_loss,
+    least_epsilon,
+    single_steps,
+    surely_zero,
+)
 from .method import Job, Method, Progress, report
 from .question import DeltaAt, EpsilonAt, Question
 from .renyi import renyi_bounds
@@ -124,6 +132,7 @@ def _solve(
                 working.settle(below, 0.0, np.nan, cap[below], Proof.CLOSED_FORM)
         elif isinstance(question, DeltaAt):
             cap_delta(question, working, cap)
+        full_batches(counts, makers.steps, question, working, many[~working.solved[many]])
         left = many[~working.solved[many]]
         report(progress, people - left.size)
         found.append(working)

@@ -94,7 +94,7 @@ class DiscreteGaussianVector:
 
     @property
     def rho(self) -> float | None:
-        """Of the zero-concentrated differential privacy of the whole data, rounded up."""
+        """rho of zero-concentrated differential privacy, rounded up; None of a sample."""
         return 0.5 / self.noise_multiplier**2 * _UP if self.sample_rate == 1.0 else None
 
     def sampled(self, rate: float) -> DiscreteGaussianVector:

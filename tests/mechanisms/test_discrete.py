@@ -228,7 +228,7 @@ def test_bad_input_is_an_error_at_once(make):
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_the_discrete_gaussian_far_out(direction):
     """At the largest sensitivity, a delta of 1e-110 from sums over the integers in high precision."""
-    with pytest.raises(ValueError, match="sigma must be from sensitivity / 12"):
+    with pytest.raises(ValueError, match="sigma must be at least sensitivity / 12"):
         pa.DiscreteGaussian(1.0, 13)
     bounds = pa.compose([(pa.DiscreteGaussian(1.0, 12), 1)]).delta(290.0, direction)
     with mpmath.workdps(200):

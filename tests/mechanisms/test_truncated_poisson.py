@@ -118,7 +118,7 @@ def test_rdp_is_the_mean_of_the_kinds_and_the_family_keeps_its_protocol():
     mean = math.log((1 - full) * moments[0] + full * moments[1]) / 3
     found = float(pa.compose([(step, 1)]).rdp(alpha))
     assert mean * (1 - 1e-9) <= found <= mean * (1 + 1e-6)
-    ((pair, _),), _ = step.above()
+    ((pair, _),) = step.above().parts
     steps = pair.steps([pair], "remove")
     assert isinstance(steps, StepFamily)
     for number in (2, 3, 300):
