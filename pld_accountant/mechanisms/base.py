@@ -315,15 +315,6 @@ class SplittableSteps(CharacteristicSteps, Protocol):
         ...
 
 
-@runtime_checkable
-class TwoAtomSteps(StepFamily, Protocol):
-    """A family whose losses may have two atoms, one of them at `typical_loss`."""
-
-    def atoms_apart(self) -> float:
-        """The distance between the atoms of the only row; 0 if there are several rows, or no atoms."""
-        ...
-
-
 class DeltaSteps(ABC):
     """Delta and epsilon of single steps, for a family that gives `_log_delta` and `largest_loss` of its rows."""
 

@@ -179,10 +179,6 @@ class BoundedRangeSteps(LaplaceSteps):
         """c, where the density is largest."""
         return float(self._cap[row])
 
-    def atoms_apart(self) -> float:
-        """0: there are no atoms."""
-        return 0.0
-
 
 def _two_point_moments(theta: NDArray, c: NDArray) -> NDArray:
     """The largest log E[exp(theta loss)] of the pairs with losses t and t - c, rounded up.

@@ -176,10 +176,6 @@ class LaplaceSteps(DeltaSteps, BoundedSteps):
         """c, where half of P lies."""
         return float(self._cap[row])
 
-    def atoms_apart(self) -> float:
-        """2 c."""
-        return 2.0 * float(self._cap[0]) if self.size == 1 else 0.0
-
     def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """[-c, c]: all losses."""
         return -float(self._cap[row]), float(self._cap[row])

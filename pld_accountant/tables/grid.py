@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .. import deadline, fft
 from ..kernels import _columns as c
-from ..mechanisms.base import MASS_ERROR, StepFamily, TwoAtomSteps
+from ..mechanisms.base import MASS_ERROR, StepFamily
 from . import errors
 from .table import WORK, MemoryCache, Table, TableMaker
 
@@ -77,7 +77,6 @@ class GridTables(TableMaker):
     ) -> None:
         self.steps, self.side, self.points, self._reach = steps, side, points, reach
         self._tables, self._cells, self._moments, self._narrow = cache, cells, moments, narrow
-        self._gap = steps.atoms_apart() if isinstance(steps, TwoAtomSteps) else 0.0
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """K of the mechanisms themselves; what the grid adds to it is the table's `spread`."""
@@ -92,7 +91,6 @@ class GridTables(TableMaker):
         """The table at this tilt and period; its band is the narrow one or the whole transform."""
         if not period < _LARGEST_STEP * self.points:
             return None
-        period = self._aligned(period)
         half = self.points // 2
         m = half if width * period > 2.0 * np.pi * self._narrow else min(self._narrow, half)
         table = self._tables.get((self, theta, period, m), lambda: self._empty(theta, period, m))
@@ -106,14 +104,6 @@ class GridTables(TableMaker):
             self._fill(table, bucket, *self._discretised(bucket, span, step))
             table.filled[bucket] = True
         return table
-
-    def _aligned(self, period: float) -> float:
-        """The least period, not below the given one, at which the two atoms of a single row are knots.
-
-        Then the grid moves the rest of the mass only, which is little if the losses are small.
-        """
-        step = period / self.points
-        return self.points * (self._gap / math.floor(self._gap / step)) if self._gap >= step else period
 
     def _empty(self, theta: float, period: float, m: int) -> Table:
         step = period / self.points
@@ -154,13 +144,8 @@ class GridTables(TableMaker):
             return start, np.log(upper), np.log(np.maximum(lower, 0.0))
 
     def _barycentre(self, bucket: int, step: float) -> float:
-        """The typical loss if it is an atom; else log of P mass over Q mass of the cell around it.
-
-        A spike would sit there.
-        """
+        """Log of P mass over Q mass of the cell around the typical loss, where a spike would sit."""
         centre = self.steps.typical_loss(bucket)
-        if self._gap:
-            return centre
         p, u = self.steps.masses(bucket, centre + step * np.array([-0.5, 0.5]))
         return centre - 0.5 * step - math.log1p(-float(u[0] / p[0])) if 0.0 < u[0] < p[0] else centre
 

@@ -12,7 +12,6 @@ from pld_accountant.engine.tilting import Limits
 from pld_accountant.kernels import _columns as c
 from pld_accountant.mechanisms import hockey_stick
 from pld_accountant.mechanisms.base import MASS_ERROR
-from pld_accountant.mechanisms.laplace import LaplaceSteps
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 from pld_accountant.tables import grid
 from pld_accountant.tables.makers import TableMakers
@@ -150,42 +149,6 @@ def test_masses_are_folded_around_one_of_them(size):
         expected = np.zeros(8)
         np.add.at(expected, (np.arange(size) - first) % 8, masses)
         np.testing.assert_array_equal(grid._folded(masses, first, 8), expected)
-
-
-@pytest.mark.parametrize("side", ["upper", "lower"])
-def test_two_atoms_of_a_single_row_are_knots(side):
-    """Then the grid moves the mass between them only: 1 % of it for small losses."""
-    c, period = 0.02, 10.3
-    maker = TableMakers(LaplaceSteps(np.array([1.0 / c]), "remove")).grid(side, 1 << 12, REACH)
-    table = maker.table(THETA, period, 1e9, HERE)
-    assert period <= table.period < 1.2 * period
-    start, mass, _ = discretised(maker, (-c, c), table.grid_step)
-    assert mass.sum() == pytest.approx(1.0, abs=1e-3)
-    for loss, share in ((c, 0.5), (-c, 0.5 * np.exp(-c))):
-        at = (loss - start) / table.grid_step
-        assert at == pytest.approx(round(at), abs=1e-9)
-        assert mass[round(at)] == pytest.approx(share, abs=1e-3)
-    # rows with atoms of their own have no common grid
-    several = TableMakers(LaplaceSteps(np.array([50.0, 7.0]), "remove")).grid(side, 1 << 12, REACH)
-    assert several.table(THETA, period, 1e9, np.ones(2, dtype=bool)).period == period
-
-
-def test_atoms_on_knots_bring_the_bounds_together(monkeypatch):
-    counts, question = WholeCounts(np.array([[300]])), EpsilonAt(1e-6)
-
-    def bounds():
-        makers = TableMakers(LaplaceSteps(np.array([50.0]), "remove"))
-        limits = Limits(frequencies=1 << 14, least_expectation=1e-5)
-        up, down = (
-            solve(counts, makers.grid(side, 1 << 14, REACH), question, limits=limits) for side in ("upper", "lower")
-        )
-        return float(down.lower[0]), float(up.upper[0])
-
-    low, high = bounds()
-    monkeypatch.setattr(LaplaceSteps, "atoms_apart", lambda self: 0.0)
-    wide = bounds()
-    assert wide[0] <= low <= high <= wide[1]
-    assert high - low < 0.05 * (wide[1] - wide[0])
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
