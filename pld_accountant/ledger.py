@@ -16,8 +16,9 @@ from .counting.tally import Tally
 from .engine import dominating_mu, renyi
 from .engine.question import DeltaAt, EpsilonAt, Question
 from .engine.solver import bounds as solve_bounds
-from .mechanisms.base import Direction, Mechanism, directions
+from .mechanisms.base import Direction, Mechanism, StepFamily, directions
 from .mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianSteps
+from .notions import gdp
 from .people_counts import PeopleCounts, Progress
 from .results import Bounds, Guarantee, Status, joined, stacked
 from .results import Method as Proof
@@ -148,6 +149,11 @@ class Ledger(PeopleCounts):
         new = super()._rearranged(people, rows)
         new._makers = dict(self._makers)  # tables depend on the buckets only
         return new
+
+    @property
+    def _full_batches(self) -> bool:
+        """Whether all steps are full batches of the Gaussian mechanism, whose composition has a closed form."""
+        return self.noise == "gaussian" and all(rate == 1.0 for _, rate, _ in self.schedule)
 
     def _share_tables(self, other: Ledger) -> None:
         """Use the tables of another ledger if it has the same noise and buckets; both must then stay in one thread."""
@@ -300,6 +306,7 @@ class Ledger(PeopleCounts):
         progress: Progress | None,
     ) -> list[Bounds]:
         people, tally = self.num_examples, self._unpacked()
+        wanted = wanted[:1] if self._full_batches else wanted
         if not tally.groups:
             zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
@@ -396,6 +403,8 @@ class Ledger(PeopleCounts):
             zero = np.zeros(self.num_examples)
             return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
         first, *others = wanted
+        if self._full_batches:
+            return self._full_batch_mu(tally, self._of(first).steps, min_delta)
         report = _reporter(self.num_examples * (len(wanted) + 1), progress)
         counts = tally.whole()
         upper, touch, end = dominating_mu.touching(counts, self._of(first), min_delta, progress=report)
@@ -417,6 +426,14 @@ class Ledger(PeopleCounts):
         status = np.where(finite, Status.CERTIFIED, Status.NOT_CERTIFIED).astype(np.uint8)
         method[~finite] = Proof.NONE
         return Bounds(lower, middle, upper, status, method)
+
+    def _full_batch_mu(self, tally: Tally, steps: StepFamily, min_delta: float) -> Bounds:
+        """That of the Gaussian mechanism, unless its delta is at most min_delta everywhere."""
+        upper = dominating_mu.undiminished_mu(tally.interpolated(), steps)
+        lower = dominating_mu.undiminished_mu(tally.interpolated(float(np.log(min_delta))), steps) * _LOWER
+        lower = np.minimum(np.where(gdp.delta(0.0, lower) > min_delta, lower, 0.0), upper)
+        known = np.zeros(upper.size, dtype=np.uint8)
+        return Bounds(lower, 0.5 * (lower + upper), upper, known + Status.CERTIFIED, known + Proof.CLOSED_FORM)
 
     def rdp_epsilon(self, delta: float, *, orders: Any = None) -> NDArray:
         """The Renyi bound of each person's epsilon, at the best order: an upper bound, looser than `epsilon`.

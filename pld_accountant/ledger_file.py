@@ -25,6 +25,7 @@ __all__ = ["KIND", "LAPLACE_KIND", "PARAMETERS", "VERSION", "Saved", "opened", "
 
 KIND, LAPLACE_KIND, VERSION = "pld-accountant ledger", "pld-accountant Laplace ledger", 2
 PARAMETERS = ("num_examples", "noise_multiplier", "sample_rate", "max_grad_norm", "buckets")
+_COUNTED = "schedule_from_events"
 _ROWS = 4096  # people whose counts are checked at once
 
 
@@ -34,15 +35,21 @@ def save(
     tally: Tally | PackedTally,
     more: Mapping[str, np.ndarray],
     kind: str = KIND,
+    *,
+    counted: bool = False,
 ) -> None:
-    """Write a ledger's parameters, counts and some more arrays to a path, or to a file open for writing bytes."""
+    """Write a ledger's parameters, counts and some more arrays to a path, or to a file open for writing bytes.
+
+    counted: whether the schedule's steps were counted from events.
+    """
     arrays = {f"edges{i}": g.edges for i, g in enumerate(tally.groups)} | dict(more)
     if isinstance(tally, PackedTally):
         for i, block in enumerate(tally.blocks):
             arrays |= {f"bits{i}": block.bits, f"counts{i}": block.counts, f"short{i}": block.lower_weights}
     else:
         arrays |= {"counts": tally.counts, "short": tally.lower_weights}
-    store.save(path, kind, VERSION, _header(parameters, tally), arrays)
+    header = _header(parameters, tally) | ({_COUNTED: True} if counted else {})
+    store.save(path, kind, VERSION, header, arrays)
 
 
 @contextmanager
@@ -71,6 +78,10 @@ class Saved:
     def parameters(self) -> dict[str, Any]:
         """The arguments of the ledger's constructor, which checks them."""
         return {name: self._header[name] for name in PARAMETERS}
+
+    def counted(self) -> bool:
+        """Whether the schedule's steps were counted from events."""
+        return validate.flag(self._header.pop(_COUNTED, False), _COUNTED)
 
     def take(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Remove and return the arrays with these names that there are."""

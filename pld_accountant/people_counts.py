@@ -42,6 +42,7 @@ def _load(cls: type[_C], path: str | os.PathLike[str], **expected: Any) -> _C:
     with ledger_file.opened(path, cls._KIND) as saved:
         ledger = cls(**saved.parameters())
         named = saved.take(ids.ARRAYS)
+        ledger._counted = saved.counted()
         ledger._tally = saved.tally(ledger._parameters)
         ledger._people = ids.from_arrays(named, ledger.num_examples) if named else None
     agree(path, expected, ledger._parameters)
@@ -69,6 +70,7 @@ class PeopleCounts(Locked):
         self.buckets = validate.buckets(buckets)
         self._tally: Tally | PackedTally = Tally(people, self.buckets)
         self._people: Any = None  # a pyarrow.Array of distinct ids, see `events.ids`
+        self._counted = False  # whether the schedule was counted from events
 
     def __repr__(self) -> str:
         return (
@@ -86,6 +88,11 @@ class PeopleCounts(Locked):
     def steps(self) -> int:
         """Number of steps recorded."""
         return self._tally.steps
+
+    @property
+    def schedule_from_events(self) -> bool:
+        """Whether steps were counted from events: then `schedule` and `worst_case` depend on people's data."""
+        return self._counted
 
     @property
     def schedule(self) -> tuple[tuple[float, float, int], ...]:
@@ -299,7 +306,7 @@ class PeopleCounts(Locked):
             max_grad_norm=max_grad_norm,
             buckets=buckets,
         )
-        ledger._people = found.people
+        ledger._people, ledger._counted = found.people, schedule is None
 
         def tally_of(part: Events) -> Tally:
             tally = Tally(len(part.people), ledger.buckets)
@@ -374,6 +381,7 @@ class PeopleCounts(Locked):
                 if same_steps or other.num_examples != self.num_examples:
                     raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
                 self._tally = merged(self._tally, other._tally)
+                self._counted |= other._counted
                 return
             own, theirs = self._people, other._people
             if same_steps and (both := int((ids.positions(theirs, own) >= 0).sum())):
@@ -386,6 +394,7 @@ class PeopleCounts(Locked):
                 same_steps=same_steps,
             )
             self._people = everybody
+            self._counted |= other._counted
 
     def select(self: _C, people: Any) -> _C:
         """A ledger of some people, in this order, with all steps of the schedule.
@@ -437,13 +446,13 @@ class PeopleCounts(Locked):
     def _rearranged(self: _C, people: Any, rows: NDArray) -> _C:
         """A ledger of the people of these rows; -1 stands for somebody without steps."""
         new = type(self)(**self._parameters | {"num_examples": rows.size})
-        new._people, new._tally = people, self._tally.of_rows(rows)
+        new._people, new._tally, new._counted = people, self._tally.of_rows(rows), self._counted
         return new
 
     def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
         """Write the ledger to a path, completely or not at all, or to a file that is open for writing bytes."""
         named = {} if self._people is None else ids.to_arrays(self._people)
-        ledger_file.save(path, self._parameters, self._tally, named, self._KIND)
+        ledger_file.save(path, self._parameters, self._tally, named, self._KIND, counted=self._counted)
 
     load = Load(_load, lambda ledger: ledger._parameters)
 

@@ -1,5 +1,6 @@
 """The ledger: what is booked, what is refused, and bounds that hold the exact privacy loss of the very norms."""
 
+import copy
 import math
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pld_accountant as pa
 from pld_accountant import ledger as ledger_module
 from pld_accountant.counting.buckets import Buckets
 from pld_accountant.files.store import StoreError
+from pld_accountant.notions import gdp
 
 OPTIONS = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 5.0}
 
@@ -627,3 +629,77 @@ def test_a_ledger_that_was_asked_before_takes_over_other_steps(tmp_path, step):
     assert asked.epsilon(1e-5) == saved.epsilon(1e-5)
     np.testing.assert_array_equal(asked.rdp_epsilon(1e-5), saved.rdp_epsilon(1e-5))
     assert asked.worst_case() == saved.worst_case()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_full_batches_have_a_closed_form(compressed):
+    rng = np.random.default_rng(4)
+    people, noises = 600, (5.0, 2.5)
+    book = pa.Ledger(people, noise_multiplier=noises[0], sample_rate=1.0, max_grad_norm=1.0)
+    square = np.zeros(people)
+    for step in range(12):
+        norms = np.minimum(rng.lognormal(-1.5, 1.5, people), 1.3) * (rng.random(people) < 0.7)
+        noise = noises[step % 2]
+        book.record(norms, noise_multiplier=noise)
+        square += (np.minimum(norms, 1.0) / noise) ** 2
+    if compressed:
+        book.compress()
+    mu, worst = np.sqrt(square), book.worst_case()
+    for delta in (1e-15, 1e-5, 0.05):
+        found, exact = book.epsilon(delta), gdp.epsilon(delta, mu)
+        assert np.all(found.lower <= exact * (1 + 1e-11)) and np.all(exact <= found.upper * (1 + 1e-11))
+        assert np.all(found.status == pa.Status.CERTIFIED) and np.all(found.method == pa.Method.CLOSED_FORM)
+        assert np.max(found.upper - found.lower) <= 3e-4 * worst.epsilon(delta).upper
+        one = book.epsilon(delta, direction="add")
+        np.testing.assert_array_equal(one.upper, found.upper)
+    found, exact = book.delta(1.0), gdp.delta(1.0, mu)
+    assert np.all(found.lower <= exact * (1 + 1e-9)) and np.all(exact <= found.upper * (1 + 1e-9))
+    found = book.mu()
+    assert np.all(found.lower <= mu * (1 + 1e-12)) and np.all(mu <= found.upper * (1 + 1e-12))
+    assert np.max(found.upper - found.lower) <= 3e-4 * worst.mu().upper
+    assert found.method[0] == pa.Method.CLOSED_FORM
+    quiet = pa.Ledger(1, noise_multiplier=5.0, sample_rate=1.0, max_grad_norm=1.0)
+    quiet.record([1e-3], repeat=2)
+    assert quiet.mu(0.5).lower[0] == 0.0 < quiet.mu(0.5).upper[0]
+
+
+@pytest.mark.parametrize(("rounding", "factor"), [("up", 0.997), ("down", 1.003)])
+def test_a_wrong_closed_form_of_full_batches_is_caught(rounding, factor, monkeypatch):
+    book = pa.Ledger(1, noise_multiplier=5.0, sample_rate=1.0, max_grad_norm=1.0)
+    book.record([0.77], repeat=50)
+    exact, real = gdp.epsilon(1e-5, 0.77 * math.sqrt(50) / 5.0), gdp.epsilon
+
+    def moved(delta, mu, **which):
+        return real(delta, mu, **which) * (factor if which.get("rounding", "up") == rounding else 1.0)
+
+    monkeypatch.setattr("pld_accountant.engine.closed_forms.gdp.epsilon", moved)
+    # a lower bound above the upper one gives way, and then both are moved
+    found = book.epsilon(1e-5)
+    assert not found.lower[0] <= exact <= found.upper[0] or found.upper[0] > exact * 1.002
+
+
+def test_a_schedule_that_was_counted_from_events_is_told(tmp_path):
+    events = {"person": ["ann", "ann", "bob"], "norm": [1.0, 1.0, 0.5]}
+    step = {"noise_multiplier": 10.0, "sample_rate": 1.0, "max_grad_norm": 1.0}
+    counted = pa.Ledger.from_events(events, **step)
+    stated = pa.Ledger.from_events(events, schedule=[(10.0, 1.0, 12)], **step)
+    assert counted.schedule_from_events and not stated.schedule_from_events
+    for name, book in (("counted", counted), ("stated", stated)):
+        path = tmp_path / f"{name}.npz"
+        book.save(path)
+        for other in (pa.Ledger.load(path), pa.Ledger(2, **step).load(path), book.select(["bob"]), copy.deepcopy(book)):
+            assert other.schedule_from_events == book.schedule_from_events
+        merged = pa.Ledger.from_events(events, schedule=[(10.0, 1.0, 12)], **step)
+        merged.merge(book)
+        assert merged.schedule_from_events == book.schedule_from_events
+        found = pa.summarise(book, 1e-5, min_group=1)
+        assert found.as_dict()["schedule_from_events"] == book.schedule_from_events
+        text = " ".join(found.text().split())
+        assert ("busiest one here, so it depends on people's data" in text) == book.schedule_from_events
+        page = pa.write_report(book, tmp_path / f"{name}.html", 1e-5, min_group=1).read_text()
+        assert ("may be published. The other" in " ".join(page.split())) != book.schedule_from_events
+        assert ("No number of this page is a guarantee" in page) == book.schedule_from_events
+        assert "none: everybody takes part" in page
+        pa.write_results(found, out=tmp_path / f"{name}.parquet")
+        again = pa.read_results(tmp_path / f"{name}.parquet")
+        assert again.individuals.schedule_from_events == book.schedule_from_events

@@ -13,7 +13,7 @@ from ..mechanisms.base import StepFamily
 from ..mechanisms.sampled_gaussian import SampledGaussianSteps
 from ..notions import gdp
 from ..results import Method as Proof
-from ..threads import blocks
+from ..threads import blocks, by_blocks
 from .question import DeltaAt, EpsilonAt, Question
 from .working import WorkingBounds
 
@@ -55,15 +55,18 @@ def full_batches(counts: Counts, steps: StepFamily, question: Question, working:
     fits = (square > _LEAST_SQUARE) & (square < 1.0 / _LEAST_SQUARE)
     who, mu = who[fits], np.sqrt(square[fits])
     low, high = mu * (1.0 - _ROUNDING), mu * (1.0 + _ROUNDING)
-    if isinstance(question, EpsilonAt):
-        delta = np.broadcast_to(question.delta, (len(counts),))[who]
-        lower, upper = gdp.epsilon(delta, low, rounding="down"), gdp.epsilon(delta, high)
-    else:
-        epsilon = question.targets(len(counts))[who]
-        lower, upper = gdp.log_delta(epsilon, low), np.minimum(gdp.log_delta(epsilon, high), 0.0)
-        lower, upper = lower - _ROUNDING * (1.0 - lower), upper + _ROUNDING * (1.0 - upper)
-        proven = np.isfinite(lower) & np.isfinite(upper)
-        who, lower, upper = who[proven], lower[proven], upper[proven]
+    asked = np.broadcast_to(question.delta if isinstance(question, EpsilonAt) else question.target, (len(counts),))[who]
+
+    def ends(block: slice) -> NDArray:
+        at = asked[block]
+        if isinstance(question, EpsilonAt):
+            return np.stack([gdp.epsilon(at, low[block], rounding="down"), gdp.epsilon(at, high[block])])
+        lower, upper = gdp.log_delta(at, low[block]), gdp.log_delta(at, high[block])
+        return np.stack([lower - _ROUNDING * (1.0 - lower), np.minimum(upper + _ROUNDING * (1.0 - upper), 0.0)])
+
+    lower, upper = np.concatenate([*by_blocks(ends, who.size), np.zeros((2, 0))], axis=1)
+    proven = np.isfinite(lower) & np.isfinite(upper)
+    who, lower, upper = who[proven], lower[proven], upper[proven]
     working.settle(who, lower, 0.5 * (lower + upper), upper, Proof.CLOSED_FORM)
 
 

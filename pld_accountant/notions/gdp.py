@@ -153,8 +153,7 @@ def epsilon(delta: Any, mu: Any, *, rounding: str = "up") -> Any:
     live = np.arange(x.size)
     for _ in range(_NEWTON_STEPS):
         value = log_delta_above(x[live], m[live])
-        t1 = x[live] / m[live] - m[live] / 2
-        slope = -np.exp(-t1 * t1 / 2 - LOG_SQRT_TWO_PI - value) * mills(t1 + m[live])
+        slope = _slope(x[live], m[live], value)
         step = (goal[live] - error_of_log_delta(x[live], m[live]) - value) / slope  # negative: towards the left
         moving = step < -(2.0**-50) * x[live]
         live, step = live[moving], step[moving]
@@ -203,16 +202,27 @@ def _far_mu(eps: np.ndarray, dlt: np.ndarray, rounding: str) -> np.ndarray:
     return (np.hypot(t, root) - t) * (1 + side * 2.0**-50)
 
 
+def _slope(x: np.ndarray, mu: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """The derivative of log delta in epsilon, given log delta."""
+    t1 = x / mu - mu / 2
+    return -np.exp(-t1 * t1 / 2 - LOG_SQRT_TWO_PI - value) * mills(t1 + mu)
+
+
 def _below(x: np.ndarray, mu: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """A point slightly left of x at which log delta is at least `goal` for every possible error, or 0."""
-    x = x.copy()
-    push = 2.0**-51
-    while True:
-        bad = (x > 0) & (log_delta_above(x, mu) - error_of_log_delta(x, mu) / 2 < goal)
-        if not bad.any():
-            return x
-        x[bad] = np.maximum(x[bad] - push * (x[bad] + mu[bad]), 0.0)
-        push *= 2
+    x, live = x.copy(), np.flatnonzero(x > 0)
+    push = np.zeros(0)
+    while live.size:
+        value, error = log_delta_above(x[live], mu[live]), error_of_log_delta(x[live], mu[live])
+        if not push.size:
+            with np.errstate(divide="ignore", over="ignore"):
+                push = (error + np.maximum(goal[live] - value, 0.0)) / -_slope(x[live], mu[live], value)
+            push = np.maximum(np.fmin(push, x[live]), 2.0**-51 * (x[live] + mu[live]))
+        bad = value - error / 2 < goal[live]
+        live, push = live[bad], push[bad]
+        x[live] = np.maximum(x[live] - push, 0.0)
+        live, push = live[x[live] > 0], 2.0 * push[x[live] > 0]
+    return x
 
 
 def mu(epsilon: Any, delta: Any, *, rounding: str = "down") -> Any:

@@ -24,6 +24,10 @@ __all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
 
 MIN_GROUP = 10  # people
 _MORE = "A min_group of 1 shows everything."
+_COUNTED = (
+    "The schedule was counted from the events: the worst case is that of a person who takes part as often as the "
+    "busiest one here, so it depends on people's data and is no guarantee. Give the schedule that was planned."
+)
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
@@ -49,6 +53,8 @@ class Individuals:
     parameters : mapping
         Further parameters of the run, under the names of the command line.
     schedule : tuple of (noise multiplier, sample rate, steps)
+    schedule_from_events : bool
+        Whether its steps were counted from the events.
     min_group : int
         Summaries, pictures and pages show nothing about fewer people than this.  Tables with a row per person are
         not affected.
@@ -67,6 +73,7 @@ class Individuals:
     people: np.ndarray | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     schedule: tuple[tuple[float, float, int], ...] = ()
+    schedule_from_events: bool = False
     min_group: int = MIN_GROUP
     provenance: Mapping[str, Any] = field(default_factory=provenance)
 
@@ -90,7 +97,9 @@ class Individuals:
         return self.by_status()[Status.RENYI_ONLY]
 
     def caveats(self) -> list[str]:
-        """A sentence for each status below `Status.CERTIFIED` that occurs, and one if there are few people in all."""
+        """A sentence for each status below `Status.CERTIFIED` that occurs, one if there are few people in all, and one
+        if the worst case depends on the data.
+        """
         found = (
             ("Not certified", self.not_certified, Status.NOT_CERTIFIED),
             ("Renyi bound only", self.renyi_only, Status.RENYI_ONLY),
@@ -101,7 +110,14 @@ class Individuals:
             told.append(
                 f"There are fewer than {self.min_group} people in all, so only the worst case is shown. {_MORE}"
             )
+        if self.schedule_from_events:
+            told.append(_COUNTED)
         return told
+
+    @property
+    def full_batches(self) -> bool:
+        """Whether everybody takes part in every step."""
+        return bool(self.schedule) and all(rate == 1.0 for _, rate, _ in self.schedule)
 
     @property
     def few(self) -> bool:
@@ -213,6 +229,7 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
         people=ledger.people if request.index is None else request.index,
         parameters={**given, "direction": direction, **({} if seconds is None else {"seconds": seconds})},
         schedule=ledger.schedule,
+        schedule_from_events=ledger.schedule_from_events,
         min_group=int(request.min_group),
         provenance=provenance(request.source),
     )

@@ -146,6 +146,7 @@ def _results(table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
         people=columns["id"],
         parameters=facts["parameters"],
         schedule=tuple((s["noise_multiplier"], s["sample_rate"], s["steps"]) for s in facts["schedule"]),
+        schedule_from_events=bool(facts.get("schedule_from_events", False)),
         min_group=int(facts["min_group"]),
         provenance=facts["provenance"],
     )

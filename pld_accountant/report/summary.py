@@ -68,6 +68,7 @@ class Summary:
                 {"noise_multiplier": sigma, "sample_rate": rate, "steps": steps}
                 for sigma, rate, steps in people.schedule
             ],
+            "schedule_from_events": people.schedule_from_events,
             "neighbours": "add or remove one record",
             "guarantee": asdict(people.guarantee),
             "worst_case": {

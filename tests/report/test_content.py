@@ -26,7 +26,7 @@ def test_headline_numbers(read, found):
     assert f"Median {rounded_up(np.sort(upper)[PEOPLE // 2 - 1])} " in text
     under = int(np.sum(upper < worst / 2))
     assert f"{100 * under / PEOPLE:.1f} % {under} of {PEOPLE} people." in text
-    assert "60 people, 30 steps of training" in text
+    assert "60 people, 30 steps" in text
 
 
 def test_the_tables_of_the_chart_hold_every_count(read, found):

@@ -43,6 +43,7 @@ def page(report: Report, title: str) -> str:
         extremes=_extremes(report),
         deltas=_deltas(report),
         promise=_promise(people),
+        worst=_worst_case(people),
         parameters=_parameters(report),
         made=escaped(provenance_line(people.provenance)),
     )
@@ -54,7 +55,7 @@ def page_writer(report: Report, title: str = "Individual privacy loss") -> Write
 
 
 def _lead(people: Individuals) -> Markup:
-    sizes = f"{people.num_examples:,} people, {people.steps:,} steps of training"
+    sizes = f"{people.num_examples:,} people, {people.steps:,} steps"
     return Markup(f"{sizes}, &delta;&nbsp;=&nbsp;{_power(people.delta)}.")
 
 
@@ -96,11 +97,31 @@ def _headline(report: Report) -> Markup:
     )
 
 
+def _worst_case(people: Individuals) -> Markup:
+    if people.schedule_from_events:
+        said = "The worst case depends on people's data, too: its steps were counted from the events."
+    else:
+        rate = "" if people.full_batches else ", the sample rate"
+        sampled = "It" if people.full_batches else "With Poisson sampling it"
+        said = (
+            f"The worst case is different: it depends only on the noise{rate} and the number of steps, not on people's "
+            f"data. {sampled} is an ordinary (epsilon, delta) guarantee for everybody, and it may be published."
+        )
+    return Markup(
+        f"<p>{escaped(said)} The other numbers may be published only through a mechanism that releases them privately. "
+        "This page is not such a mechanism.</p>"
+    )
+
+
 def _caution(people: Individuals) -> Markup:
     if people.guarantee.proven_adaptive:
         return Markup(
             "The guarantee stands below. The numbers of single people are a diagnostic, not a guarantee, unless their "
             "gradient norms were fixed or capped beforehand."
+        )
+    if people.schedule_from_events:
+        return Markup(
+            "No number of this page is a guarantee: the steps of the worst case were counted from the events."
         )
     return Markup(
         "Only the worst case is a guarantee. All other numbers are a diagnostic, not a guarantee, unless the gradient "
@@ -325,7 +346,7 @@ def _parameters(report: Report) -> Markup:
         ("Delta", _power(people.delta)),
         ("Noise", str(people.parameters.get("noise", "Gaussian")).capitalize()),
         ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
-        ("Sampling", "Poisson, as assumed"),
+        ("Sampling", "none: everybody takes part" if people.full_batches else "Poisson, as assumed"),
         ("Buckets of relative norms", f"{report.buckets:,}"),
         ("Least number of people shown", f"{people.min_group:,}"),
     ]
