@@ -14,7 +14,6 @@ from .. import validate
 from ..engine.question import EpsilonAt, Question
 from ..engine.schedule import ENCLOSING
 from ..mechanisms.base import Direction, Enclosed, Enclosure, SeveralPairs
-from ..mechanisms.density_pair import DensitySide
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds, Method, Status
@@ -75,8 +74,7 @@ class EnclosedComposition(Composition):
                 steps[step] = steps.get(step, 0) + number * times
             slack += number * found.slack
             ratio += number * found.ratio
-        # the sides of a density pair are 1e-6 apart, so that they deserve the closer methods
-        close = any(isinstance(step, DensitySide) for step in steps)
+        close = all(getattr(m, "close", False) for m in self._counts if isinstance(m, Enclosed))
         close |= all(isinstance(step, SampledGaussian) for step in steps)
         composed = KnownComposition(steps, None if close else ENCLOSING)
         # with P at most exp(r) times P' and Q at least exp(-r) times Q', delta is at most exp(r) delta' + 2 r exp(2 r)

@@ -102,6 +102,8 @@ class Enclosed(Protocol):
         As for `Mechanism`.
     unbounded : bool, optional
         Whether there is no largest loss, although `above` may count the last ones as infinite; False by default.
+    close : bool, optional
+        Whether the two lists are so close that the slower methods are worth their time; False by default.
     rho : float or None, optional
         Divergences of order alpha are at most rho alpha; None, the default, if none is known.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,7 @@ class DensityPair:
     sample_rate: float
     name: str = field(compare=False, repr=False)
     _cells: bytes = field(repr=False)
+    close: ClassVar = True
 
     def __init__(self, with_record: Any, without_record: Any, sample_rate: float = 1.0) -> None:
         rate = validate.sample_rate(sample_rate)

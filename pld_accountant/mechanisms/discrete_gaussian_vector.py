@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from .. import validate
 from .base import Enclosure
@@ -63,6 +64,7 @@ class DiscreteGaussianVector:
     sensitivity: float
     coordinates: int = 1
     sample_rate: float = 1.0
+    close: ClassVar = True
 
     def __post_init__(self) -> None:
         sigma = validate.positive(self.sigma, "sigma")
