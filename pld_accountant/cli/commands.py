@@ -26,6 +26,7 @@ for command in (
     individuals.epsilon,
     individuals.report,
     worst_case.epsilon_of,
+    worst_case.compose,
     individuals.compare,
     ledgers.record,
     ledgers.merge,

@@ -1,8 +1,9 @@
-"""The commands on the worst case: `epsilon-of` and `calibrate`."""
+"""The commands on the worst case: `epsilon-of`, `compose` and `calibrate`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,19 @@ from .options import example, user_errors
 from .running import check_files, finish
 
 if TYPE_CHECKING:
+    from ..composition import Composition
     from ..results import Bounds
 
-__all__ = ["calibrate", "epsilon_of"]
+__all__ = ["calibrate", "compose", "epsilon_of"]
 
 _GUARANTEE = (
     "It holds for every record whose gradient is clipped, in adaptive runs as well, if the noise multiplier, the "
     "sample rate and the number of steps are fixed beforehand and every batch is a Poisson sample."
+)
+_OF_STEPS = (
+    "It holds for every record, in adaptive runs as well, if the mechanisms and their numbers are fixed beforehand, no "
+    "record changes a query by more than its sensitivity, and every sample is drawn as its mechanism says. "
+    "Neighbouring data sets are those of the mechanisms."
 )
 
 
@@ -52,12 +59,73 @@ def epsilon_of(
     """
     from ..composition import compose
     from ..mechanisms.sampled_gaussian import SampledGaussian
-    from ..results import Bounds, Method, Status
-    from ..rounding import finite_or_none, rounded_down, rounded_up
 
     check_files([(json_file, ())], ())
     with user_errors():
         composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
+    asked = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
+    _answer(composition, delta, direction, seconds, asked, _GUARANTEE, json_file, quiet)
+
+
+@options.command(
+    short_help="The epsilon of any mechanisms together, in one line.",
+    epilog=example('compose "500 * SampledGaussian(2, 0.01)" "10 * DiscreteGaussian(20)" --delta 1e-5'),
+)
+@click.argument("steps", nargs=-1)
+@click.option(
+    "--file", "file", type=options.INPUT, help="Further steps, one in a line; what follows a # in a line is left out."
+)
+@options.delta
+@options.direction
+@options.seconds
+@options.json_file
+@options.quiet
+def compose(
+    steps: Sequence[str],
+    file: Path | None,
+    delta: float,
+    direction: str,
+    seconds: float | None,
+    json_file: Path | None,
+    quiet: bool,
+) -> None:
+    """The epsilon of any mechanisms together, for the worst case, in one line.
+
+    STEPS are mechanisms as in Python, with a count before them: "10 * DiscreteGaussian(20)", or
+    "PoissonSampled(Laplace(5), 0.1)" once.  The mechanisms and their parameters are those of the documentation.
+    """
+    from ..composition import compose as composed
+    from .steps import parsed, read
+
+    check_files([(json_file, ())], () if file is None else (file,))
+    with user_errors(), warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        given = [*steps, *(read(file) if file is not None else ())]
+        if not given:
+            raise click.UsageError("give at least one step, or a --file of steps")
+        try:
+            composition = composed([step for text in given for step in parsed(text)])
+        except UserWarning as warning:
+            raise ValueError(str(warning)) from None
+    told = [{"mechanism": repr(mechanism), "count": n} for mechanism, n in composition.counts.items()]
+    asked = {"neighbours": "those of the mechanisms", "steps": composition.steps, "mechanisms": told}
+    _answer(composition, delta, direction, seconds, asked, _OF_STEPS, json_file, quiet)
+
+
+def _answer(
+    composition: Composition,
+    delta: float,
+    direction: str,
+    seconds: float | None,
+    asked: Mapping[str, Any],
+    guarantee: str,
+    json_file: Path | None,
+    quiet: bool,
+) -> None:
+    """Print epsilon in one line, and a second one if it is not certified on both sides."""
+    from ..results import Bounds, Method, Status
+    from ..rounding import finite_or_none, rounded_down, rounded_up
+
     bounds, renyi = composition.epsilon(delta, direction, seconds=seconds), composition.rdp_epsilon(delta)
     if bounds.upper > renyi:  # which knows the best order, and has no limit of time
         status = Status.CERTIFIED if bounds.lower > 0.0 else Status.RENYI_ONLY
@@ -67,8 +135,7 @@ def epsilon_of(
     text = f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})"
     if bounds.status != Status.CERTIFIED:
         text += f"\n{bounds.status.sentence}"
-    asked = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
-    facts = _facts(delta, direction, asked, bounds)
+    facts = _facts(delta, direction, asked, bounds, guarantee)
     finish(facts | {"rdp_epsilon": finite_or_none(renyi)}, text, json_file, quiet)
 
 
@@ -124,15 +191,19 @@ def calibrate(
     asked = {"noise_multiplier": sigma, "sample_rate": rate, "steps": int(number)}
     words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[wanted]
     answer = f"{words} {text}: epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g} (certified)"
-    facts = {"calibrated": wanted, "target_epsilon": target_epsilon, **_facts(delta, direction, asked, bounds)}
+    facts = {
+        "calibrated": wanted,
+        "target_epsilon": target_epsilon,
+        **_facts(delta, direction, asked, bounds, _GUARANTEE),
+    }
     finish(facts, answer, json_file, quiet)
 
 
-def _facts(delta: float, direction: str, steps: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
+def _facts(delta: float, direction: str, steps: Mapping[str, Any], bounds: Bounds, guarantee: str) -> dict[str, Any]:
     """The worst case for JSON: what was asked, and the bounds."""
     from ..report.provenance import provenance
     from ..report.summary import bounds_facts
 
     asked = {"delta": delta, "direction": direction, "neighbours": "add or remove one record", **steps}
     told = bounds_facts(bounds) | {"meaning": bounds.status.sentence}
-    return {"provenance": provenance(), **asked, "guarantee": _GUARANTEE, "epsilon": told}
+    return {"provenance": provenance(), **asked, "guarantee": guarantee, "epsilon": told}

@@ -78,6 +78,8 @@ def own_names(columns: Mapping[str, str] | None) -> dict[str, str]:
         raise ValueError(f"columns must name some of {', '.join(COLUMNS)}, got {unknown[0]!r}")
     found = {name: given.get(name, name) for name in COLUMNS}
     twice = [own for own in given.values() if list(found.values()).count(own) > 1]
+    if twice and twice[0] in COLUMNS:
+        raise ValueError(f"{twice[0]!r} is the name of another column of events: rename it in the table")
     if twice:
         raise ValueError(f"columns must name different columns, got {twice[0]!r} twice")
     return found
@@ -136,6 +138,8 @@ def _from_pandas(frame: Any, names: Mapping[str, str]) -> Any:
     for own in frame.columns:
         if own in names.values():
             is_id = own == names["person"]
+            if is_id and (missing := int(frame[own].isna().sum())):
+                raise ValueError(f"the column {own!r} has {missing} missing ids")
             found[own] = as_ids(frame[own].to_numpy(), own) if is_id else pa.Array.from_pandas(frame[own])
     return pa.table(found)
 

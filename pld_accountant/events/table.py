@@ -146,10 +146,13 @@ def _people(column: Any, people: Any) -> tuple[Any, NDArray]:
 
 
 def _column(table: Any, name: str) -> NDArray:
+    import pyarrow as pa
+
     column = table.column(name)
     if column.null_count:
         raise ValueError(f"the column {name!r} has {column.null_count} missing values")
-    array = np.asarray(column.to_numpy())
+    # a norm is raised before it is counted, by more than the round-off of a decimal number
+    array = np.asarray((column.cast("float64") if pa.types.is_decimal(column.type) else column).to_numpy())
     if array.dtype.kind not in "fiu":
         raise ValueError(f"the column {name!r} must hold real numbers, got {validate.not_real(array.dtype)}")
     return array

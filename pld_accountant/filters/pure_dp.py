@@ -138,7 +138,7 @@ class ApproximateDPFilter(PureStepFilter):
     """Keeps everybody within (epsilon, delta)-DP over steps that are pure DP.
 
     A step that is e-DP is e**2 / 2-zCDP; the budget is the largest rho that implies (epsilon, delta).  `spent` and
-    `remaining` are parts of rho.
+    `remaining` are parts of rho.  For few or large steps `PureDPFilter`, which adds epsilons up, admits more.
 
     Parameters
     ----------

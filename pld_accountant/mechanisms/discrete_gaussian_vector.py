@@ -69,7 +69,10 @@ class DiscreteGaussianVector:
     def __post_init__(self) -> None:
         sigma = validate.positive(self.sigma, "sigma")
         if not LEAST_SIGMA <= sigma <= _MOST_SIGMA:
-            raise ValueError(f"sigma must be from {LEAST_SIGMA:g} to {_MOST_SIGMA:g}, got {sigma}")
+            raise ValueError(
+                f"sigma must be from {LEAST_SIGMA:g} to {_MOST_SIGMA:g} for several coordinates, got {sigma}; "
+                "somebody who counts at most once in each of k cells has k steps of one coordinate, of any sigma"
+            )
         object.__setattr__(self, "sigma", sigma)
         norm = validate.positive(self.sensitivity, "sensitivity")
         if not 1.0 <= norm <= _MOST_SIGMA:

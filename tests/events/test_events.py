@@ -1,6 +1,7 @@
 """Event tables: the same counts as a log of norms, for any order, any kind of table and any kind of id."""
 
 import uuid
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -388,3 +389,23 @@ def test_a_csv_is_a_table_whose_ids_are_texts(tmp_path, encoding):
 def test_a_bad_csv_is_refused(tmp_path, text, said):
     with pytest.raises(ValueError, match=said):
         Ledger.from_events(csv_of(tmp_path, text), **STEP)
+
+
+def test_decimal_norms_are_taken(tmp_path):
+    incomes = [Decimal("0.30"), Decimal("0.70"), Decimal("1.10")]
+    table = pyarrow.table({"person": ["a", "b", "a"], "norm": pyarrow.array(incomes, pyarrow.decimal128(12, 2))})
+    expected = Ledger.from_events({"person": ["a", "b", "a"], "norm": [0.3, 0.7, 1.1]}, **STEP)
+    parquet.write_table(table, tmp_path / "decimal.parquet")
+    for source in (table, tmp_path / "decimal.parquet"):
+        assert same(Ledger.from_events(source, **STEP), expected)
+
+
+def test_missing_ids_of_pandas_are_told():
+    frame = pandas.DataFrame({"person": pandas.array([1, None, 3], dtype="Int64"), "norm": [0.1, 0.2, 0.3]})
+    with pytest.raises(ValueError, match="the column 'person' has 1 missing ids"):
+        Ledger.from_events(frame, **STEP)
+
+
+def test_a_name_of_another_column_of_events_is_told():
+    with pytest.raises(ValueError, match="'sensitivity' is the name of another column of events: rename it"):
+        Ledger.from_events({"person": [1], "sensitivity": [0.5]}, columns={"norm": "sensitivity"}, **STEP)
