@@ -14,7 +14,7 @@ from .sampled_gaussian import SampledGaussian
 __all__ = ["LEAST_SIGMA", "DiscreteGaussianVector"]
 
 LEAST_SIGMA = 4.0
-_MOST_SIGMA = 1e100
+_MOST_SIGMA = 1e99
 _VARIANCE = 4.0  # of the Gaussian that rounds: e^(-2 pi^2 4) is 5e-35
 _MOST_VARIANCE = 64.0  # e^(-2 pi^2 64) is 1e-548
 _SHARE = 6.4e-7  # of sigma^2: where the variance above is no more than that, it costs less than 1e-6 of epsilon
@@ -28,9 +28,9 @@ class DiscreteGaussianVector:
     Parameters
     ----------
     sigma : float
-        From 4 to 1e100.
+        From 4 to 1e99.
     sensitivity : float
-        Largest Euclidean norm of the change, from 1 to 1e100.  The square root of an integer may be off by 2^-51.
+        Largest Euclidean norm of the change, from 1 to 1e99.  The square root of an integer may be off by 2^-51.
     coordinates : int
         At least 1.
     sample_rate : float
