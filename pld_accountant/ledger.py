@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
@@ -33,14 +34,16 @@ _LARGE = -0.5  # if log delta is at least this, the lower bound counts whole ste
 _L = TypeVar("_L", bound="Ledger")
 _R = TypeVar("_R")
 
+_SAMPLING = "Sampling is assumed to be Poisson. "
 _GUARANTEE = Guarantee(
     kind="fixed norms",
     proven_adaptive=False,
     sentence=(
         "Each number bounds the privacy loss of that person for this sequence of norms, when one record is added or "
         "removed. It is a guarantee when the norms were fixed or capped beforehand, and a diagnostic when they came "
-        "from an adaptive run; a filter guarantees its budget, not this number. Sampling is assumed to be Poisson. The "
-        "numbers depend on the data and are themselves sensitive."
+        "from an adaptive run; a filter guarantees its budget, not this number. "
+        + _SAMPLING
+        + "The numbers depend on the data and are themselves sensitive."
     ),
     reference=(
         "Zhu, Dong and Wang (2022), Theorem 10; Koskela, Tobaben and Honkela (2023), Section 5; "
@@ -143,6 +146,8 @@ class Ledger(PeopleCounts):
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of all numbers of a ledger."""
+        if self.schedule and self._full_batches:
+            return replace(_GUARANTEE, sentence=_GUARANTEE.sentence.replace(_SAMPLING, ""))
         return _GUARANTEE
 
     def _rearranged(self: _L, people: Any, rows: NDArray) -> _L:

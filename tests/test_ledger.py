@@ -687,7 +687,8 @@ def test_a_schedule_that_was_counted_from_events_is_told(tmp_path):
         page = pa.write_report(book, tmp_path / f"{name}.html", 1e-5, min_group=1).read_text()
         assert ("may be published. The other" in " ".join(page.split())) != book.schedule_from_events
         assert ("No number of this page is a guarantee" in page) == book.schedule_from_events
-        assert "none: everybody takes part" in page
+        assert "none: everybody takes part" in page and "Poisson" not in page
+        assert ("It holds for everybody." in page) != book.schedule_from_events
         pa.write_results(found, out=tmp_path / f"{name}.parquet")
         again = pa.read_results(tmp_path / f"{name}.parquet")
         assert again.individuals.schedule_from_events == book.schedule_from_events

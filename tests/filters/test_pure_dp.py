@@ -61,7 +61,8 @@ def test_budgets_that_are_none_are_refused(epsilon):
 
 
 def test_float32_epsilons_are_charged_in_full():
-    f = PureDPFilter(1.0, num_examples=1)
-    step = np.float32(0.1)
-    assert f.admit(np.array([step]))[0]
-    assert Fraction(float(f.spent()[0])) >= Fraction(float(step))
+    steps = np.random.default_rng(2).uniform(0.01, 0.9, 20).astype(np.float32)
+    f = PureDPFilter(1.0, num_examples=20)
+    assert f.admit(steps).all()
+    for spent, step in zip(f.spent().tolist(), steps.tolist(), strict=True):
+        assert Fraction(step) <= Fraction(spent) <= Fraction(step) * Fraction(1 + 1e-12)

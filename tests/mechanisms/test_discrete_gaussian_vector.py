@@ -99,6 +99,13 @@ def test_a_vector_of_integers_attains_the_norm_of_the_lower_bound(coordinates):
             assert attained > round(norm**2, 9) // 1 - 1e-9
 
 
+@pytest.mark.parametrize(("norm", "changes"), [(1.9, [1]), (1.7, [1, 1])])
+def test_the_lower_bound_is_that_of_a_change_of_integers(norm, changes):
+    found = pa.compose([(DiscreteGaussianVector(50.0, norm, len(changes)), 4)]).epsilon(1e-5)
+    exact = pa.compose([(pa.DiscreteGaussian(50.0, x), 4) for x in changes]).epsilon(1e-5)
+    assert exact.lower * 0.99 <= found.lower <= exact.upper < found.upper
+
+
 class Perturbed:
     """A mechanism of two outcomes that is known by another, whose probabilities are within exp(+-ratio)."""
 

@@ -82,7 +82,8 @@ def _headline(report: Report) -> Markup:
         (
             "Worst case",
             _upper(people.worst_case.upper),
-            "The epsilon of a person clipped at every step. It holds for everybody.",
+            "The epsilon of a person clipped at every step"
+            + (" of the busiest one." if people.schedule_from_events else ". It holds for everybody."),
         ),
         ("Median", _upper(median), "Half of the people have at most this epsilon."),
     ]
