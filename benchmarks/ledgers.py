@@ -1,4 +1,4 @@
-"""Ledgers that cost more than those of people.py: rare steps, and Laplace noise.  Prints a table, writes ledgers.json.
+"""Other ledgers than those of people.py: rare steps, full batches, Laplace noise.  Prints a table, writes ledgers.json.
 
 Run from the repository's root: ``python benchmarks/ledgers.py``.  Every case is measured in a process of its own,
 without tables on disk: the first epsilon, which makes the tables, and the second.  dp-accounting composes the norms
@@ -30,6 +30,7 @@ CASES = [
     ("gaussian", 1.0, 1e-5, 14, 1e-6, 100),
     ("gaussian", 0.8, 1e-4, 2_000, 1e-8, 2_000),
     ("gaussian", 1.0, 1e-3, 2_000, 1e-6, 10_000),
+    ("gaussian", 5.0, 1.0, 12, 1e-10, 100_000),
     ("laplace", 10.0, 1.0, 40, 1e-6, 10_000),
     ("laplace", 20.0, 1.0, 300, 1e-6, 10_000),
     ("laplace", 5.0, 1e-2, 1_000, 1e-6, 10_000),

@@ -683,7 +683,7 @@ def test_a_schedule_that_was_counted_from_events_is_told(tmp_path):
         found = pa.summarise(book, 1e-5, min_group=1)
         assert found.as_dict()["schedule_from_events"] == book.schedule_from_events
         text = " ".join(found.text().split())
-        assert ("busiest one here, so it depends on people's data" in text) == book.schedule_from_events
+        assert ("the worst case depends on people's data and is no guarantee" in text) == book.schedule_from_events
         page = pa.write_report(book, tmp_path / f"{name}.html", 1e-5, min_group=1).read_text()
         assert ("may be published. The other" in " ".join(page.split())) != book.schedule_from_events
         assert ("No number of this page is a guarantee" in page) == book.schedule_from_events

@@ -230,7 +230,7 @@ def hard() -> tuple[Row, list[Row]]:
 
 
 def ledgers() -> tuple[Row, list[Row]]:
-    """Rare steps, and Laplace noise."""
+    """Rare steps, full batches, and Laplace noise."""
     header = ["noise, multiplier", "sample rate", "steps", "delta", "people", "seconds, first time", "seconds, again",
               "distance of the bounds, median and largest", "dp-accounting, seconds a person",
               "dp-accounting's epsilon over our upper bound"]  # fmt: skip

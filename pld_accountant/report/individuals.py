@@ -25,8 +25,8 @@ __all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
 MIN_GROUP = 10  # people
 _MORE = "A min_group of 1 shows everything."
 _COUNTED = (
-    "The schedule was counted from the events: the worst case is that of a person who takes part as often as the "
-    "busiest one here, so it depends on people's data and is no guarantee. Give the schedule that was planned."
+    "The schedule was counted from the events: the worst case depends on people's data and is no guarantee, as a step "
+    "may have left no event. Give the schedule that was planned."
 )
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 

@@ -83,7 +83,7 @@ def _headline(report: Report) -> Markup:
             "Worst case",
             _upper(people.worst_case.upper),
             "The epsilon of a person clipped at every step"
-            + (" of the busiest one." if people.schedule_from_events else ". It holds for everybody."),
+            + (" that was counted." if people.schedule_from_events else ". It holds for everybody."),
         ),
         ("Median", _upper(median), "Half of the people have at most this epsilon."),
     ]
