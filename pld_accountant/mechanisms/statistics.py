@@ -14,6 +14,7 @@ from .discrete import DiscretePair, named_pair
 from .discrete_gaussian_vector import DiscreteGaussianVector
 from .gaussian import Gaussian
 from .laplace import Laplace
+from .large_discrete_laplace import MOST_OUTCOMES, LargeDiscreteLaplace, discrete_laplace_pair
 from .poisson_sampled import SampledBounded
 from .sampled_gaussian import SampledGaussian
 
@@ -33,7 +34,6 @@ _MOST_SENSITIVITY = 12.0  # over sigma
 _MOST_SIGMA = 5e3  # of a table: above, `DiscreteGaussianVector` is as close, and holds for deltas down to 1e-120
 _MOST_BOUND = 370_000
 _LEAST_CHANCE = 1e-300  # below, probabilities lose their digits
-_MOST_OUTCOMES = 1 << 20
 
 
 def PureDP(epsilon: float) -> DiscretePair:
@@ -167,7 +167,7 @@ def RandomizedResponse(noise: float, buckets: int = 2, *, neighbours: str = "rep
     return named_pair(f"RandomizedResponse({noise}, {k}, neighbours={neighbours!r})", p, q)
 
 
-def DiscreteLaplace(a: float, sensitivity: int = 1) -> DiscretePair:
+def DiscreteLaplace(a: float, sensitivity: int = 1) -> DiscretePair | LargeDiscreteLaplace:
     """The discrete Laplace (geometric) mechanism: masses tanh(a / 2) exp(-a abs(k)) on the integers.
 
     Parameters
@@ -175,11 +175,14 @@ def DiscreteLaplace(a: float, sensitivity: int = 1) -> DiscretePair:
     a : float
         Inverse scale, above 0; a times the sensitivity is at most 300.  One step is (a sensitivity, 0)-DP.
     sensitivity : int
-        Largest change of the integer that is released, at least 1 and at most 2^19.
+        Largest change of the integer that is released, at least 1.
 
     Returns
     -------
     DiscretePair
+        For a sensitivity of at most 16,384: its losses, exactly.
+    LargeDiscreteLaplace
+        For a larger one: it lies between two mechanisms about 1e-8 apart.
 
     Raises
     ------
@@ -202,13 +205,11 @@ def DiscreteLaplace(a: float, sensitivity: int = 1) -> DiscretePair:
     """
     a = validate.positive(a, "a")
     s = validate.count(sensitivity, "sensitivity", least=1)
-    if a * s > 300.0 or s > _MOST_OUTCOMES // 2:
-        raise ValueError(f"a times sensitivity must be at most 300 and sensitivity at most 2^19, got {a} and {s}")
-    # outcomes at most 0, then 1, 2, ..., s - 1, then s and above, the noise added to s or to 0
-    k = np.arange(1, s)
-    tail, scale = 1.0 / (1.0 + math.exp(-a)), math.tanh(0.5 * a)
-    p = np.concatenate([[tail * math.exp(-a * s)], scale * np.exp(-a * (s - k)), [tail]])
-    return named_pair(f"DiscreteLaplace({a}, {s})", p, p[::-1])
+    if s > MOST_OUTCOMES:
+        return LargeDiscreteLaplace(a, s)
+    if a * s > 300.0:
+        raise ValueError(f"a times sensitivity must be at most 300, got {a} and {s}")
+    return discrete_laplace_pair(a, s)
 
 
 def DiscreteGaussian(
@@ -354,7 +355,7 @@ def PoissonSampled(mechanism: Any, rate: float) -> Any:
     >>> round(compose([(PoissonSampled(PureDP(1.0), 0.1), 1)]).epsilon(1e-9).upper, 6)
     0.158565
     """
-    if isinstance(mechanism, (DiscretePair, DensityPair, DiscreteGaussianVector)):
+    if isinstance(mechanism, (DiscretePair, DensityPair, DiscreteGaussianVector, LargeDiscreteLaplace)):
         return mechanism.sampled(rate)
     if isinstance(mechanism, Gaussian):
         return SampledGaussian(mechanism.noise_multiplier, rate)
