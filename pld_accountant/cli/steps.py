@@ -40,12 +40,12 @@ _FORM = "MECHANISM or COUNT * MECHANISM, such as 10 * DiscreteGaussian(20)"
 
 
 def parsed(text: str) -> list[tuple[Any, int]]:
-    """The steps of a text, for `compose`: calls of mechanisms with numbers, ``sqrt`` and other mechanisms, no code.
+    """The steps of a text, for `compose`.  The text calls a mechanism with numbers, ``sqrt`` and other mechanisms.
 
     Raises
     ------
     ValueError
-        For a text of another form, an unknown mechanism, or an argument that the mechanism refuses.
+        For a text of another form, which is not run, an unknown mechanism, or an argument that the mechanism refuses.
     """
     try:
         tree, count = ast.parse(text.strip(), mode="eval").body, 1

@@ -77,7 +77,8 @@ class EnclosedComposition(Composition):
         close = all(getattr(m, "close", False) for m in self._counts if isinstance(m, Enclosed))
         close |= all(isinstance(step, SampledGaussian) for step in steps)
         composed = KnownComposition(steps, None if close else ENCLOSING)
-        # with P at most exp(r) times P' and Q at least exp(-r) times Q', delta is at most exp(r) delta' + 2 r exp(2 r)
+        # With P at most exp(r) P' and Q at least exp(-r) Q', delta is at most exp(r) delta' + (exp(2 r) - 1).  The last
+        # term is at most 3 r for r up to 0.38; from 1/3 on, 3 r is more than every delta.
         widened = (slack + ratio) * (1.0 + 2.0**-40)
         return End(composed, widened, 3.0 * ratio * math.exp(slack) if widened < _MOST_SLACK else math.inf)
 

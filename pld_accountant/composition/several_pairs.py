@@ -22,8 +22,8 @@ __all__ = ["SeveralPairsComposition", "of_mechanisms"]
 _ROUGH = 1e-3  # width of the lower bound, relative; the best pair may be further away
 _BEGIN = (0.0, 0.15, 0.5, 1.0, 2.0, 4.0, 8.0)  # -log(2 (1 - share)), the same for -log(2 share) under addition
 _SEARCH = {"maxiter": 6, "xatol": 0.02}
-_OF_CURVE = (0.5, 2.0)  # the same for points of a curve, and wherever a thousandth is enough, beside other steps
-_CURVE = 1e-4  # the width that is asked of such points
+_OF_CURVE = (0.5, 2.0)  # the same, beside other steps, where bounds `_CURVE` apart are enough
+_CURVE = 1e-4  # the width that is asked of points of a curve
 _END = 2.0**-30  # a share of 1 has the largest loss but is no pair; the lower bound takes a pair this close to it
 _POINTS = 4  # of the curve, for a lower bound of mu
 

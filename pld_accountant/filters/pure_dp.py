@@ -24,7 +24,7 @@ class PureStepFilter(IntegerBudgetFilter):
     """A filter of steps that are pure DP."""
 
     _scale: float  # the charge of a step of epsilon 1, in units
-    _power: int  # to which epsilon the charge is proportional
+    _power: int  # the charge is proportional to epsilon to this power
 
     @property
     @abstractmethod
@@ -61,7 +61,7 @@ class PureStepFilter(IntegerBudgetFilter):
     def _book(self, norms: np.ndarray, count: int, **step: Any) -> np.ndarray:
         admitted = np.empty(norms.size, dtype=np.int64)
         with np.errstate(invalid="ignore"):
-            # the kernel rounds the square of a root up, its roundings included; it finds a NaN
+            # the kernel rounds up by more than the round-off of a root and its square, and it finds a NaN
             charged = norms if self._power == 2 else np.sqrt(norms, dtype=np.float64)
         if admit_square(charged, math.inf, 1.0, self._scale, count, self._left, admitted) >= 0:
             raise validate.norm_error(norms)
@@ -99,7 +99,7 @@ class PureDPFilter(PureStepFilter):
     References
     ----------
     Feldman and Zrnic (2021), Theorems 4.3 and 4.5: an e-DP step has divergences of at most e at every order.  Ebadi,
-    Sands and Schneider (2015), "Differential privacy: now it's getting personal", are the first with budgets of people.
+    Sands and Schneider (2015), "Differential privacy: now it's getting personal", introduced a budget for each person.
 
     Examples
     --------
@@ -113,9 +113,8 @@ class PureDPFilter(PureStepFilter):
     def __init__(self, epsilon: Any, *, num_examples: int, individual: bool = True) -> None:
         self._epsilon, own = own_shares(epsilon, lambda one: one)
         self._scale = round_up(BUDGET / Fraction(self._epsilon))
-        super().__init__(
-            num_examples, individual, {"epsilon": validate.numbers(epsilon, "epsilon") if own else self._epsilon}, **own
-        )
+        given = validate.numbers(epsilon, "epsilon") if own else self._epsilon
+        super().__init__(num_examples, individual, {"epsilon": given}, **own)
         self._parameters.pop("shares", None)  # they follow from epsilon
 
     @property

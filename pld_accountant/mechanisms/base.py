@@ -83,8 +83,8 @@ class Enclosure(NamedTuple):
     slack : float
         The smaller of the two deltas is at most exp(slack) times the larger one.
     ratio : float
-        Largest distance of the log-probabilities of any event, for both data sets, between the mechanism and one that
-        the parts dominate (above), or that dominates the parts (below).
+        Log-probabilities of events differ by at most this, for both data sets, between the mechanism and another one.
+        The parts dominate that other one (`above`), or it dominates them (`below`).
     """
 
     parts: list[tuple[Mechanism, int]]
