@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .filters.pure_dp import ApproximateDPFilter, PureDPFilter
     from .filters.renyi import RenyiFilter
     from .laplace_ledger import LaplaceLedger
+    from .mechanism_ledger import MechanismLedger
     from .partitions import PartitionJob
     from .publishing import Release, release
     from .report.calls import draw_histogram, summarise, write_report, write_results
@@ -84,6 +85,7 @@ __all__ = [
     "Ledger",
     "LinearQueries",
     "LossDistribution",
+    "MechanismLedger",
     "Method",
     "PLDFilter",
     "PartitionJob",
@@ -128,6 +130,7 @@ __all__ = [
 # Names that are imported on first use: most need numba or matplotlib, which take about a second to import.
 _LATER = {
     "LaplaceLedger": "laplace_ledger",
+    "MechanismLedger": "mechanism_ledger",
     "ApproximateDPFilter": "filters.pure_dp",
     "PureDPFilter": "filters.pure_dp",
     "GaussianFilter": "filters.gaussian",

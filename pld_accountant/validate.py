@@ -30,6 +30,7 @@ __all__ = [
     "positive",
     "sample_rate",
     "schedule",
+    "share",
 ]
 
 
@@ -112,6 +113,14 @@ def sample_rate(value: Any) -> float:
     x = _number(value, "sample_rate")
     if not 0 < x <= 1:
         raise ValueError(f"sample_rate must lie in (0, 1], got {value!r}")
+    return x
+
+
+def share(value: Any, name: str = "share") -> float:
+    """A number in [0, 1]."""
+    x = _number(value, name)
+    if not 0 <= x <= 1:
+        raise ValueError(f"{name} must lie in [0, 1], got {value!r}")
     return x
 
 

@@ -52,6 +52,11 @@ BOOKS = {
         lambda b: b.record(NORMS, repeat=9),
         lambda b: [b.epsilon(0).upper.tolist(), b.rdp_epsilon(1e-5).tolist()],
     ),
+    "MechanismLedger": (
+        lambda: pa.MechanismLedger(3),
+        lambda b: b.record(pa.Laplace(9.0), [1, 2, 3]),
+        lambda b: [b.epsilon(1e-5).upper.tolist(), b.steps],
+    ),
     "Composition": (lambda: pa.compose([(pa.SampledGaussian(2.0, 0.1), 99)]), ask, written),
     "GaussianFilter": (lambda: pa.GaussianFilter(0.5, **THREE, **FULL), admit, state),
     "ZCDPFilter": (lambda: pa.ZCDPFilter(0.125, individual=False, **THREE, **FULL), admit, state),

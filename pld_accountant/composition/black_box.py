@@ -62,7 +62,7 @@ class BlackBoxComposition(Composition):
     @property
     def _above(self) -> End:
         others = self._others
-        return others._above if isinstance(others, EnclosedComposition) else End(others)
+        return others._above if isinstance(others, EnclosedComposition) else End(composition=others)
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         upper = max(self._upper(question, direction) for direction in wanted)

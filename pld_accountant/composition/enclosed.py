@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +21,45 @@ from ..results import Bounds, Method, Status
 from .base import UNKNOWN, Composition, OwnCurve, between, spare
 from .known import KnownComposition
 
-__all__ = ["EnclosedComposition", "End", "dominating"]
+__all__ = ["EnclosedComposition", "End", "Widening", "dominating"]
 
 _UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
 _MOST_SLACK = 1.0  # beyond, the two ends say nothing of use
 
 
-class End(NamedTuple):
+@dataclass(frozen=True)
+class Widening:
+    """How far the delta of one composition may be from another's: factor exp(slack), and `rest`.
+
+    Numbers, or arrays with a number for each of many compositions.
+    """
+
+    slack: Any = 0.0
+    rest: Any = 0.0
+
+    @staticmethod
+    def of(slack: Any, ratio: Any) -> Widening:
+        """For the sums of the steps' slacks and ratios (`mechanisms.base.Enclosure`)."""
+        # With P at most exp(r) P' and Q at least exp(-r) Q', delta is at most exp(r) delta' + (exp(2 r) - 1).  The last
+        # term is at most 3 r for r up to 0.38; from 1/3 on, 3 r is more than every delta.
+        widened = (slack + ratio) * (1.0 + 2.0**-40)
+        near = np.minimum(widened, _MOST_SLACK)
+        return Widening(near, np.where(widened < _MOST_SLACK, 3.0 * ratio * np.exp(near), np.inf)[()])
+
+    def grown(self, delta: Any) -> Any:
+        """exp(slack) delta + rest, rounded up."""
+        return (delta * np.exp(self.slack) + self.rest) * _UP
+
+    def shrunk(self, delta: Any) -> Any:
+        """exp(-slack) (delta - rest), rounded down; 0 if nothing is left."""
+        return np.maximum(delta / _UP - self.rest, 0.0) * np.exp(-self.slack) / _UP
+
+
+@dataclass(frozen=True)
+class End(Widening):
     """A composition whose delta, d, bounds another's: at most `grown(d)` above, at least `shrunk(d)` below."""
 
-    composition: KnownComposition
-    slack: float = 0.0
-    rest: float = 0.0
-
-    def grown(self, delta: float) -> float:
-        """exp(slack) delta + rest, rounded up."""
-        return (delta * math.exp(self.slack) + self.rest) * _UP
-
-    def shrunk(self, delta: float) -> float:
-        """exp(-slack) (delta - rest), rounded down; 0 if nothing is left."""
-        return max(delta / _UP - self.rest, 0.0) * math.exp(-self.slack) / _UP
+    composition: KnownComposition = field(kw_only=True)
 
 
 class EnclosedComposition(Composition):
@@ -77,15 +97,13 @@ class EnclosedComposition(Composition):
         close = all(getattr(m, "close", False) for m in self._counts if isinstance(m, Enclosed))
         close |= all(isinstance(step, SampledGaussian) for step in steps)
         composed = KnownComposition(steps, None if close else ENCLOSING)
-        # With P at most exp(r) P' and Q at least exp(-r) Q', delta is at most exp(r) delta' + (exp(2 r) - 1).  The last
-        # term is at most 3 r for r up to 0.38; from 1/3 on, 3 r is more than every delta.
-        widened = (slack + ratio) * (1.0 + 2.0**-40)
-        return End(composed, widened, 3.0 * ratio * math.exp(slack) if widened < _MOST_SLACK else math.inf)
+        widening = Widening.of(slack, ratio)
+        return End(widening.slack, widening.rest, composition=composed)
 
     @property
     def _far(self) -> bool:
         """Whether the two ends say nothing of use."""
-        return max(self._below.slack, self._above.slack) > _MOST_SLACK
+        return max(self._below.slack, self._above.slack) >= _MOST_SLACK
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         low, high = self._below, self._above
@@ -102,7 +120,7 @@ class EnclosedComposition(Composition):
             above = high.composition._answer(question, wanted, width)
             below = spare(lambda: low.composition._answer(question, wanted, width))
             lower, upper = low.shrunk(below.lower), min(high.grown(above.upper), 1.0)
-        return between(lower, upper, max(below.status, above.status), above.method)
+        return between(float(lower), float(upper), max(below.status, above.status), above.method)
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
         """See `Composition`: both ends are symmetric."""

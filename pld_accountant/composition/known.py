@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -21,7 +21,7 @@ from ..engine.dominating_mu import OneCurve
 from ..engine.method import Method
 from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..engine.solver import bounds
-from ..mechanisms.base import Direction
+from ..mechanisms.base import Direction, StepFamily
 from ..mechanisms.discrete import Discrete, DiscretePair
 from ..mechanisms.gaussian import full_batch_delta, full_batch_epsilon, full_batch_mu
 from ..mechanisms.gaussian_mixture import GaussianMixture
@@ -34,7 +34,7 @@ from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from .base import ROUNDING, UNKNOWN, Composition, OwnCurve
 
-__all__ = ["KnownComposition"]
+__all__ = ["KnownComposition", "failure_loss", "family_of", "loses_nothing", "order_of"]
 
 _ZERO = 2.0**-52  # a loss of round-off
 _CLOSE = 1e-8  # relative: how far a lower bound of epsilon may move before a second question is asked
@@ -57,7 +57,7 @@ class KnownComposition(Composition):
     """
 
     def __init__(self, counts: Mapping[Any, int], methods: tuple[Method, ...] | None = None) -> None:
-        self._counts = dict(sorted(counts.items(), key=lambda part: _order(part[0])))
+        self._counts = dict(sorted(counts.items(), key=lambda part: order_of(part[0])))
         self._methods = methods
         self._makers: dict[Direction, TableMakers] = {}
         self._lattices: dict[Direction, DiscreteSum | None] = {}
@@ -65,8 +65,8 @@ class KnownComposition(Composition):
 
     @cached_property
     def _costly(self) -> dict[Any, int]:
-        """Without mechanisms that lose nothing or everything, as ``ApproximateDP(0, delta)``."""
-        return {m: n for m, n in self._counts.items() if not (isinstance(m, Discrete) and _is_failure(m))}
+        """Without mechanisms that lose nothing or everything."""
+        return {m: n for m, n in self._counts.items() if not loses_nothing(m)}
 
     @property
     def _row(self) -> WholeCounts:
@@ -82,9 +82,7 @@ class KnownComposition(Composition):
 
     def _of(self, direction: Direction) -> TableMakers:
         if direction not in self._makers:
-            kinds = [list(group) for _, group in groupby(self._costly, key=type)]
-            parts = [kind[0].steps(kind, direction) for kind in kinds]
-            self._makers[direction] = TableMakers(mixed(parts))
+            self._makers[direction] = TableMakers(family_of(self._costly, direction))
         return self._makers[direction]
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
@@ -136,8 +134,8 @@ class KnownComposition(Composition):
 
     def _of_failures(self, direction: Direction) -> float:
         """A bound of the sum of the finite losses of mechanisms that lose nothing or everything: their round-off."""
-        free = ((m.law(direction), n) for m, n in self._counts.items() if m not in self._costly)
-        return sum(n * (_ZERO + law.largest_loss_error) for law, n in free) * (1.0 + ROUNDING)
+        free = ((m, n) for m, n in self._counts.items() if m not in self._costly)
+        return sum(n * failure_loss(m, direction) for m, n in free) * (1.0 + ROUNDING)
 
     def _one(self, direction: Direction, question: Question, width: float, known: NDArray | None = None) -> Bounds:
         """The answer in one direction, arrays of one element; `known` as for `engine.solver.bounds`."""
@@ -381,10 +379,23 @@ def larger(a: Bounds, b: Bounds) -> Bounds:
     return Bounds(lower, estimate, upper, np.maximum(a.status, b.status), method)
 
 
-def _is_failure(mechanism: Discrete) -> bool:
-    """Whether its finite loss is 0, in both directions."""
+def family_of(mechanisms: Iterable[Any], direction: Direction) -> StepFamily:
+    """One family with a row for each of these mechanisms, of which those of one kind are neighbours."""
+    kinds = [list(group) for _, group in groupby(mechanisms, key=type)]
+    return mixed([kind[0].steps(kind, direction) for kind in kinds])
+
+
+def loses_nothing(mechanism: Any) -> bool:
+    """Whether its finite loss is 0, in both directions, as that of ``ApproximateDP(0, delta)``."""
+    if not isinstance(mechanism, Discrete):
+        return False
     laws = (mechanism.law("remove"), mechanism.law("add"))
     return all(law.losses.size == 1 and abs(law.losses[0]) <= _ZERO for law in laws)
+
+
+def failure_loss(mechanism: Discrete, direction: Direction) -> float:
+    """A bound of the finite loss of a mechanism that `loses_nothing`: its round-off."""
+    return _ZERO + mechanism.law(direction).largest_loss_error
 
 
 def _one_element(
@@ -394,7 +405,7 @@ def _one_element(
     return Bounds(low, middle, high, np.array([status]), np.array([method]))
 
 
-def _order(mechanism: Any) -> tuple[str, float, float]:
+def order_of(mechanism: Any) -> tuple[str, float, float]:
     """Sort key: mechanisms of one kind are neighbours, in the order of their noise."""
     return type(mechanism).__name__, mechanism.noise_multiplier, getattr(mechanism, "sample_rate", 1.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +22,30 @@ FiniteDelta = Callable[[float, float], float]
 """The finite losses' part of delta at an epsilon: a lower bound for the sign -1, an upper bound for the sign 1."""
 
 
-def infinite_mass(laws: Sequence[DiscreteLaw], counts: Sequence[int]) -> tuple[float, float]:
+def infinite_mass(laws: Sequence[DiscreteLaw], counts: Any) -> tuple[Any, Any]:
     """Bounds of the chance that some loss is infinite.
 
     The lower one is 0 below 1e-110: such masses may be those of finite losses, as in `statistics.DiscreteGaussian`.
+
+    Parameters
+    ----------
+    laws : sequence of DiscreteLaw
+    counts : array_like of int, shape (laws,) or (rows, laws)
+        How often each step runs.
+
+    Returns
+    -------
+    float or ndarray, shape (rows,), each
     """
-    some = [(law.infinite_ends, n) for law, n in zip(laws, counts, strict=True) if n and law.infinite_ends[1] > 0.0]
-    if len(some) == 1 and some[0][1] == 1:
-        below, above = some[0][0]
-    else:
-        below, above = (
-            -math.expm1(sum(n * math.log1p(-ends[side]) if ends[side] < 1.0 else -math.inf for ends, n in some)) * room
-            for side, room in enumerate((1.0 - MASS_SLACK, 1.0 + MASS_SLACK))
-        )
-    return below if below > _UNDERFLOW else 0.0, above
+    number = np.asarray(counts)
+    ends = np.array([law.infinite_ends for law in laws]).reshape(len(laws), 2)
+    number, ends = number[..., ends[:, 1] > 0.0], ends[ends[:, 1] > 0.0]
+    once, found = number.sum(axis=-1) == 1, []
+    for end, room in zip(ends.T, (1.0 - MASS_SLACK, 1.0 + MASS_SLACK), strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.where(number > 0, number * np.log1p(-end), 0.0)
+        found.append(np.where(once, number @ end, -np.expm1(logs.sum(axis=-1)) * room)[()])
+    return np.where(found[0] > _UNDERFLOW, found[0], 0.0)[()], found[1]
 
 
 class DiscreteSum(ABC):

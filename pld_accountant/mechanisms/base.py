@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,12 +21,14 @@ __all__ = [
     "Enclosure",
     "LastingSteps",
     "Mechanism",
+    "ScalableMechanism",
     "Spectrum",
     "SplittableSteps",
     "StepFamily",
     "directions",
     "mixture_epsilon",
     "mixture_log_delta",
+    "noise_of_share",
 ]
 
 Direction = Literal["remove", "add"]
@@ -133,6 +137,18 @@ class SeveralPairs(Protocol):
 
     def pair(self, share: float) -> Mechanism:
         """One of the pairs, by the share of the range that its largest loss under removal has, in (0, 1)."""
+        ...
+
+
+@runtime_checkable
+class ScalableMechanism(Protocol):
+    """A mechanism that also knows the step of a person who contributes less than others may."""
+
+    def scaled(self, share: float) -> Any | None:
+        """The step of a person whose contributions are at most this share, in [0, 1], of the largest that is allowed.
+
+        A larger share dominates a smaller one.  None: the step costs nothing.
+        """
         ...
 
 
@@ -353,6 +369,12 @@ class DeltaSteps(ABC):
         zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
         low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
         return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+
+
+def noise_of_share(noise: float, share: float) -> float:
+    """noise / share, rounded down, of a share above 0."""
+    found = noise / share
+    return found if Fraction(found) * Fraction(share) <= Fraction(noise) else math.nextafter(found, 0.0)
 
 
 def mixture_log_delta(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..notions import gdp
-from .base import Direction, StepFamily
+from .base import Direction, StepFamily, noise_of_share
 from .sampled_gaussian import SampledGaussianSteps
 
 __all__ = ["Gaussian", "full_batch_delta", "full_batch_epsilon", "full_batch_mu"]
@@ -43,6 +43,11 @@ class Gaussian:
     def sample_rate(self) -> float:
         """1: everybody takes part."""
         return 1.0
+
+    def scaled(self, share: float) -> Gaussian | None:
+        """See `base.ScalableMechanism`."""
+        share = validate.share(share)
+        return Gaussian(noise_of_share(self.noise_multiplier, share)) if share else None
 
     @staticmethod
     def steps(mechanisms: Sequence[Gaussian], direction: Direction) -> StepFamily:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import DeltaSteps, Direction, StepFamily
+from .base import DeltaSteps, Direction, StepFamily, noise_of_share
 from .bounded_law import BoundedLaw, BoundedSteps
 
 __all__ = ["Laplace", "LaplaceSteps"]
@@ -54,6 +54,11 @@ class Laplace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", validate.noise_multiplier(self.noise_multiplier))
+
+    def scaled(self, share: float) -> Laplace | None:
+        """See `base.ScalableMechanism`."""
+        share = validate.share(share)
+        return Laplace(noise_of_share(self.noise_multiplier, share)) if share else None
 
     @staticmethod
     def steps(mechanisms: Sequence[Laplace], direction: Direction) -> LaplaceSteps:

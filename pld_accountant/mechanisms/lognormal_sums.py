@@ -223,7 +223,7 @@ def doubled(one: _T, number: int, added: Callable[[_T, _T], _T]) -> _T:
         power = added(power, power)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # of about 0.1 MB each: the buckets of a ledger
 def _both(s: float, terms: int, cells: int) -> dict[Side, Ratio]:
     """The sum of so many lognormal variables from both sides, on the same cells."""
     # s may be the round-off of another number: a larger s is larger in the convex order
@@ -256,7 +256,7 @@ def mean_of_lognormals(s: float, terms: int, side: Side, cells: int = _CELLS) ->
         With `terms` 1.
 
     **Cost**: for both sides, about 5 cells^2 nanoseconds for each bit of `terms`, and twice as much for each other bit
-    that is set; kept for the latest 64 arguments.
+    that is set; kept for the latest 256 arguments.
     """
     found = _both(s, terms, cells)[side]
     infinite = found.infinite / terms * (1.0 + 1e-12)

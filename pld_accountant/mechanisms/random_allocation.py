@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Enclosure, Mechanism
+from .base import Direction, Enclosure, Mechanism, noise_of_share
 from .discrete import Discrete, DiscreteLaw, merged
 from .lognormal_sums import Ratio, Side, mean_of_lognormals
 from .participations import MOST_PARTICIPATIONS, several_participations
@@ -97,6 +97,11 @@ class RandomAllocation:
             raise ValueError(f"participations must be at most batches, got {k} of {batches}")
         object.__setattr__(self, "batches", batches)
         object.__setattr__(self, "participations", k)
+
+    def scaled(self, share: float) -> RandomAllocation | None:
+        """See `base.ScalableMechanism`."""
+        share = validate.share(share)
+        return replace(self, noise_multiplier=noise_of_share(self.noise_multiplier, share)) if share else None
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Sizes of the blocks with one participation each, and how many there are of a size."""

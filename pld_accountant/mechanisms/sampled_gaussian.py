@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import validate
 from ..threads import for_blocks
 from . import complex_law, hockey_stick, quadrature
-from .base import Direction, Spectrum, StepFamily, mixture_epsilon, mixture_log_delta
+from .base import Direction, Spectrum, StepFamily, mixture_epsilon, mixture_log_delta, noise_of_share
 
 __all__ = ["SampledGaussian", "SampledGaussianSteps"]
 
@@ -72,6 +72,11 @@ class SampledGaussian:
     def neighbours(self) -> str | None:
         """See `base.Mechanism`."""
         return "added or removed" if self.sample_rate < 1.0 else None
+
+    def scaled(self, share: float) -> SampledGaussian | None:
+        """See `base.ScalableMechanism`."""
+        share = validate.share(share)
+        return SampledGaussian(noise_of_share(self.noise_multiplier, share), self.sample_rate) if share else None
 
     @staticmethod
     def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> StepFamily:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import ClassVar
@@ -13,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline, validate
-from .base import DeltaSteps, Direction, Enclosure, StepFamily
+from .base import DeltaSteps, Direction, Enclosure, StepFamily, noise_of_share
 from .sampled_gaussian import SampledGaussian
 
 __all__ = ["DrawnSampledGaussian", "DrawnSteps", "TruncatedPoisson"]
 
 _MOST_RECORDS = 10**9
+_LEAST_NORM = 2.0**-20  # a smaller one counts as this in the upper bound
 _DIGITS = 60
 _UP = 1.0 + 2.0**-50
 _BERNOULLI = ("1/12", "-1/360", "1/1260", "-1/1680", "1/1188", "-691/360360", "1/156")
@@ -31,13 +33,15 @@ class TruncatedPoisson:
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise divided by one record's largest contribution; at least 1 / 15.
+        Standard deviation of the noise divided by the largest contribution of any record; at least 1 / 15.
     sample_rate : float
         Probability with which each record is drawn, in (0, 1].
     batch_size : int
         The largest size of a batch, at least 1.
     records : int
         Records of the data set, the record that is added or removed among them; at least 1 and at most 10^9.
+    norm : float
+        The largest contribution of the record that is added or removed, relative to that of the others; in [0, 1].
 
     Raises
     ------
@@ -49,15 +53,15 @@ class TruncatedPoisson:
     The number of records counts as known.
 
     **Upper bound**: let t be the probability that the other records fill the batch.  Whether they do counts as known.
-    If they do not, the step is `SampledGaussian(noise_multiplier, sample_rate)`.  If they do, the batch without the
-    record is a random set of batch_size others.  With the record it is that, or, with probability r =
+    If they do not, the step is `SampledGaussian(noise_multiplier / norm, sample_rate)`.  If they do, the batch without
+    the record is a random set of batch_size others.  With the record it is that, or, with probability r =
     P(Bin(records, sample_rate) > batch_size) batch_size / (t records), such a set of which a random member gives its
     place to the record.  A hockey-stick divergence is convex in the pair of laws, so the worst set and the worst member
-    dominate: their contributions differ by twice the largest at most, and the step is
-    `SampledGaussian(noise_multiplier / 2, r)`.
+    dominate: the contributions of the member and the record differ by 1 + norm at most, and the step is
+    `SampledGaussian(noise_multiplier / (1 + norm), r)`.  So a record of norm 0 has a loss, too.
 
-    **Lower bound**: `SampledGaussian(noise_multiplier, (1 - t) sample_rate + t r)`, which a data set attains whose
-    other records contribute nothing.
+    **Lower bound**: `SampledGaussian(noise_multiplier / norm, (1 - t) sample_rate + t r)`, which a data set attains
+    whose other records contribute nothing.
 
     So both bound the mechanism.  They are close where the batch is rarely full.
 
@@ -76,6 +80,7 @@ class TruncatedPoisson:
     sample_rate: float
     batch_size: int
     records: int
+    norm: float = 1.0
     neighbours: ClassVar = "added or removed"
 
     def __post_init__(self) -> None:
@@ -89,6 +94,17 @@ class TruncatedPoisson:
         if records > _MOST_RECORDS:
             raise ValueError(f"records must be at most {_MOST_RECORDS}, got {records}")
         object.__setattr__(self, "records", records)
+        object.__setattr__(self, "norm", validate.share(self.norm, "norm"))
+
+    def scaled(self, share: float) -> TruncatedPoisson:
+        """See `base.ScalableMechanism`; a record without a contribution still displaces others."""
+        share = validate.share(share)
+        return replace(self, norm=share if self.norm == 1.0 else math.nextafter(self.norm * share, 1.0))
+
+    @property
+    def _own_noise(self) -> float:
+        """Noise over the record's own contribution, rounded down."""
+        return noise_of_share(self.noise_multiplier, max(self.norm, _LEAST_NORM))
 
     def _chances(self) -> tuple[float, float, float]:
         """The probabilities that the others do not fill the batch, that they do, and that the record enters it then."""
@@ -98,18 +114,24 @@ class TruncatedPoisson:
 
     def below(self) -> Enclosure:
         """See `base.Enclosed`."""
+        if self.norm < _LEAST_NORM:
+            return Enclosure([])
         others, _, displaces = self._chances()
-        return Enclosure([(SampledGaussian(self.noise_multiplier, (others * self.sample_rate + displaces) / _UP), 1)])
+        noise = self._own_noise if self.norm == 1.0 else self._own_noise * _UP
+        return Enclosure([(SampledGaussian(noise, (others * self.sample_rate + displaces) / _UP), 1)])
 
     def above(self) -> Enclosure:
         """See `base.Enclosed`."""
         others, full, displaces = self._chances()
-        plain = SampledGaussian(self.noise_multiplier, self.sample_rate), others
+        plain = SampledGaussian(self._own_noise, self.sample_rate), others
         if not full:
             return Enclosure([(plain[0], 1)])
         # r is at most the sample rate, and that where its numerator underflows
         rate = min(displaces / full * _UP, self.sample_rate) if displaces else self.sample_rate
-        swapped = SampledGaussian(0.5 * self.noise_multiplier, rate), full
+        swapped = (
+            SampledGaussian(noise_of_share(self.noise_multiplier, math.nextafter(1.0 + self.norm, 2.0)), rate),
+            full,
+        )
         return Enclosure([(DrawnSampledGaussian((plain, swapped)) if others else swapped[0], 1)])
 
 

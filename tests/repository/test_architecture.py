@@ -23,7 +23,7 @@ PACKAGE = "pld_accountant"
 EVERYBODY = {"results", "rounding", "validate", "locked", "fft", "deadline"}
 QUESTIONS = {"engine", "counting", "tables.makers", "mechanisms", "notions", "files"}
 PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions"}
-PUBLIC |= {"laplace_ledger", "partitions", "publishing", "report"}
+PUBLIC |= {"laplace_ledger", "mechanism_ledger", "partitions", "publishing", "report"}
 
 # An entry is a room, or one module of a room; a line is for a room, or for one script of a room.
 ALLOWED = {
@@ -52,6 +52,7 @@ ALLOWED = {
     "people_counts": EVERYBODY | {"counting", "events", "files", "ledger_file"},
     "ledger": EVERYBODY | QUESTIONS | {"composition", "people_counts"},
     "laplace_ledger": EVERYBODY | QUESTIONS | {"ledger", "ledger_file"},
+    "mechanism_ledger": EVERYBODY | QUESTIONS | {"composition"},
     "ledger_file": EVERYBODY | {"counting", "files"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "potential": EVERYBODY | {"mechanisms", "files", "threads"},

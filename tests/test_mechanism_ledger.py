@@ -1,0 +1,322 @@
+"""`MechanismLedger`: rows that share tables against closed forms and compositions, edges of norms, and bad input."""
+
+import copy
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import pld_accountant as pa
+from pld_accountant.composition.many import ManyCompositions
+from pld_accountant.mechanisms.base import ScalableMechanism, noise_of_share
+from pld_accountant.notions import gdp
+
+MANY = 40  # more different rows than are composed one by one
+
+
+def composed_alone(monkeypatch):
+    """Make every use of a composition for one row fail."""
+
+    def refuse(*_):
+        raise AssertionError("a row was composed by itself")
+
+    monkeypatch.setattr("pld_accountant.mechanism_ledger._Rows._alone", refuse)
+
+
+def counted(steps, people=MANY, seed=0, most=30):
+    """A ledger of random counts of these mechanisms, all rows of which differ."""
+    rng = np.random.default_rng(seed)
+    ledger = pa.MechanismLedger(people)
+    for k, step in enumerate(steps):
+        ledger.record(step, np.arange(1, people + 1) if k == 0 else rng.integers(0, most, people))
+    return ledger
+
+
+# ---------------------------------------------------------------------------------------------- against closed forms
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-9])
+def test_gaussian_steps_beside_laplace_steps_of_no_loss_have_the_closed_form(monkeypatch, delta):
+    composed_alone(monkeypatch)
+    ledger = counted([pa.Gaussian(3.0), pa.Gaussian(11.0), pa.Laplace(1e9)])
+    counts = np.array(list(ledger._counts.values()))
+    mu = np.sqrt(counts[0] / 9.0 + counts[1] / 121.0)
+    exact = np.array([gdp.epsilon(delta, m) for m in mu])
+    found = ledger.epsilon(delta)
+    assert np.all(found.lower <= exact) and np.all(exact <= found.upper)
+    assert np.all(found.width <= 1e-3 * exact.max()) and np.all(found.certified)
+    back = ledger.delta(2.0)
+    exact = np.array([gdp.delta(2.0, m) for m in mu])
+    assert np.all(back.lower <= exact) and np.all(exact <= back.upper * (1.0 + 1e-12))
+
+
+def delta_of_black_boxes(number, epsilon, delta, at):
+    """Kairouz, Oh and Viswanath (2015): so many (epsilon, delta)-DP steps at an epsilon."""
+    total = 1.0 - (1.0 - delta) ** number
+    up = 1.0 / (1.0 + math.exp(-epsilon))
+    for k in range(number + 1):
+        loss = (number - 2 * k) * epsilon
+        if loss > at:
+            chance = math.comb(number, k) * up ** (number - k) * (1.0 - up) ** k
+            total += (1.0 - delta) ** number * chance * -math.expm1(at - loss)
+    return total
+
+
+@pytest.mark.parametrize("at", [0.0, 0.7, 2.3])
+def test_black_boxes_have_their_binomial_sum(monkeypatch, at):
+    ledger = counted([pa.ApproximateDP(0.25, 1e-4)])
+    exact = np.array([delta_of_black_boxes(n, 0.25, 1e-4, at) for n in range(1, MANY + 1)])
+    with monkeypatch.context() as patched:
+        composed_alone(patched)
+        found = ledger.delta(at)
+    assert np.all(found.lower <= exact * (1 + 1e-12)) and np.all(exact <= found.upper * (1 + 1e-12))
+    assert np.all(found.upper <= exact * 1.01 + 1e-9) and np.all(found.lower >= exact * 0.95 - 1e-9)
+    if at > 0.0:
+        for n in (17, 40):  # epsilon at the exact delta
+            one = ledger.epsilon(float(exact[n - 1]))[n - 1]
+            assert one.lower <= at * (1 + 1e-9) and at <= one.upper * (1 + 1e-9) and one.width < 0.05
+
+
+def test_an_epsilon_below_the_chance_of_an_infinite_loss_is_infinite_and_certified():
+    ledger = counted([pa.ApproximateDP(0.0, 1e-3), pa.Gaussian(5.0)])
+    found = ledger.epsilon(1e-2)
+    lost = -np.expm1(np.arange(1, MANY + 1) * math.log1p(-1e-3))
+    assert np.all(np.isinf(found.lower) == (lost > 1e-2)) and np.all(np.isinf(found.upper) == (lost > 1e-2))
+    assert np.all(found.certified)
+    assert np.all(ledger.delta(50.0).lower >= lost * (1 - 1e-9))
+    assert np.all(ledger.delta(50.0).upper <= lost * (1 + 1e-9))
+
+
+# ------------------------------------------------------------------------------------------- against the composition
+
+MIXES = {
+    "discrete": [pa.DiscreteGaussian(9.0), pa.RandomizedResponse(0.6), pa.DiscreteLaplace(0.2, 3)],
+    "sampled": [pa.SampledGaussian(1.1, 0.03), pa.Laplace(6.0), pa.PoissonSampled(pa.Laplace(2.0), 0.2)],
+    "between two others": [pa.DiscreteGaussian(50.0, 2.0, coordinates=5), pa.TruncatedPoisson(2.0, 0.25, 30, 100)],
+    "several pairs": [pa.ExponentialMechanism(0.3), pa.Gaussian(8.0)],
+    "epochs": [pa.RandomAllocation(2.0, 10), pa.ApproximateDP(0.1, 1e-9)],
+    "replaced": [pa.FixedSizeBatch(4.0, 10, 100), pa.PureDP(0.05)],
+    "own pair": [pa.DiscretePair([0.5, 0.3, 0.1999, 0.0001], [0.4, 0.3, 0.3, 0.0]), pa.Gaussian(4.0)],
+}
+
+
+@pytest.mark.parametrize("direction", ["both", "remove", "add"])
+@pytest.mark.parametrize("mix", MIXES)
+def test_rows_that_share_tables_enclose_each_persons_composition(monkeypatch, mix, direction):
+    composed_alone(monkeypatch)
+    ledger = counted(MIXES[mix], most=12)
+    for found, question, value in (
+        (ledger.epsilon(1e-2, direction), "epsilon", 1e-2),
+        (ledger.delta(0.8, direction), "delta", 0.8),
+    ):
+        for person in (0, 39):
+            one = getattr(ledger.composition(person), question)(value, direction)
+            assert found.lower[person] <= one.upper * (1 + 1e-9)
+            assert found.upper[person] >= one.lower * (1 - 1e-9)
+            assert found.upper[person] <= one.upper * (1 + 1e-3), "an upper bound from tables is a thousandth away"
+
+
+def test_the_slack_of_what_lies_between_two_others_is_counted_for_each_person():
+    """Theta sums of a sigma of 4: 1e-33 for each coordinate and step, and no smaller delta has a bound."""
+    steps = [pa.DiscreteGaussian(9.0, 2.0, coordinates=10)]
+    many = ManyCompositions(steps, np.array([[1], [1000]]), "above")
+    ratio = steps[0].above().ratio
+    assert many._widening.rest == pytest.approx(3.0 * ratio * np.array([1, 1000]), rel=1e-9)
+    found = counted(steps).epsilon(1e-32)
+    alone = [pa.compose([(steps[0], n)]).epsilon(1e-32) for n in (1, 40)]
+    assert np.isinf(found.upper[39]) and np.isinf(alone[1].upper)
+    assert found.upper[0] == pytest.approx(alone[0].upper, rel=1e-3)
+
+
+def test_one_table_of_few_rows_is_composed_as_closely_as_compose():
+    ledger = pa.MechanismLedger(5)
+    ledger.record(pa.DiscreteGaussian(9.0), [0, 1, 2, 2, 2])
+    ledger.record(pa.Laplace(4.0), [3, 3, 3, 0, 3])
+    found = ledger.epsilon([1e-4, 1e-6])
+    assert found.upper.shape == (2, 5) and np.all(found.width <= 1e-6 * found.upper)
+    assert np.array_equal(found.upper[:, 2], found.upper[:, 4])
+    assert found.upper[1, 3] == ledger.composition(3).epsilon(1e-6).upper
+
+
+def test_renyi_boxes_are_composed_one_by_one():
+    ledger = counted([pa.Gaussian(4.0)])
+    ledger.record(pa.ZeroConcentratedDP(0.01), np.arange(MANY) < 2)
+    found = ledger.epsilon(1e-6)
+    assert np.flatnonzero(found.status).tolist() == [0, 1]
+    assert found.upper[1] == ledger.composition(1).epsilon(1e-6).upper
+
+
+def test_upper_bounds_alone_and_a_limit_of_time():
+    ledger = counted(MIXES["discrete"])
+    found, all_bounds = ledger.epsilon(1e-3, bounds="upper"), ledger.epsilon(1e-3)
+    assert np.array_equal(found.upper, all_bounds.upper)
+    assert np.isnan(found.lower).all() and np.isnan(found.estimate).all()
+    hurried = counted(MIXES["epochs"]).epsilon(1e-3, seconds=1e-9)
+    assert np.all(hurried.upper >= counted(MIXES["epochs"]).epsilon(1e-3).lower)
+
+
+def test_nobody_and_nothing():
+    ledger = pa.MechanismLedger(3)
+    assert ledger.epsilon(1e-5).upper.tolist() == [0.0] * 3 and ledger.steps == 0
+    ledger.record(pa.Gaussian(1.0), 0)
+    ledger.record_norms(pa.Gaussian(1.0), np.zeros(3))
+    assert ledger.delta(0.0).upper.tolist() == [0.0] * 3 and ledger.delta(0.0).certified.all()
+
+
+# ---------------------------------------------------------------------------------------------------- edges of norms
+
+
+@pytest.mark.parametrize("max_norm", [1.0, 0.1, 7.3])
+@pytest.mark.parametrize("buckets", [3, 64])
+def test_a_norm_lies_between_the_edges_at_which_it_is_counted(max_norm, buckets):
+    ledger = pa.MechanismLedger(6 * buckets, buckets=buckets)
+    edges = np.array([float(Fraction(max_norm) * k / buckets) for k in range(1, buckets + 1)])
+    norms = np.concatenate(
+        [edges, np.nextafter(edges, 0.0), np.nextafter(edges, np.inf), 1.3 * edges, 0.2 * edges, 0.0 * edges]
+    )
+    ledger.record_norms(pa.Gaussian(2.0), norms, max_norm=max_norm, times=3)
+    seen = np.zeros(norms.size, dtype=bool)
+    for (upper, lower), numbers in ledger._counts.items():
+        for person in np.flatnonzero(numbers):
+            own = min(Fraction(norms[person]), Fraction(max_norm)) / Fraction(max_norm)
+            assert Fraction(2.0) / Fraction(upper.noise_multiplier) >= own
+            assert lower is None or Fraction(2.0) / Fraction(lower.noise_multiplier) <= own
+            assert not seen[person] and numbers[person] == 3
+            seen[person] = True
+    assert np.array_equal(seen, norms > 0.0)
+
+
+def test_norms_have_bounds_around_their_closed_form_and_clipped_ones_are_exact(monkeypatch):
+    composed_alone(monkeypatch)
+    rng = np.random.default_rng(1)
+    ledger, square = pa.MechanismLedger(200), np.zeros(200)
+    for _ in range(5):
+        norms = rng.uniform(0.0, 3.0, 200)
+        norms[0] = 9.0
+        ledger.record_norms(pa.Gaussian(2.0), norms, max_norm=2.5, times=4)
+        square += 4 * (np.minimum(norms / 2.5, 1.0) / 2.0) ** 2
+    exact = np.array([gdp.epsilon(1e-6, m) for m in np.sqrt(square)])
+    found = ledger.epsilon(1e-6)
+    assert np.all(found.lower <= exact) and np.all(exact <= found.upper)
+    worst = ledger.worst_case().epsilon(1e-6)
+    assert np.all(found.width <= 0.022 * worst.upper) and found.upper[0] <= worst.upper * (1 + 1e-4)
+    assert found.width[0] <= 1e-4 * worst.upper
+
+
+SCALABLE = [
+    pa.Gaussian(1.5),
+    pa.SampledGaussian(1.5, 0.1),
+    pa.Laplace(1.5),
+    pa.RandomAllocation(1.5, 10, 2),
+    pa.TruncatedPoisson(1.5, 0.2, 25, 100),
+]
+
+
+@pytest.mark.parametrize("step", SCALABLE, ids=lambda s: type(s).__name__)
+def test_a_smaller_contribution_has_a_smaller_loss(step):
+    assert isinstance(step, ScalableMechanism) and step.scaled(1.0) == step
+    epsilons = [pa.compose([(step.scaled(share), 3)]).epsilon(1e-4).upper for share in (1.0, 0.7, 0.3, 0.05)]
+    assert sorted(epsilons, reverse=True) == epsilons and epsilons[-1] < 0.6 * epsilons[0]
+    for bad in (-0.1, 1.1, math.nan, "x"):
+        with pytest.raises(ValueError, match="share must"):
+            step.scaled(bad)
+
+
+def test_no_contribution_costs_nothing_but_where_a_record_displaces_others():
+    assert [step.scaled(0.0) for step in SCALABLE[:4]] == [None] * 4
+    displaces = SCALABLE[4].scaled(0.0)
+    assert pa.compose([(displaces, 1)]).delta(0.1).upper > 0.0
+    ledger = pa.MechanismLedger(2)
+    ledger.record_norms(SCALABLE[4], [0.0, 1.0])
+    assert 0.0 < ledger.epsilon(1e-4).upper[0] < ledger.epsilon(1e-4).upper[1]
+
+
+@pytest.mark.parametrize("noise", [1.0, 0.3, 7.1])
+@pytest.mark.parametrize("share", [1.0, 0.5, 1 / 3, 0.7])
+def test_noise_of_a_share_is_rounded_down(noise, share):
+    found = Fraction(noise_of_share(noise, share))
+    exact = Fraction(noise) / Fraction(share)
+    assert found <= exact and float(found) >= float(exact) * (1 - 2.0**-52)
+
+
+# ------------------------------------------------------------------------------------------------------- the account
+
+
+def test_the_worst_case_took_everything_as_often_as_anybody():
+    ledger = pa.MechanismLedger(3)
+    ledger.record(pa.compose([(pa.Gaussian(4.0), 2), (pa.Laplace(9.0), 1)]), [1, 0, 2])
+    ledger.record_norms(pa.Gaussian(8.0), [0.1, 0.2, 0.3], times=[5, 1, 1])
+    worst = pa.compose([(pa.Gaussian(4.0), 4), (pa.Laplace(9.0), 2), (pa.Gaussian(8.0), 5)])
+    assert ledger.worst_case() == worst and ledger.steps == 7
+    assert np.all(ledger.epsilon(1e-5).upper <= worst.epsilon(1e-5).upper)
+    assert list(ledger.composition(1).counts.values()) == [1]
+    assert "fixed or capped beforehand" in ledger.guarantee.sentence and not ledger.guarantee.proven_adaptive
+
+
+def test_steps_that_are_recorded_after_a_question_count():
+    ledger = counted([pa.Gaussian(4.0)])
+    before = ledger.epsilon(1e-5).upper
+    ledger.record(pa.Gaussian(4.0))
+    assert np.all(ledger.epsilon(1e-5).upper > before)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))])
+def test_copies_are_independent(copied):
+    ledger = counted(MIXES["discrete"])
+    before = ledger.epsilon(1e-3).upper
+    other = copied(ledger)
+    other.record(pa.Gaussian(1.0))
+    assert np.array_equal(ledger.epsilon(1e-3).upper, before) and np.all(other.epsilon(1e-3).upper > before)
+
+
+BAD = {
+    "a number": lambda b: b.record(2.0),
+    "a class": lambda b: b.record(pa.Gaussian),
+    "too few times": lambda b: b.record(pa.Gaussian(1.0), [1, 2]),
+    "a negative time": lambda b: b.record(pa.Gaussian(1.0), [1, 2, -1]),
+    "half a time": lambda b: b.record(pa.Gaussian(1.0), 0.5),
+    "a time that is none": lambda b: b.record(pa.Gaussian(1.0), [1.0, np.nan, 1.0]),
+    "a text": lambda b: b.record(pa.Gaussian(1.0), "3"),
+    "a mechanism without scale": lambda b: b.record_norms(pa.FixedSizeBatch(1.0, 2, 9), [0.1, 0.2, 0.3]),
+    "a norm that is none": lambda b: b.record_norms(pa.Gaussian(1.0), [0.1, np.nan, 0.3]),
+    "an infinite norm": lambda b: b.record_norms(pa.Gaussian(1.0), [0.1, np.inf, 0.3]),
+    "a negative norm": lambda b: b.record_norms(pa.Gaussian(1.0), [0.1, -0.2, 0.3]),
+    "a table of norms": lambda b: b.record_norms(pa.Gaussian(1.0), [[0.1, 0.2, 0.3]]),
+    "a clipping norm of 0": lambda b: b.record_norms(pa.Gaussian(1.0), [0.1, 0.2, 0.3], max_norm=0.0),
+    "noise out of range": lambda b: b.record_norms(pa.RandomAllocation(1e12, 5), [0.1, 0.2, 0.3]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_told_and_nothing_is_counted(case):
+    ledger = pa.MechanismLedger(3)
+    ledger.record(pa.Laplace(9.0), [0, 1, 2])
+    before = ledger.epsilon(1e-5).upper
+    with pytest.raises(ValueError, match=r"must|no version"):
+        BAD[case](ledger)
+    assert np.array_equal(ledger.epsilon(1e-5).upper, before) and ledger.steps == 2
+
+
+def test_bad_questions_are_told():
+    ledger = pa.MechanismLedger(2)
+    for ask in (
+        lambda: ledger.epsilon(0.0),
+        lambda: ledger.epsilon(1e-5, "up"),
+        lambda: ledger.epsilon(1e-5, bounds="lower"),
+        lambda: ledger.epsilon([]),
+        lambda: ledger.delta(-1.0),
+        lambda: ledger.composition(2),
+        lambda: pa.MechanismLedger(0),
+        lambda: pa.MechanismLedger(2, buckets=1),
+    ):
+        with pytest.raises(ValueError, match="must"):
+            ask()
+
+
+def test_samples_of_two_relations_are_warned_about():
+    ledger = pa.MechanismLedger(2)
+    ledger.record(pa.SampledGaussian(1.0, 0.1))
+    with pytest.warns(UserWarning, match="holds for neither"):
+        ledger.record(pa.FixedSizeBatch(1.0, 10, 100))
