@@ -50,6 +50,26 @@ def dp_accounting_laplace(parts: list, delta: float) -> dict:
     return {"epsilon": float(total.get_epsilon_for_delta(delta)), "seconds": time.process_time() - start}
 
 
+def dp_accounting_releases(parts: list, delta: float) -> dict:
+    """`dp_accounting_pld` for four mechanisms of the benchmark of ledgers, each so many times."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    start = time.process_time()
+    sigma = parts[0][0]
+    kinds = (
+        pld.from_discrete_gaussian_mechanism(sigma),
+        pld.from_discrete_laplace_mechanism(1.0 / sigma),
+        pld.from_randomized_response(0.8, 4),
+        pld.from_laplace_mechanism(sigma),
+    )
+    total = None
+    for kind, (_, _, n) in zip(kinds, parts, strict=True):
+        if n:
+            one = kind.self_compose(n)
+            total = one if total is None else total.compose(one)
+    return {"epsilon": float(total.get_epsilon_for_delta(delta)), "seconds": time.process_time() - start}
+
+
 def dp_accounting_both(parts: list, delta: float, interval: float) -> dict:
     """Its pessimistic and its optimistic estimate."""
     above, below = (dp_accounting_pld(parts, delta, interval, side) for side in (True, False))
@@ -95,6 +115,8 @@ def answer(name: str, parts: list, delta: float) -> dict:
         return prv(parts, delta, float(name.split()[1]))
     if name.endswith("Laplace"):
         return dp_accounting_laplace(parts, delta)
+    if name.endswith("releases"):
+        return dp_accounting_releases(parts, delta)
     if name.endswith("RDP"):
         return dp_accounting_rdp(parts, delta)
     if name.startswith("dp-accounting both"):

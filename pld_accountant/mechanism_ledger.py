@@ -23,7 +23,7 @@ from .results import Bounds, Guarantee, Method, Status, stacked
 
 __all__ = ["MechanismLedger"]
 
-_FEW = 32  # different rows of counts, each of which is composed by itself
+_FEW = 8  # different rows of counts, each of which is composed by itself
 _ROUNDING = 2.0**-50  # of a share, in the safe direction of a lower bound
 _MOST_TIMES = 2**31
 _TINY = 1e-30  # a delta that is known to be this small needs no closer bound
@@ -279,11 +279,11 @@ class MechanismLedger(Locked):
         ValueError
             For a delta outside (0, 1), or an unknown direction or kind of bounds.
 
-        **Error**: the true value lies between the bounds.  Up to 32 different rows of counts are composed one by one,
+        **Error**: the true value lies between the bounds.  Up to 8 different rows of counts are composed one by one,
         as closely as `compose` does.  More rows share tables on a grid, which adds up to about 0.1 % of the largest
         epsilon.  The mechanisms' own distance and that of the buckets' edges come on top.
-        **Cost**: a tenth of a millisecond for each different row of counts, after tables of all mechanisms: tens of
-        milliseconds for each, half a second for an epoch of `RandomAllocation`.  Rows that the tables do not serve, and
+        **Cost**: 0.1 to 3 milliseconds for each different row of counts, more for more steps, after tables of all
+        mechanisms: tens of milliseconds for each, half a second for an epoch of `RandomAllocation`.  Rows that the tables do not serve, and
         rows with a `ZeroConcentratedDP` or a `RenyiDP`, are composed one by one, in 10 milliseconds to seconds.
         """
         return self._answers(delta, validate.delta, "epsilon", direction, bounds, seconds)

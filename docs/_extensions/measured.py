@@ -230,7 +230,7 @@ def hard() -> tuple[Row, list[Row]]:
 
 
 def ledgers() -> tuple[Row, list[Row]]:
-    """Rare steps, full batches, and Laplace noise."""
+    """Rare steps, full batches, Laplace noise, and any mechanisms."""
     header = ["noise, multiplier", "sample rate", "steps", "delta", "people", "seconds, first time", "seconds, again",
               "distance of the bounds, median and largest", "dp-accounting, seconds a person",
               "dp-accounting's epsilon over our upper bound"]  # fmt: skip
@@ -238,7 +238,8 @@ def ledgers() -> tuple[Row, list[Row]]:
         [f"{one['noise'].capitalize()}, {one['noise_multiplier']:g}", f"{one['sample_rate']:g}", f"{one['steps']:,}",
          _power(one["delta"]), f"{one['people']:,}", f"{one['cold']:.2g}", f"{one['at_hand']:.2g}",
          f"{100 * one['median_of_worst']:.2g} %, {100 * one['widest_of_worst']:.2g} %",
-         f"{one['peer']['seconds']:.2g}", f"{one['peer']['epsilon'] / one['upper_of_first']:.3g}"]
+         _number(one["peer"].get("seconds"), 2),
+         _number((peer := one["peer"].get("epsilon")) and peer / one["upper_of_first"], 3)]
         for one in _read("ledgers")["cases"]
     ]  # fmt: skip
     return header, body
