@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -280,6 +281,7 @@ class Ledger(PeopleCounts):
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
         questions = [ask(v) for v in ([values] if np.ndim(values) == 0 else values)]
         lower = bounds == "all"
+        self._warn_of_sampled_logs()
         with deadline.limited(seconds):
             # first, because a limit of time may leave most people with nothing else
             caps = self._caps(questions, "both" if len(wanted) > 1 else wanted[0])
@@ -291,6 +293,15 @@ class Ledger(PeopleCounts):
             else:
                 found = self._bounds(questions, wanted, caps, lower, progress)
         return found[0] if np.ndim(values) == 0 else stacked(found)
+
+    def _warn_of_sampled_logs(self) -> None:
+        """Warn if only sampled people may have been recorded."""
+        for rate, share in self._sampled_shares().items():
+            warnings.warn(
+                f"{100.0 * share:.3g} % of the norms at sample rate {rate:g} are above 0, as if only sampled people "
+                "had been recorded: then the epsilons are too small. Record everybody's norm at every step, sampled or not",
+                stacklevel=5,
+            )
 
     def _caps(self, questions: Sequence[Question], direction: str) -> list[Bounds]:
         """The worst case's bounds."""
@@ -315,6 +326,11 @@ class Ledger(PeopleCounts):
         if not tally.groups:
             zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
             return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
+        if (kinds := tally.distinct()) is not None:
+            first, place = kinds
+            tell = None if progress is None else _share(progress, 0, people, people)
+            some = self._of_tally(tally.of_rows(first))._bounds(questions, wanted, caps, lower, tell)
+            return [one[place] for one in some]
         report = _reporter(people * (len(wanted) + lower) * len(questions), progress)
         sides = self._sides(tally, questions, wanted, lower, report)
         self._keep_tables()
@@ -485,14 +501,19 @@ class Ledger(PeopleCounts):
         """A step of somebody who is clipped."""
         return SampledGaussian(noise_multiplier, sample_rate)
 
+    def _of_tally(self: _L, tally: Tally) -> _L:
+        """A ledger of some of the people, which uses these tables and the worst case."""
+        some = type(self)(**self._parameters | {"num_examples": len(tally.counts)})
+        some._tally, some._makers, some._worst = tally, self._makers, self._worst
+        return some
+
     def _by_blocks(self, ask: Callable[[Ledger, Progress | None], _R], progress: Progress | None = None) -> list[_R]:
         """The answers of ledgers of the people of each block; all use one set of tables."""
         assert isinstance(self._tally, PackedTally)
         found, done = [], 0
-        worst = self.schedule, self.worst_case()
+        self.worst_case()
         for part in self._tally.parts():
-            block = type(self)(**self._parameters | {"num_examples": len(part.counts)})
-            block._tally, block._makers, block._worst = part, self._makers, worst
+            block = self._of_tally(part)
             tell = None if progress is None else _share(progress, done, block.num_examples, self.num_examples)
             found.append(ask(block, tell))
             done += block.num_examples

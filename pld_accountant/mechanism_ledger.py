@@ -283,8 +283,9 @@ class MechanismLedger(Locked):
         as closely as `compose` does.  More rows share tables on a grid, which adds up to about 0.1 % of the largest
         epsilon.  The mechanisms' own distance and that of the buckets' edges come on top.
         **Cost**: 0.1 to 3 milliseconds for each different row of counts, more for more steps, after tables of all
-        mechanisms: tens of milliseconds for each, half a second for an epoch of `RandomAllocation`.  Rows that the tables do not serve, and
-        rows with a `ZeroConcentratedDP` or a `RenyiDP`, are composed one by one, in 10 milliseconds to seconds.
+        mechanisms: tens of milliseconds for each, half a second for an epoch of `RandomAllocation`.  Rows that the
+        tables do not serve, and rows with a `ZeroConcentratedDP` or a `RenyiDP`, are composed one by one, in 10
+        milliseconds to seconds.
         """
         return self._answers(delta, validate.delta, "epsilon", direction, bounds, seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, TypeVar
@@ -21,6 +22,11 @@ from .locked import Locked, held, unlocked
 __all__ = ["PeopleCounts", "Progress"]
 
 _BLOCK_BYTES = 1 << 26
+
+# when a log looks as if only sampled people had been recorded
+_EXPECTED = 100  # sampled norms, at least
+_FULL = 0.9  # sample rate, at most
+_DEVIATIONS, _NEAR = 5.0, 0.02  # standard deviations, and the share of the expected number, by which it may be off
 
 Progress = Callable[[int, int], None]
 _C = TypeVar("_C", bound="PeopleCounts")
@@ -93,6 +99,28 @@ class PeopleCounts(Locked):
     def schedule_from_events(self) -> bool:
         """Whether steps were counted from events: then `schedule` and `worst_case` depend on people's data."""
         return self._counted
+
+    @property
+    def looks_sampled(self) -> bool:
+        """Whether about as many norms are above 0 as people are sampled: then only these may have been recorded.
+
+        Epsilons are too small if a person's norm is missing at steps in which the person could have been sampled.
+        """
+        return bool(self._sampled_shares())
+
+    def _sampled_shares(self) -> dict[float, float]:
+        """The share of norms above 0 at each sample rate, where it is about the rate."""
+        steps: dict[float, int] = {}
+        for _, rate, number in self.schedule:
+            steps[rate] = steps.get(rate, 0) + number
+        found = {}
+        for rate, positive in self._tally.positive().items():
+            norms = self.num_examples * steps[rate]
+            expected = norms * rate
+            room = _DEVIATIONS * math.sqrt(expected * (1.0 - rate)) + _NEAR * expected
+            if expected >= _EXPECTED and rate <= _FULL and abs(positive - expected) <= room:
+                found[rate] = positive / norms
+        return found
 
     @property
     def schedule(self) -> tuple[tuple[float, float, int], ...]:
@@ -306,7 +334,7 @@ class PeopleCounts(Locked):
             max_grad_norm=max_grad_norm,
             buckets=buckets,
         )
-        ledger._people, ledger._counted = found.people, schedule is None
+        ledger._people, ledger._counted = found.people, found.schedule_from_events
 
         def tally_of(part: Events) -> Tally:
             tally = Tally(len(part.people), ledger.buckets)

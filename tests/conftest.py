@@ -1,5 +1,6 @@
 """What several test modules share."""
 
+import json
 import logging
 import os
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from pld_accountant.report.individuals import Individuals
+from pld_accountant.report.outputs import digest
 from pld_accountant.results import Bounds, Guarantee, Status
 from pld_accountant.tables import spectra
 
@@ -57,3 +59,18 @@ def make_individuals():
         )
 
     return make
+
+
+@pytest.fixture
+def forge():
+    """A function that writes results with other facts and a digest that fits them, as a deceiver could."""
+    pq = pytest.importorskip("pyarrow.parquet")
+
+    def write(table, path, **facts):
+        about = json.dumps(json.loads(table.schema.metadata[b"pld_accountant"]) | facts)
+        columns = {name: np.asarray(table[name].to_numpy()) for name in table.schema.names}
+        columns = {name: v.astype(np.str_) if v.dtype.kind == "O" else v for name, v in columns.items()}
+        metadata = {b"pld_accountant": about, b"pld_accountant_sha256": digest(columns, about)}
+        pq.write_table(table.replace_schema_metadata(metadata), path)
+
+    return write

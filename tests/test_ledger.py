@@ -530,9 +530,9 @@ def test_the_lower_bound_gives_back_what_counting_raised(monkeypatch, wants_epsi
         return low
 
     def without_error(counts, makers, questions, *, whole=None, **_):
-        row, _, _ = (counts if whole is None else whole).single_steps(np.arange(2))
+        row, _, _ = (counts if whole is None else whole).single_steps(np.arange(len(counts)))
         found = np.array([float(value(edge)) for edge in sigma / makers.steps.sigma[row]])
-        nothing = np.zeros(2, dtype=np.uint8)
+        nothing = np.zeros(found.size, dtype=np.uint8)
         return [pa.Bounds(found, found, found, status=nothing, method=nothing)]
 
     monkeypatch.setattr("pld_accountant.ledger.solve_bounds", without_error)
@@ -692,3 +692,72 @@ def test_a_schedule_that_was_counted_from_events_is_told(tmp_path):
         pa.write_results(found, out=tmp_path / f"{name}.parquet")
         again = pa.read_results(tmp_path / f"{name}.parquet")
         assert again.individuals.schedule_from_events == book.schedule_from_events
+
+
+# ------------------------------------------------------------------------- equal histories, and logs of sampled people
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("kind", [pa.Ledger, pa.LaplaceLedger])
+def test_people_with_equal_counts_are_solved_once(monkeypatch, kind, compressed):
+    rng, rows = np.random.default_rng(0), []
+    which = rng.integers(0, 7, 600)
+    book = kind(600, noise_multiplier=1.0, sample_rate=0.2, max_grad_norm=1.0, buckets=16)
+    for _ in range(9):
+        book.record(rng.uniform(0.0, 1.2, 7)[which])
+    alone = [book.select([int(np.flatnonzero(which == k)[0])]).epsilon(1e-4) for k in range(7)]
+    if compressed:
+        book.compress()
+    solve = kind._sides
+
+    def counted(self, tally, *more):
+        rows.append(len(tally.counts))
+        return solve(self, tally, *more)
+
+    monkeypatch.setattr(kind, "_sides", counted)
+    told = []
+    found = book.epsilon(1e-4, progress=lambda done, total: told.append((done, total)))
+    assert rows == [7] and told[-1][0] == told[-1][1]
+    for person, k in enumerate(which.tolist()):
+        assert found.upper[person] == pytest.approx(alone[k].upper[0], rel=1e-6)
+        assert alone[k].lower[0] <= found.upper[person] and found.lower[person] <= alone[k].upper[0]
+    deltas = book.delta([0.5, 1.0]).upper
+    assert deltas.shape == (2, 600) and all(np.unique(deltas[:, which == k], axis=1).shape == (2, 1) for k in range(7))
+
+
+def test_different_counts_with_one_hash_are_not_taken_for_equal(monkeypatch):
+    book = ledger(50)
+    for _ in range(3):
+        book.record(np.linspace(0.1, 1.0, 50))
+    expected = book.epsilon(1e-5).upper
+    monkeypatch.setattr(type(book._tally), "_hashes", lambda self, who: np.zeros(len(self.counts[who])))
+    assert book._tally.distinct() is None
+    assert book.epsilon(1e-5).upper == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_log_of_sampled_people_only_is_told(tmp_path, compressed):
+    rng = np.random.default_rng(0)
+    step = {"noise_multiplier": 1.2, "sample_rate": 0.05, "max_grad_norm": 1.0}
+    norms = rng.uniform(0.1, 1.2, (120, 80))
+    sampled = pa.Ledger.from_norms(np.where(rng.random(norms.shape) < 0.05, norms, 0.0), **step)
+    if compressed:
+        sampled.compress()
+    assert sampled.looks_sampled
+    with pytest.warns(UserWarning, match="as if only sampled people had been recorded"):
+        sampled.epsilon(1e-4)
+    with pytest.warns(UserWarning, match="as if only sampled people"):
+        found = pa.summarise(sampled, 1e-4)
+    text = " ".join(found.text().split())
+    assert "a ledger needs everybody's norm at every step" in text and found.as_dict()["looks_sampled"]
+    pa.write_results(found, out=tmp_path / "eps.parquet")
+    assert pa.read_results(tmp_path / "eps.parquet").individuals.looks_sampled
+
+
+def test_whole_logs_full_batches_and_few_norms_are_not_taken_for_samples():
+    rng = np.random.default_rng(0)
+    norms = rng.uniform(0.1, 1.2, (120, 80))
+    half = np.where(np.arange(80) < 40, norms, 0.0)
+    for log, rate in ((norms, 0.05), (half, 0.05), (norms, 1.0), (half, 0.6), (norms[:1] * (norms[:1] > 1.1), 0.05)):
+        book = pa.Ledger.from_norms(log, noise_multiplier=1.2, sample_rate=rate, max_grad_norm=1.0)
+        assert not book.looks_sampled

@@ -171,7 +171,7 @@ def test_a_written_part_is_a_result_file(tmp_path):
     found = pa.read_results(tmp_path / "part.parquet")
     assert people == found.individuals.num_examples == 300
     assert same(found.individuals.epsilon, bounds(JOB(events())))
-    assert found.individuals.schedule == tuple(SCHEDULE)
+    assert found.individuals.schedule == tuple(SCHEDULE) and not found.individuals.schedule_from_events
     assert (tmp_path / "part.parquet").stat().st_mode & 0o777 == 0o600
     assert (
         parquet.read_schema(tmp_path / "part.parquet").remove_metadata().equals(JOB(events()).schema.remove_metadata())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,12 @@ from .running import check_files, finish, progress_bars, read_log
 if TYPE_CHECKING:
     from ..files.fingerprint import Source
     from ..ledger import Ledger
-    from ..results import Bounds
+    from ..report.individuals import Individuals
 
 __all__ = ["describe", "merge", "record", "verify"]
 
 _DIFFERS = 1  # exit status
+_NEAR = 1.0 - 1e-6  # bounds this close to each other, relative, are the same: they depend on what was asked before
 
 
 @options.command(
@@ -82,11 +84,11 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Pat
 def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quiet: bool) -> int:
     """Check a ledger's checksum, parameters and counts, and results against it.
 
-    With --results everybody's bounds are computed anew.  The exit status is 1 if the results have other people, another
-    schedule, or bounds for somebody that no epsilon satisfies together with the new ones.
+    With --results everything that a ledger determines is computed anew: everybody's bounds, the worst case, parameters
+    and guarantee.  The exit status is 1 if the results have other people or another schedule, say something else, or
+    have a bound that promises more than the new one proves.  Groups, and the log that a ledger was made of, are not
+    checked.
     """
-    import numpy as np
-
     from ..report.reading import read_results
 
     check_files([(json_file, ())], (ledger_file, results))
@@ -97,33 +99,66 @@ def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quie
     lines = [f"{ledger_file}: whole; {people_and_steps(ledger.num_examples, ledger.steps)}"]
     differs = False
     if found is not None:
-        people = np.arange(found.num_examples) if found.people is None else found.people
-        other = "another schedule" if found.schedule != ledger.schedule else ""
-        if not np.array_equal(people.astype(str), ledger.people.astype(str)):
-            other = other or "other people"
-        facts["results"], differs = {"file": str(results), "other": other or None}, bool(other)
+        other = _others(found, ledger)
+        facts["results"] = {"file": str(results)}
         if other:
             lines.append(f"{results}: results of {other} than the ledger's")
+            differs = True
         else:
             with progress_bars(quiet)("Accounting", "examples") as show:
-                anew = ledger.epsilon(found.delta, str(found.parameters["direction"]), progress=show)
-            same, apart = _compared(found.epsilon, anew)
-            overlap = found.num_examples - same - apart
-            facts["results"] |= {"same": same, "overlap": overlap, "contradict": apart}
+                told, other = _compared(found, ledger, show)
+            facts["results"] |= told
             lines.append(
-                f"{results}: bounds of {same:,} people are the same, of {overlap:,} differ but agree, "
-                f"of {apart:,} contradict the ledger"
+                f"{results}: bounds of {told['same']:,} people are the same, of {told['overlap']:,} differ but agree, "
+                f"of {told['contradict']:,} contradict the ledger"
             )
-            differs = apart > 0
+            if told["below"]:
+                lines.append(f"{results}: the upper bounds of {told['below']:,} people are below what is proven")
+            lines += [f"{results}: {one} than the ledger's" for one in other.split("; ") if other]
+            differs = bool(told["contradict"] or told["below"] or other)
+        facts["results"]["other"] = other or None
     finish(facts, "\n".join(lines), json_file, quiet)
     return _DIFFERS if differs else 0
 
 
-def _compared(found: Bounds, anew: Bounds) -> tuple[int, int]:
-    """The numbers of people whose bounds are the same, and whose bounds no epsilon satisfies together."""
-    apart = (anew.lower > found.upper) | (found.lower > anew.upper)
-    equal = (anew.lower == found.lower) & (anew.upper == found.upper)
-    return int(equal.sum()), int(apart.sum())
+def _others(found: Individuals, ledger: Ledger) -> str:
+    """What shows that results are not the ledger's at all; empty if nothing does."""
+    import numpy as np
+
+    people = np.arange(found.num_examples) if found.people is None else found.people
+    if found.schedule != ledger.schedule:
+        return "another schedule"
+    return "" if np.array_equal(people.astype(str), ledger.people.astype(str)) else "other people"
+
+
+def _compared(found: Individuals, ledger: Ledger, show: Callable[[int, int], None]) -> tuple[dict[str, int], str]:
+    """Numbers of people by how their bounds compare with new ones, and what else is not the ledger's."""
+    import numpy as np
+
+    from ..report.individuals import Request, assess
+
+    anew = assess(Request(ledger, found.delta, str(found.parameters["direction"])), show)
+    own, new = found.epsilon, anew.epsilon
+    apart = (new.lower > own.upper) | (own.lower > new.upper)
+    same = (new.lower == own.lower) & (new.upper == own.upper)
+    below = ~apart & (own.upper < new.upper * _NEAR)
+    told = {
+        "same": int(same.sum()),
+        "overlap": int((~same & ~apart).sum()),
+        "contradict": int(apart.sum()),
+        "below": int(below.sum()),
+    }
+    worst, least = found.worst_case, anew.worst_case
+    cases = {
+        "other parameters": any(found.parameters.get(name) != value for name, value in anew.parameters.items()),
+        "another number of steps": found.steps != anew.steps,
+        "another origin of the schedule": found.schedule_from_events != anew.schedule_from_events,
+        "another guarantee": found.guarantee != anew.guarantee,
+        "a smaller worst case": worst.upper < least.upper * _NEAR or worst.lower > least.upper,
+        "smaller Renyi bounds": bool(np.any(found.rdp_epsilon < anew.rdp_epsilon * _NEAR))
+        or found.worst_case_rdp < anew.worst_case_rdp * _NEAR,
+    }
+    return told, "; ".join(words for words, true in cases.items() if true)
 
 
 def _of_ledger(ledger: Ledger, source: Source | Path | None = None) -> dict[str, Any]:

@@ -127,6 +127,14 @@ class PackedTally:
         """As in `Tally`: unpacked, a copy."""
         return self.dense().counts
 
+    def positive(self) -> dict[float, int]:
+        """As `Tally.positive`."""
+        found: dict[float, int] = {}
+        for part in self.parts():
+            for rate, number in part.positive().items():
+                found[rate] = found.get(rate, 0) + number
+        return found
+
     def parts(self) -> Iterator[Tally]:
         """The tally of each block."""
         for block in self.blocks:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from ..threads import for_blocks
+from ..threads import blocks, for_blocks
 from . import counters
 from .buckets import Buckets, choose_group
 from .counts import InterpolatedCounts, WholeCounts, lower_edges
@@ -17,6 +17,7 @@ from .interpolation import UNITS, lower_weight_line
 __all__ = ["Tally"]
 
 _FEW_NORMS = 16_384  # that take about 0.2 milliseconds to count
+_SAMPLE, _MOST_DISTINCT = 10_000, 0.9  # people whose counts are compared first, and the share of kinds among them
 
 
 class Tally:
@@ -188,6 +189,41 @@ class Tally:
             lower_weights = np.concatenate([self.lower_weights, lower_weights], axis=1)
         self.counts, self.lower_weights = counts, lower_weights
         self.groups.append(group)
+
+    def positive(self) -> dict[float, int]:
+        """How many norms above 0 were counted at each sample rate, of all people together."""
+        total = np.zeros(self.counts.shape[1], dtype=np.int64)
+        for block in blocks(len(self.counts)):
+            total += self.counts[block].sum(axis=0, dtype=np.int64)
+        found: dict[float, int] = {}
+        for group, part in zip(self.groups, np.split(total, np.cumsum([g.size for g in self.groups])), strict=False):
+            found[group.sample_rate] = found.get(group.sample_rate, 0) + int(part.sum())
+        return found
+
+    def distinct(self) -> tuple[NDArray, NDArray] | None:
+        """One person of each kind, by equal counts, and everybody's kind; None if kinds are about as many as people.
+
+        A sample of people decides whether everybody's counts are compared.
+        """
+        people = len(self.counts)
+        sample = np.unique(np.linspace(0, people - 1, min(people, _SAMPLE)).astype(np.int64))
+        if np.unique(self._hashes(sample)).size > _MOST_DISTINCT * sample.size:
+            return None
+        hashes = np.concatenate([self._hashes(block) for block in blocks(people)])
+        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+        place = place.reshape(-1)
+        for block in blocks(people):
+            other = first[place[block]]
+            for values in (self.counts, self.lower_weights):
+                if not np.array_equal(values[block], values[other]):
+                    return None  # different counts with one hash
+        return first, place
+
+    def _hashes(self, who: slice | NDArray) -> NDArray:
+        """A 64-bit number of each person's counts."""
+        odd = np.random.default_rng(0).integers(1 << 63, size=(2, self.counts.shape[1]), dtype=np.uint64) | np.uint64(1)
+        parts = (self.counts, self.lower_weights)
+        return np.asarray(sum(part[who].astype(np.uint64) @ factor for part, factor in zip(parts, odd, strict=True)))
 
     def interpolated(self, log_delta: float | None = None) -> InterpolatedCounts:
         """The counts in fractions, for the upper bound, or for the lower bound down to this log delta."""

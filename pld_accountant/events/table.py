@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ class Events:
         The steps of a person who takes part in every step.
     labels : ndarray of shape (people,) or None
         The group of every person.
+    schedule_from_events : bool
+        Whether the schedule was counted from the events.
     """
 
     people: Any
@@ -53,6 +55,7 @@ class Events:
     kinds: tuple[Kind, ...]
     schedule: tuple[tuple[float, float, int], ...]
     labels: NDArray | None = None
+    schedule_from_events: bool = False
 
     def __len__(self) -> int:
         return self.person.size
@@ -60,15 +63,14 @@ class Events:
     def part(self, start: int, stop: int) -> Events:
         """The events of the people from `start` to `stop`, with the schedule of all."""
         a, b = np.searchsorted(self.person, [start, stop])
-        return Events(
-            self.people[start:stop],
-            self.person[a:b] - start,
-            self.norm[a:b],
-            self.count[a:b],
-            self.kind[a:b],
-            self.kinds,
-            self.schedule,
-            None if self.labels is None else self.labels[start:stop],
+        return replace(
+            self,
+            people=self.people[start:stop],
+            person=self.person[a:b] - start,
+            norm=self.norm[a:b],
+            count=self.count[a:b],
+            kind=self.kind[a:b],
+            labels=None if self.labels is None else self.labels[start:stop],
         )
 
 
@@ -114,7 +116,7 @@ def read_events(
     stated = _schedule(schedule, kinds, np.maximum(most, found), most)
     used = tuple((s, q) for s, q, _ in stated)
     renumbered = np.array([used.index(one) if one in used else -1 for one in kinds], dtype=np.int64)
-    return Events(everybody, person, norm, count, renumbered[kind], used, stated, labels)
+    return Events(everybody, person, norm, count, renumbered[kind], used, stated, labels, schedule is None)
 
 
 # --------------------------------------------------------------------------------------------------------- columns

@@ -28,6 +28,10 @@ _COUNTED = (
     "The schedule was counted from the events: the worst case depends on people's data and is no guarantee, as a step "
     "may have left no event. Give the schedule that was planned."
 )
+_SAMPLED = (
+    "About as many norms are above 0 as people are sampled. If only sampled people were recorded, the epsilons are "
+    "too small: a ledger needs everybody's norm at every step, sampled or not."
+)
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
@@ -55,6 +59,8 @@ class Individuals:
     schedule : tuple of (noise multiplier, sample rate, steps)
     schedule_from_events : bool
         Whether its steps were counted from the events.
+    looks_sampled : bool
+        Whether only the norms of sampled people may have been recorded.
     min_group : int
         Summaries, pictures and pages show nothing about fewer people than this.  Tables with a row per person are
         not affected.
@@ -74,6 +80,7 @@ class Individuals:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     schedule: tuple[tuple[float, float, int], ...] = ()
     schedule_from_events: bool = False
+    looks_sampled: bool = False
     min_group: int = MIN_GROUP
     provenance: Mapping[str, Any] = field(default_factory=provenance)
 
@@ -97,9 +104,7 @@ class Individuals:
         return self.by_status()[Status.RENYI_ONLY]
 
     def caveats(self) -> list[str]:
-        """A sentence for each status below `Status.CERTIFIED` that occurs, one if there are few people in all, and one
-        if the worst case depends on the data.
-        """
+        """A sentence for each status below `Status.CERTIFIED` that occurs, and for what a reader must know besides."""
         found = (
             ("Not certified", self.not_certified, Status.NOT_CERTIFIED),
             ("Renyi bound only", self.renyi_only, Status.RENYI_ONLY),
@@ -112,6 +117,8 @@ class Individuals:
             )
         if self.schedule_from_events:
             told.append(_COUNTED)
+        if self.looks_sampled:
+            told.append(_SAMPLED)
         return told
 
     @property
@@ -180,8 +187,8 @@ class Request:
     guarantee: Guarantee | None = None
 
     def __post_init__(self) -> None:
-        if not hasattr(self.ledger, "worst_case"):
-            raise TypeError(f"ledger must be a Ledger, got {type(self.ledger).__name__}")
+        if not hasattr(self.ledger, "schedule"):
+            raise TypeError(f"ledger must be a Ledger or a LaplaceLedger, got {type(self.ledger).__name__}")
         validate.delta(self.delta)
         directions(self.direction)
         validate.count(self.min_group, "min_group", least=1)
@@ -230,6 +237,7 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
         parameters={**given, "direction": direction, **({} if seconds is None else {"seconds": seconds})},
         schedule=ledger.schedule,
         schedule_from_events=ledger.schedule_from_events,
+        looks_sampled=ledger.looks_sampled,
         min_group=int(request.min_group),
         provenance=provenance(request.source),
     )

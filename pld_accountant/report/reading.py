@@ -91,7 +91,7 @@ def _read(name: str) -> tuple[Any, dict[str, Any]]:
     arrow_error = require("pyarrow", "parquet", f"reading {name}").ArrowException
     try:
         with open(name, "rb") as file:
-            table = parquet.read_table(file)
+            table = parquet.read_table(file, use_threads=False)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, arrow_error) as error:
@@ -106,7 +106,9 @@ def _read(name: str) -> tuple[Any, dict[str, Any]]:
             raise ValueError(f"its columns have version {version}; this release reads version {SCHEMA_VERSION}")
         written = table.schema.metadata.get(DIGEST.encode())
         columns = {name: _values(table.column(name)) for name in table.schema.names}
-        if written is not None and written != digest(columns, text.decode()).encode():
+        if written is None:
+            raise ValueError("its digest is missing, so that it was altered")
+        if written != digest(columns, text.decode()).encode():
             raise ValueError("it was altered or damaged")
         return table, facts
     except (TypeError, ValueError, AttributeError, arrow_error) as error:
@@ -147,6 +149,7 @@ def _results(table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
         parameters=facts["parameters"],
         schedule=tuple((s["noise_multiplier"], s["sample_rate"], s["steps"]) for s in facts["schedule"]),
         schedule_from_events=bool(facts.get("schedule_from_events", False)),
+        looks_sampled=bool(facts.get("looks_sampled", False)),
         min_group=int(facts["min_group"]),
         provenance=facts["provenance"],
     )

@@ -69,6 +69,7 @@ class Summary:
                 for sigma, rate, steps in people.schedule
             ],
             "schedule_from_events": people.schedule_from_events,
+            "looks_sampled": people.looks_sampled,
             "neighbours": "add or remove one record",
             "guarantee": asdict(people.guarantee),
             "worst_case": {

@@ -111,7 +111,7 @@ def test_merge_and_verify_say_the_same_as_json(folder):
     assert run("verify", "first.npz", "--results", "eps.parquet", "--json", "v.json").exit_code == 0
     told = json.loads((folder / "v.json").read_text())
     assert told["provenance"]["source"] == {"name": "first.npz", "sha256": fingerprint("first.npz").sha256}
-    agreed = {"same": 2, "overlap": 0, "contradict": 0}
+    agreed = {"same": 2, "overlap": 0, "contradict": 0, "below": 0}
     assert told["whole"] and told["results"] == {"file": "eps.parquet", "other": None, **agreed}
     result = run("verify", "second.npz", "--results", "eps.parquet", "--json", "-")
     assert result.exit_code == 1 and json.loads(result.stdout)["results"]["other"] == "other people"
@@ -137,7 +137,7 @@ def test_merge_of_parts_refuses_people_in_both(folder):
     assert run("merge", "first.npz", "second.npz", "--out", "first.npz").exit_code == 2
 
 
-def test_verify_accepts_what_was_written_and_finds_what_was_changed(folder):
+def test_verify_accepts_what_was_written_and_finds_what_was_changed(folder, forge):
     result = run("verify", "first.npz", "--results", "eps.parquet")
     assert (result.exit_code, result.stdout.count("2 people")) == (0, 2), result.output
     table = pq.read_table("eps.parquet")
@@ -152,6 +152,9 @@ def test_verify_accepts_what_was_written_and_finds_what_was_changed(folder):
     metadata = {key: value for key, value in table.schema.metadata.items() if key != b"pld_accountant_sha256"}
     pq.write_table(changed.replace_schema_metadata(metadata), "less.parquet")
     result = run("verify", "first.npz", "--results", "less.parquet")
+    assert result.exit_code == 2 and "its digest is missing" in result.stderr
+    forge(changed, "less.parquet")
+    result = run("verify", "first.npz", "--results", "less.parquet")
     assert result.exit_code == 1 and "of 0 differ but agree, of 2 contradict" in result.stdout
     assert run("verify", "second.npz", "--results", "eps.parquet", "--quiet").exit_code == 1
     assert "other people" in run("verify", "second.npz", "--results", "eps.parquet").stdout
@@ -159,6 +162,33 @@ def test_verify_accepts_what_was_written_and_finds_what_was_changed(folder):
     data[len(data) // 2] ^= 1
     (folder / "first.npz").write_bytes(data)
     assert run("verify", "first.npz").exit_code == 2
+
+
+def scaled(table, name, factor):
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), pyarrow.array(table[name].to_numpy() * factor))
+
+
+FORGED = {
+    "a smaller worst case": lambda f: {"worst_case": f["worst_case"] | {"lower": 0.1, "upper": 0.2}},
+    "another guarantee": lambda f: {"guarantee": f["guarantee"] | {"sentence": "Everything is promised."}},
+    "other parameters": lambda f: {"parameters": f["parameters"] | {"max_grad_norm": 9.0}},
+    "another origin of the schedule": lambda f: {"schedule_from_events": not f["schedule_from_events"]},
+}
+SHRUNK = {"smaller Renyi bounds": ("rdp_epsilon", 0.1), "are below what is proven": ("epsilon_upper", 1.0 - 1e-5)}
+
+
+@pytest.mark.parametrize("case", [*FORGED, *SHRUNK])
+def test_verify_finds_results_that_promise_more_than_the_ledger_proves(folder, forge, case):
+    table = pq.read_table("eps.parquet")
+    forge(table, "less.parquet")
+    assert run("verify", "first.npz", "--results", "less.parquet").exit_code == 0
+    if case in FORGED:
+        forge(table, "less.parquet", **FORGED[case](json.loads(table.schema.metadata[b"pld_accountant"])))
+    else:
+        forge(scaled(table, *SHRUNK[case]), "less.parquet")
+    result = run("verify", "first.npz", "--results", "less.parquet")
+    assert result.exit_code == 1 and case in result.stdout, result.output
 
 
 @pytest.mark.parametrize(
