@@ -299,7 +299,8 @@ class Ledger(PeopleCounts):
         for rate, share in self._sampled_shares().items():
             warnings.warn(
                 f"{100.0 * share:.3g} % of the norms at sample rate {rate:g} are above 0, as if only sampled people "
-                "had been recorded: then the epsilons are too small. Record everybody's norm at every step, sampled or not",
+                "had been recorded: then the epsilons are too small. Record everybody's norm at every step, sampled "
+                "or not",
                 stacklevel=5,
             )
 

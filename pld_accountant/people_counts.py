@@ -275,7 +275,8 @@ class PeopleCounts(Locked):
               step, their norms are added up before they are clipped;
             - ``group``, optional: the same in all rows of a person.
 
-            A person without a row in a step has norm 0 there, which costs nothing.
+            A person without a row in a step has norm 0 there, which costs nothing.  With a sample rate below 1, a row
+            is needed for every step in which the person could have been sampled, sampled or not.
         max_grad_norm : float
             Clipping norm of a *person's* contribution to a step.
         people : array_like, optional
@@ -413,7 +414,10 @@ class PeopleCounts(Locked):
                 return
             own, theirs = self._people, other._people
             if same_steps and (both := int((ids.positions(theirs, own) >= 0).sum())):
-                raise ValueError(f"{both} people are in both ledgers; their steps would be counted twice")
+                raise ValueError(
+                    f"{both} people are in both ledgers; their steps would be counted twice. If the ledgers hold parts "
+                    "of these people's steps, make one ledger of both tables of events together"
+                )
             everybody = ids.joined(own, theirs)
             self._tally = merged(
                 self._tally,

@@ -273,12 +273,15 @@ class Guarantee:
         One or two sentences for the person who reads the number.
     reference : str
         The theorem behind the promise.
+    promise : (float, float), optional
+        The largest epsilon, and the delta, of a budget that a filter keeps for everybody.
     """
 
     kind: str
     proven_adaptive: bool
     sentence: str
     reference: str
+    promise: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         return f"{self.sentence} [{self.reference}]"

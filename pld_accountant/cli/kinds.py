@@ -38,6 +38,8 @@ def load_ledger(path: Path) -> Ledger:
     from ..ledger_file import LAPLACE_KIND
     from ..training.journal import is_journal, ledger_of
 
+    if path.suffix.lower() == ".parquet" and path.is_file() and _facts_in_schema(path) is not None:
+        raise ValueError(f"{path} holds results; a ledger is what --ledger of `epsilon` and --out of `record` write")
     if not (path.is_file() and is_journal(path)):
         laplace = path.is_file() and _is_ours(path) and _header(path)["kind"] == LAPLACE_KIND
         return LaplaceLedger.load(path) if laplace else Ledger.load(path)

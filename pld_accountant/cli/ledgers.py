@@ -64,6 +64,8 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Pat
     check_files([(out, ()), (json_file, ())], ledgers)
     bars = progress_bars(quiet)
     with user_errors(), bars("Merging", "ledgers") as show:
+        if len({path.resolve() for path in ledgers}) < len(ledgers):
+            raise ValueError("LEDGERS names a file twice, whose steps would be counted twice")
         whole = load_ledger(ledgers[0])
         for done, path in enumerate(ledgers[1:], 1):
             show(done, len(ledgers))
@@ -122,7 +124,7 @@ def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quie
 
 
 def _others(found: Individuals, ledger: Ledger) -> str:
-    """What shows that results are not the ledger's at all; empty if nothing does."""
+    """The sign that results are not the ledger's at all; empty if there is none."""
     import numpy as np
 
     people = np.arange(found.num_examples) if found.people is None else found.people

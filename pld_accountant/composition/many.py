@@ -71,7 +71,7 @@ class ManyCompositions:
         return self._makers[direction]
 
     def _enclosures(self, mechanism: Any, number: int) -> Iterator[tuple[Enclosure, int]]:
-        """What stands for this number of steps of a mechanism, and how often."""
+        """Enclosures of this number of steps of a mechanism, and how often each counts."""
         if isinstance(mechanism, SeveralPairs):
             parts = mechanism.above(number) if self._upper else [(mechanism.pair(_ANY_PAIR), number)]
         else:

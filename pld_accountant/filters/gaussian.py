@@ -128,6 +128,7 @@ class GaussianFilter(SquareFilter):
             + self._parts()
             + self._condition(),
             f"Koskela, Tobaben and Honkela (2023), Theorem {'4.1' if self._individual else '3.2'}",
+            self._asked,
         )
 
 
@@ -224,4 +225,5 @@ class ZCDPFilter(SquareFilter):
             + self._parts()
             + self._condition(),
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'} and Remark 4.4",
+            self._asked,
         )

@@ -255,6 +255,7 @@ class PotentialFilter(NoisyStepFilter):
             "adding or removing of one person; `epsilon` gives the epsilon at every other delta, from the same budget. "
             + self.conditions(),
             "docs/how/potential.rst, Theorem 1, on the charges of Feldman and Zrnic (2021)",
+            self._target,
         )
 
     def conditions(self) -> str:

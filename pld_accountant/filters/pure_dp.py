@@ -130,6 +130,7 @@ class PureDPFilter(PureStepFilter):
             f"Everything released is (epsilon, 0)-DP, epsilon = {self._epsilon!r}, for the adding or removing of one "
             "person, when every step is pure DP with the epsilons given." + self._parts() + self._condition("epsilon"),
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'}, at every order",
+            (self._epsilon, 0.0),
         )
 
 
@@ -197,4 +198,5 @@ class ApproximateDPFilter(PureStepFilter):
             "adding or removing of one person, when every step is pure DP with the epsilons given."
             + self._condition("epsilon"),
             "Feldman and Zrnic (2021), Theorem 4.8",
+            self._target,
         )

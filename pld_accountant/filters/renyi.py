@@ -279,6 +279,7 @@ class RenyiFilter(NoisyStepFilter):
             f"{self._promise(promise)}, for the adding or removing of one person.{self._parts()}{sampled}"
             f"{self._condition()}",
             f"Feldman and Zrnic (2021), Theorem {'4.5' if self._individual else '4.3'} and Remark 4.4",
+            self._asked,
         )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
 
 MIN_GROUP = 10  # people
+_ROUNDING = 1e-9  # relative, of a budget
 _MORE = "A min_group of 1 shows everything."
 _COUNTED = (
     "The schedule was counted from the events: the worst case depends on people's data and is no guarantee, as a step "
@@ -119,6 +120,11 @@ class Individuals:
             told.append(_COUNTED)
         if self.looks_sampled:
             told.append(_SAMPLED)
+        if self.delta * self.num_examples >= 1.0:
+            told.append(
+                f"delta = {self.delta:g} is not below 1 / {self.num_examples:,}, one over the number of people: to "
+                "publish one person's record as it is has no larger delta."
+            )
         return told
 
     @property
@@ -224,13 +230,22 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
     given = {**own, **(request.parameters or {})}
     if changed := sorted(name for name, value in own.items() if not np.array_equal(given[name], value)):
         raise ValueError(f"parameters must not contradict the ledger's {', '.join(changed)}, got {request.parameters}")
+    epsilon = ledger.epsilon(delta, direction=direction, progress=progress, seconds=seconds)
+    guarantee = request.guarantee or ledger.guarantee
+    if guarantee.promise is not None and delta >= guarantee.promise[1]:
+        above = int((epsilon.lower > guarantee.promise[0] * (1.0 + _ROUNDING)).sum())
+        if above:
+            raise ValueError(
+                f"guarantee promises an epsilon of {guarantee.promise[0]:g}, and {above} of {ledger.num_examples} "
+                "people have a larger one: the ledger holds steps that the filter did not admit"
+            )
     return Individuals(
         delta=delta,
-        epsilon=ledger.epsilon(delta, direction=direction, progress=progress, seconds=seconds),
+        epsilon=epsilon,
         rdp_epsilon=ledger.rdp_epsilon(delta),
         worst_case=worst.epsilon(delta, direction=direction),
         worst_case_rdp=worst.rdp_epsilon(delta),
-        guarantee=request.guarantee or ledger.guarantee,
+        guarantee=guarantee,
         steps=ledger.steps,
         labels=None if request.labels is None else np.asarray(request.labels),
         people=ledger.people if request.index is None else request.index,

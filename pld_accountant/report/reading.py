@@ -83,7 +83,7 @@ def _from_parts(folder: ResultFolder) -> Summary | Comparison:
 
 def _read(name: str) -> tuple[Any, dict[str, Any]]:
     """The table of a file, and its facts."""
-    if Path(name).suffix.lower() in (".csv", ".npz"):
+    if Path(name).suffix.lower() in (".csv", ".npz", ".json", ".html"):
         raise ReadError(
             f"{name} cannot be read: results are read from .parquet, which write_results and --out write too"
         )
@@ -142,7 +142,7 @@ def _results(table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
             Method[worst["method"]],
         ),
         worst_case_rdp=_or(worst["rdp_epsilon"], math.inf),
-        guarantee=Guarantee(**facts["guarantee"]),
+        guarantee=_guarantee(facts["guarantee"]),
         steps=int(facts["steps"]),
         labels=columns.get("group"),
         people=columns["id"],
@@ -165,6 +165,11 @@ def _results(table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
     method = np.where(known, np.uint8(Method.TRANSFORM), np.uint8(Method.NONE))
     mu = Bounds(nothing, nothing, upper, status, method)
     return with_mu(people, mu, worst_mu, facts["min_delta"], probabilities)
+
+
+def _guarantee(facts: Mapping[str, Any]) -> Guarantee:
+    promise = facts.get("promise")
+    return Guarantee(**{**facts, "promise": None if promise is None else (float(promise[0]), float(promise[1]))})
 
 
 def _values(column: Any) -> np.ndarray:

@@ -106,7 +106,11 @@ class Summary:
     def text(self) -> str:
         """Text for the terminal.  Printed epsilons are upper bounds, rounded up."""
         people = self.individuals
-        blocks = [self.heading(), self._quantile_table()]
+        promise = people.guarantee.promise
+        blocks = [self.heading()]
+        if promise is not None:
+            blocks.append(f"Promised to everybody: epsilon <= {rounded_up(promise[0])} at delta = {promise[1]:g}")
+        blocks.append(self._quantile_table())
         if self.under_half is not None:
             share = self.under_half
             people_in = f"{share.count:,} of {share.total:,} people ({share.percent})"

@@ -129,12 +129,20 @@ def test_merge_adds_steps_of_the_same_people(folder):
 def test_merge_of_parts_refuses_people_in_both(folder):
     before = sorted(os.listdir())
     result = run("merge", "first.npz", "second.npz", "--same-steps", "--out", "both.npz")
-    assert result.exit_code == 2 and "1 people are in both" in result.stderr
+    assert result.exit_code == 2 and "1 people are in both" in result.stderr and "both tables" in result.stderr
     assert sorted(os.listdir()) == before
     ledger_of(["c"], [0.25]).save("other.npz")
     assert run("merge", "first.npz", "other.npz", "--same-steps", "--out", "both.npz").exit_code == 0
     assert pa.Ledger.load("both.npz").steps == 50
     assert run("merge", "first.npz", "second.npz", "--out", "first.npz").exit_code == 2
+    twice = run("merge", "first.npz", "./first.npz", "--out", "both.npz")
+    assert twice.exit_code == 2 and "names a file twice" in twice.stderr
+
+
+def test_results_are_no_ledger(folder):
+    for words in (("verify", "eps.parquet"), ("report", "eps.parquet", "--delta", 1e-5, "--out", "r.html")):
+        result = run(*words)
+        assert result.exit_code == 2 and "holds results; a ledger is what --ledger" in result.stderr, result.output
 
 
 def test_verify_accepts_what_was_written_and_finds_what_was_changed(folder, forge):

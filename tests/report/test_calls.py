@@ -132,6 +132,36 @@ def test_the_guarantee_of_a_filter_stands_in_every_output(folder, own):
         pa.summarise(own, 1e-5, guarantee="proven")
 
 
+def test_the_budget_of_a_filter_leads_the_outputs_and_must_hold(folder, own):
+    def guarantee(epsilon):
+        return pa.ApproximateDPFilter(epsilon, 1e-5, num_examples=3).guarantee
+
+    found = pa.summarise(own, 1e-5, guarantee=guarantee(7.5))
+    assert "Promised to everybody: epsilon <= 7.500 at delta = 1e-05" in found.text()
+    page = pa.write_report(own, folder / "page.html", 1e-5, guarantee=guarantee(7.5)).read_text()
+    words = " ".join(page[page.index("<dl") : page.index("</dl>")].split())
+    assert words.index("Promised to everybody") < words.index("Worst case") and "It holds for everybody" not in words
+    pa.write_results(found, out=folder / "eps.parquet")
+    assert pa.read_results(folder / "eps.parquet").individuals.guarantee == guarantee(7.5)
+    for call in (pa.summarise, lambda *a, **b: pa.write_report(a[0], folder / "no.html", *a[1:], **b)):
+        with pytest.raises(ValueError, match=r"guarantee promises an epsilon of 0\.001"):
+            call(own, 1e-5, guarantee=guarantee(1e-3))
+    assert not (folder / "no.html").exists()
+    # at a smaller delta than the promise's nothing contradicts it
+    pa.summarise(own, 1e-9, guarantee=guarantee(float(own.epsilon(1e-5).upper.max()) * 1.001))
+
+
+def test_a_delta_that_is_not_below_one_over_the_number_of_people_is_told(own):
+    people = own.num_examples
+    assert "is not below 1 /" not in pa.summarise(own, 0.5 / people).text()
+    assert f"is not below 1 / {people}" in pa.summarise(own, 1.5 / people).text()
+
+
+def test_a_ledger_of_mechanisms_is_no_ledger_of_norms():
+    with pytest.raises(TypeError, match="must be a Ledger or a LaplaceLedger"):
+        pa.summarise(pa.MechanismLedger(3), 1e-5)
+
+
 def test_pictures_have_a_limit_of_bins(own):
     with pytest.raises(ValueError, match="at most 10000"):
         pa.draw_histogram(pa.summarise(own, 1e-5), bins=10**9)

@@ -29,6 +29,7 @@ def test_what_is_proven_is_always_told(make_individuals):
         "proven_adaptive": False,
         "sentence": "What is proven and what is not.",
         "reference": "Somebody, Theorem 1",
+        "promise": None,
     }
 
 

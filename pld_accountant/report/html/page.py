@@ -78,13 +78,17 @@ def _label(value: Any) -> Markup:
 def _headline(report: Report) -> Markup:
     people, share = report.summary.individuals, report.summary.under_half
     median = report.summary.by_pld.values[report.summary.by_pld.probabilities.tolist().index(0.5)]
-    cards = [
-        (
-            "Worst case",
-            _upper(people.worst_case.upper),
-            "The epsilon of a person clipped at every step"
-            + (" that was counted." if people.schedule_from_events else ". It holds for everybody."),
-        ),
+    promise, cards = people.guarantee.promise, []
+    if promise is not None:
+        words = f"The budget that the filter keeps, at delta = {promise[1]:g}."
+        cards.append(("Promised to everybody", rounded_up(promise[0]), words))
+        clipped = "The epsilon of a person clipped at every step, if there had been no filter."
+    elif people.schedule_from_events:
+        clipped = "The epsilon of a person clipped at every step that was counted."
+    else:
+        clipped = "The epsilon of a person clipped at every step. It holds for everybody."
+    cards += [
+        ("Worst case", _upper(people.worst_case.upper), clipped),
         ("Median", _upper(median), "Half of the people have at most this epsilon."),
     ]
     if share is not None:
