@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,9 +17,11 @@ from .composition import Composition, compose
 from .composition.known import larger
 from .composition.many import ManyCompositions
 from .engine.working import warn_of_contradiction
-from .locked import Locked
+from .files.saved_state import SavedArrays, SavedState
+from .files.store import StoreError
 from .mechanisms.base import Direction, ScalableMechanism, directions
 from .mechanisms.renyi_boxes import RenyiBox
+from .mechanisms.text import parsed, written
 from .results import Bounds, Guarantee, Method, Status, stacked
 
 __all__ = ["MechanismLedger"]
@@ -26,6 +29,7 @@ __all__ = ["MechanismLedger"]
 _FEW = 8  # different rows of counts, each of which is composed by itself
 _ROUNDING = 2.0**-50  # of a share, in the safe direction of a lower bound
 _MOST_TIMES = 2**31
+_MOST_COUNT = 2**53
 _TINY = 1e-30  # a delta that is known to be this small needs no closer bound
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 
@@ -42,7 +46,7 @@ _GUARANTEE = Guarantee(
 )
 
 
-class MechanismLedger(Locked):
+class MechanismLedger(SavedState):
     """Counts of the mechanisms that each of many people took part in, and their individual privacy loss.
 
     It is for what `Ledger` and `LaplaceLedger` do not count: balls-in-bins batches, batches with a largest size,
@@ -62,7 +66,8 @@ class MechanismLedger(Locked):
 
     Notes
     -----
-    Several threads may use one ledger.  `copy.copy`, `copy.deepcopy` and `pickle` make an independent one.
+    Several threads may use one ledger.  `copy.copy`, `copy.deepcopy` and `pickle` make an independent one.  `save` and
+    `load` keep it in a file, if its mechanisms are those of `pa.compose`'s texts: not a user's own laws.
 
     **Memory**: 8 bytes for each person and mechanism, a bucket of norms being a mechanism; twice that during a
     question.
@@ -89,6 +94,7 @@ class MechanismLedger(Locked):
     def __init__(self, num_examples: int, *, buckets: int = 64) -> None:
         self._people = validate.count(num_examples, "num_examples", least=1)
         self.buckets = validate.buckets(buckets)
+        super().__init__({"num_examples": self._people, "buckets": self.buckets})
         # a column: a mechanism for the upper bound, and one for the lower (None: nothing)
         self._counts: dict[tuple[Any, Any], NDArray] = {}
         self._planned: dict[Any, int] = {}
@@ -150,7 +156,7 @@ class MechanismLedger(Locked):
         numbers = self._times(times)
         for part, n in self._checked(mechanism).counts.items():
             self._add((part, part), n * numbers)
-        self._planned[mechanism] = self._planned.get(mechanism, 0) + int(numbers.max())
+            self._plan(part, n * int(numbers.max()))
 
     def record_norms(self, mechanism: Any, norms: Any, *, max_norm: float = 1.0, times: Any = 1) -> None:
         """Count a mechanism by everybody's own contribution to it.
@@ -203,7 +209,7 @@ class MechanismLedger(Locked):
                     share = below / self.buckets * (1.0 - _ROUNDING)
                     lower = upper if exact and k == self.buckets else mechanism.scaled(share)
                     self._add((upper, lower), np.where(here, numbers, 0))
-        self._planned[mechanism] = self._planned.get(mechanism, 0) + int(numbers.max())
+        self._plan(mechanism, int(numbers.max()))
 
     def _checked(self, mechanism: Any) -> Composition:
         """One step of a mechanism; `compose` raises if it is none, and warns if it does not go with the others."""
@@ -231,6 +237,42 @@ class MechanismLedger(Locked):
         self._found = None
         if numbers.any():
             self._counts[column] = self._counts[column] + numbers if column in self._counts else numbers
+
+    def _plan(self, mechanism: Any, number: int) -> None:
+        if number:
+            self._planned[mechanism] = self._planned.get(mechanism, 0) + number
+
+    def _state(self) -> dict[str, NDArray]:
+        columns = [[written(upper), lower and written(lower)] for upper, lower in self._counts]
+        planned = [[written(mechanism), n] for mechanism, n in self._planned.items()]
+        text = json.dumps({"columns": columns, "planned": planned})
+        # a row of zeros first, so that there is one if nothing was recorded
+        counts = np.array([np.zeros(self.num_examples), *self._counts.values()], dtype=np.int64)
+        return {"mechanisms": np.frombuffer(text.encode(), dtype=np.uint8), "counts": counts}
+
+    def _restore(self, saved: SavedArrays) -> None:
+        """See `SavedState`; a mechanism must be shown by the text that it is made from."""
+        made = json.loads(saved.take("mechanisms", np.uint8, (None,)).tobytes())
+        columns, planned = (made.pop(name) for name in ("columns", "planned"))
+        shape = len(columns) + 1, self.num_examples
+        counts = saved.take("counts", np.int64, shape, least=0, most=_MOST_COUNT)
+        if made or counts[0].any():
+            raise StoreError("it has unknown parts")
+
+        def mechanism(text: str) -> Any:
+            ((found, _),) = parsed(text)
+            if written(found) != text:
+                raise StoreError(f"{text} is not how a mechanism is written")
+            return found
+
+        for (upper, lower), numbers in zip(columns, counts[1:], strict=True):
+            column = mechanism(upper), lower and mechanism(lower)
+            if column in self._counts or not numbers.any():
+                raise StoreError("it has a column twice, or one without steps")
+            self._counts[column] = numbers
+        for text, number in planned:
+            self._plan(mechanism(text), validate.count(number, "planned", least=1, most=_MOST_COUNT))
+        self.worst_case()
 
     def composition(self, person: int) -> Composition:
         """All that one person took part in, at the upper edges of the norms' buckets: for further questions.

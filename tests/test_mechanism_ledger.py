@@ -10,6 +10,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.composition.many import ManyCompositions
+from pld_accountant.files.store import StoreError
 from pld_accountant.mechanisms.base import ScalableMechanism, noise_of_share
 from pld_accountant.notions import gdp
 
@@ -249,7 +250,7 @@ def test_the_worst_case_took_everything_as_often_as_anybody():
     ledger.record(pa.compose([(pa.Gaussian(4.0), 2), (pa.Laplace(9.0), 1)]), [1, 0, 2])
     ledger.record_norms(pa.Gaussian(8.0), [0.1, 0.2, 0.3], times=[5, 1, 1])
     worst = pa.compose([(pa.Gaussian(4.0), 4), (pa.Laplace(9.0), 2), (pa.Gaussian(8.0), 5)])
-    assert ledger.worst_case() == worst and ledger.steps == 7
+    assert ledger.worst_case() == worst and ledger.steps == 11
     assert np.all(ledger.epsilon(1e-5).upper <= worst.epsilon(1e-5).upper)
     assert list(ledger.composition(1).counts.values()) == [1]
     assert "fixed or capped beforehand" in ledger.guarantee.sentence and not ledger.guarantee.proven_adaptive
@@ -269,6 +270,31 @@ def test_copies_are_independent(copied):
     other = copied(ledger)
     other.record(pa.Gaussian(1.0))
     assert np.array_equal(ledger.epsilon(1e-3).upper, before) and np.all(other.epsilon(1e-3).upper > before)
+
+
+def test_a_file_keeps_everything(tmp_path):
+    ledger = pa.MechanismLedger(5, buckets=8)
+    ledger.record(pa.PoissonSampled(pa.Laplace(3.0), 0.1), [0, 1, 2, 3, 4])
+    ledger.record_norms(pa.TruncatedPoisson(1.0, 0.1, 30, 100), [0.0, 0.3, 0.5, 1.0, 9.0], times=[1, 2, 3, 4, 5])
+    ledger.save(tmp_path / "mechanisms.npz")
+    other = pa.MechanismLedger.load(tmp_path / "mechanisms.npz")
+    assert other.worst_case() == ledger.worst_case() and other.parameters == {"num_examples": 5, "buckets": 8}
+    assert np.array_equal(other.epsilon(1e-5).upper, ledger.epsilon(1e-5).upper)
+    assert np.array_equal(other.epsilon(1e-5).lower, ledger.epsilon(1e-5).lower)
+    other.record(pa.Gaussian(1.0))
+    assert other.load(tmp_path / "mechanisms.npz").steps == ledger.steps
+    pa.MechanismLedger(3).save(tmp_path / "empty.npz")
+    assert pa.MechanismLedger.load(tmp_path / "empty.npz").steps == 0
+    with pytest.raises(StoreError, match="not a GaussianFilter"):
+        pa.GaussianFilter.load(tmp_path / "empty.npz")
+
+
+def test_what_has_no_text_is_not_saved(tmp_path):
+    ledger = pa.MechanismLedger(2)
+    ledger.record(pa.DiscretePair([0.5, 0.5], [0.4, 0.6]))
+    with pytest.raises(ValueError, match="no text from which it could be made again"):
+        ledger.save(tmp_path / "own.npz")
+    assert not list(tmp_path.iterdir())
 
 
 BAD = {

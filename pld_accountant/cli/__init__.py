@@ -6,7 +6,6 @@ with exit status 2 for a user error.
     commands.py     the program, and the list of its commands
     individuals.py  commands on many people: epsilon, compare, report
     worst_case.py   commands on the worst case: epsilon-of, compose, calibrate
-    steps.py        steps as texts, for compose
     machine.py      commands that need no data: demo, warm-up
     running.py      what they share: reading a log, text, files
     options.py      their options and checks, and the reporting of user errors

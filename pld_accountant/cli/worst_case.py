@@ -95,12 +95,12 @@ def compose(
     "PoissonSampled(Laplace(5), 0.1)" once.  The mechanisms and their parameters are those of the documentation.
     """
     from ..composition import compose as composed
-    from .steps import parsed, read
+    from ..mechanisms.text import parsed
 
     check_files([(json_file, ())], () if file is None else (file,))
     with user_errors(), warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        given = [*steps, *(read(file) if file is not None else ())]
+        given = [*steps, *(_lines(file) if file is not None else ())]
         if not given:
             raise click.UsageError("give at least one step, or a --file of steps")
         try:
@@ -110,6 +110,12 @@ def compose(
     told = [{"mechanism": repr(mechanism), "count": n} for mechanism, n in composition.counts.items()]
     asked = {"neighbours": "those of the mechanisms", "steps": composition.steps, "mechanisms": told}
     _answer(composition, delta, direction, seconds, asked, _OF_STEPS, json_file, quiet)
+
+
+def _lines(file: Path) -> list[str]:
+    """The steps of a file, one in a line; what follows a ``#`` is left out."""
+    lines = [line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if line]
 
 
 def _answer(

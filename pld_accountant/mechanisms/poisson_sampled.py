@@ -58,6 +58,9 @@ class SampledBounded:
         if not 1.0 / self.mechanism.noise_multiplier <= _MOST_RANGE:
             raise ValueError(f"a sampled mechanism's losses must be at most 300, got {self.mechanism}")
 
+    def __repr__(self) -> str:
+        return f"PoissonSampled({self.mechanism}, {self.sample_rate})"
+
     @property
     def noise_multiplier(self) -> float:
         """That of the mechanism."""

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import pld_accountant as pa
-from pld_accountant.cli import steps
 from pld_accountant.cli.commands import main
+from pld_accountant.mechanisms.text import _MAKERS, parsed, written
 from pld_accountant.rounding import rounded_down, rounded_up
 
 
@@ -39,7 +39,7 @@ def fails(*words):
     ],
 )
 def test_texts_are_steps(text, expected):
-    assert steps.parsed(text) == expected
+    assert parsed(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,40 @@ def test_texts_are_steps(text, expected):
 )
 def test_other_texts_are_refused(text, told):
     with pytest.raises(ValueError, match=re.escape(told)):
-        steps.parsed(text)
+        parsed(text)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pa.Gaussian(2.0),
+        pa.PoissonSampled(pa.Laplace(3.0), 0.1),
+        pa.PoissonSampled(pa.PureDP(0.3), 0.2),
+        pa.RandomAllocation(1.0, 5, 2),
+        pa.TruncatedPoisson(1.0, 0.1, 5, 9, norm=0.3),
+        pa.DiscreteGaussian(9.0, 2.5, coordinates=4),
+        pa.DiscreteLaplace(1e-5, 300_000),
+        pa.GroupGaussian(1.0, 0.1, 3),
+    ],
+    ids=repr,
+)
+def test_a_mechanism_is_made_again_from_its_text(step):
+    assert parsed(written(step)) == [(step, 1)]
+
+
+@pytest.mark.parametrize(
+    "step", [pa.DiscretePair([0.5, 0.5], [0.4, 0.6]), pa.RenyiDP([2.0, 4.0], [0.1, 0.2])], ids=repr
+)
+def test_a_mechanism_without_a_text_is_told(step):
+    with pytest.raises(ValueError, match="no text from which it could be made again"):
+        written(step)
 
 
 def test_every_mechanism_of_the_package_can_be_written():
     kinds = {name for name in pa.__all__ if name[0].isupper() and "mechanisms" in getattr(pa, name).__module__}
     # made of Python objects: functions, and compositions
-    assert kinds - set(steps._NAMES) == {"DensityPair", "RepeatedSelection"}
-    assert set(steps._NAMES) <= kinds
+    assert kinds - set(_MAKERS) == {"DensityPair", "RepeatedSelection"}
+    assert set(_MAKERS) <= kinds
 
 
 def test_the_command_answers_as_compose_does(tmp_path, monkeypatch):

@@ -25,11 +25,14 @@ from pld_accountant import (
     ApproximateDPFilter,
     GaussianFilter,
     GaussianOdometer,
+    Laplace,
     Ledger,
+    MechanismLedger,
     PLDFilter,
     PureDPFilter,
     RenyiFilter,
     RenyiOdometer,
+    TruncatedPoisson,
     ZCDPFilter,
     read_results,
 )
@@ -54,6 +57,13 @@ def ledger():
     return book
 
 
+def mechanisms():
+    book = MechanismLedger(PEOPLE, buckets=4)
+    book.record(Laplace(4.0), [1, 2, 0])
+    book.record_norms(TruncatedPoisson(1.0, 0.1, 9, 20), NORMS, times=3)
+    return book
+
+
 def filter_of(kind, *budget, **step):
     def make():
         f = kind(*budget, num_examples=PEOPLE, **step)
@@ -68,6 +78,7 @@ def filter_of(kind, *budget, **step):
 FULL = {"noise_multiplier": 4.0, "max_grad_norm": 1.0}
 STATES = {
     "ledger": ledger,
+    "mechanisms": mechanisms,
     "gaussian": filter_of(GaussianFilter, 0.5, **FULL),
     "for all": filter_of(ZCDPFilter, 0.5, **FULL, individual=False),
     "renyi": filter_of(RenyiFilter, [0.5], [2.0], **SAMPLED),
