@@ -113,9 +113,10 @@ class PeopleCounts(Locked):
         steps: dict[float, int] = {}
         for _, rate, number in self.schedule:
             steps[rate] = steps.get(rate, 0) + number
+        people, above = self._tally.positive()
         found = {}
-        for rate, positive in self._tally.positive().items():
-            norms = self.num_examples * steps[rate]
+        for rate, positive in above.items():
+            norms = people * steps[rate]
             expected = norms * rate
             room = _DEVIATIONS * math.sqrt(expected * (1.0 - rate)) + _NEAR * expected
             if expected >= _EXPECTED and rate <= _FULL and abs(positive - expected) <= room:

@@ -127,13 +127,9 @@ class PackedTally:
         """As in `Tally`: unpacked, a copy."""
         return self.dense().counts
 
-    def positive(self) -> dict[float, int]:
-        """As `Tally.positive`."""
-        found: dict[float, int] = {}
-        for part in self.parts():
-            for rate, number in part.positive().items():
-                found[rate] = found.get(rate, 0) + number
-        return found
+    def positive(self) -> tuple[int, dict[float, int]]:
+        """As `Tally.positive`, of the first block."""
+        return next(self.parts()).positive()
 
     def parts(self) -> Iterator[Tally]:
         """The tally of each block."""

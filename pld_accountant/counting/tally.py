@@ -17,7 +17,8 @@ from .interpolation import UNITS, lower_weight_line
 __all__ = ["Tally"]
 
 _FEW_NORMS = 16_384  # that take about 0.2 milliseconds to count
-_SAMPLE, _MOST_DISTINCT = 10_000, 0.9  # people whose counts are compared first, and the share of kinds among them
+_SAMPLE = 10_000  # people who stand for many
+_MOST_DISTINCT = 0.9  # share of kinds in the sample, above which everybody's counts are not compared
 
 
 class Tally:
@@ -190,23 +191,26 @@ class Tally:
         self.counts, self.lower_weights = counts, lower_weights
         self.groups.append(group)
 
-    def positive(self) -> dict[float, int]:
-        """How many norms above 0 were counted at each sample rate, of all people together."""
-        total = np.zeros(self.counts.shape[1], dtype=np.int64)
-        for block in blocks(len(self.counts)):
-            total += self.counts[block].sum(axis=0, dtype=np.int64)
+    def positive(self) -> tuple[int, dict[float, int]]:
+        """A number of people, and how many of their norms at each sample rate are above 0; a sample of many people."""
+        sample = self._sample()
+        total = self.counts[sample].sum(axis=0, dtype=np.int64)
         found: dict[float, int] = {}
         for group, part in zip(self.groups, np.split(total, np.cumsum([g.size for g in self.groups])), strict=False):
             found[group.sample_rate] = found.get(group.sample_rate, 0) + int(part.sum())
-        return found
+        return sample.size, found
+
+    def _sample(self) -> NDArray:
+        """People at even distances."""
+        people = len(self.counts)
+        return np.unique(np.linspace(0, people - 1, min(people, _SAMPLE)).astype(np.int64))
 
     def distinct(self) -> tuple[NDArray, NDArray] | None:
         """One person of each kind, by equal counts, and everybody's kind; None if kinds are about as many as people.
 
         A sample of people decides whether everybody's counts are compared.
         """
-        people = len(self.counts)
-        sample = np.unique(np.linspace(0, people - 1, min(people, _SAMPLE)).astype(np.int64))
+        people, sample = len(self.counts), self._sample()
         if np.unique(self._hashes(sample)).size > _MOST_DISTINCT * sample.size:
             return None
         hashes = np.concatenate([self._hashes(block) for block in blocks(people)])
