@@ -154,9 +154,14 @@ class MechanismLedger(SavedState):
         array([0.1, 0.3, 0.3, 0. ])
         """
         numbers = self._times(times)
-        for part, n in self._checked(mechanism).counts.items():
-            self._add((part, part), n * numbers)
-            self._plan(part, n * int(numbers.max()))
+        most, parts = int(numbers.max()), self._checked(mechanism).counts
+        if most * max(parts.values()) > _MOST_COUNT:
+            raise ValueError(
+                f"a person's number of steps must be at most {_MOST_COUNT:,}, got {mechanism!r} {most} times"
+            )
+        self._add(
+            {(part, part): n * numbers for part, n in parts.items()}, {part: n * most for part, n in parts.items()}
+        )
 
     def record_norms(self, mechanism: Any, norms: Any, *, max_norm: float = 1.0, times: Any = 1) -> None:
         """Count a mechanism by everybody's own contribution to it.
@@ -186,8 +191,8 @@ class MechanismLedger(SavedState):
         """
         if not isinstance(mechanism, ScalableMechanism):
             raise ValueError(
-                f"{mechanism!r} has no version for smaller contributions; count it by `record`, with the mechanism of "
-                "each person's own contribution"
+                f"{mechanism!r} has no version for smaller contributions; count it by `record` as it is, or as a "
+                "mechanism that is proven for them"
             )
         numbers = self._times(times)
         self._checked(mechanism)
@@ -199,17 +204,17 @@ class MechanismLedger(SavedState):
         edges = self._edges(validate.clipping_norm(max_norm, "max_norm"))
         bucket = np.searchsorted(edges, np.minimum(given, edges[-1]))
         at_edge = edges[bucket] == np.minimum(given, edges[-1])
+        columns = {}
         for k in np.unique(bucket[numbers > 0]).tolist():
             upper = mechanism.scaled(k / self.buckets)
             for exact in (True, False):
-                here = (bucket == k) & (at_edge == exact)
+                here = np.where((bucket == k) & (at_edge == exact), numbers, 0)
                 if here.any() and upper is not None:
                     # an edge is rounded, which the lower bound allows for; a clipped norm is exact
                     below = k if exact else k - 1
                     share = below / self.buckets * (1.0 - _ROUNDING)
-                    lower = upper if exact and k == self.buckets else mechanism.scaled(share)
-                    self._add((upper, lower), np.where(here, numbers, 0))
-        self._plan(mechanism, int(numbers.max()))
+                    columns[upper, upper if exact and k == self.buckets else mechanism.scaled(share)] = here
+        self._add(columns, {mechanism: int(numbers.max())})
 
     def _checked(self, mechanism: Any) -> Composition:
         """One step of a mechanism; `compose` raises if it is none, and warns if it does not go with the others."""
@@ -233,14 +238,16 @@ class MechanismLedger(SavedState):
             raise ValueError(f"times must be whole numbers from 0 to {_MOST_TIMES:,}, got {times!r}")
         return np.broadcast_to(given, (self.num_examples,)).astype(np.int64)
 
-    def _add(self, column: tuple[Any, Any], numbers: NDArray) -> None:
+    def _add(self, columns: dict[tuple[Any, Any], NDArray], planned: dict[Any, int]) -> None:
+        """Count all of it, or raise `ValueError` and count nothing."""
+        total = {m: self._planned.get(m, 0) + number for m, number in planned.items() if number}
+        if sum((self._planned | total).values()) > _MOST_COUNT:
+            raise ValueError(f"a ledger of mechanisms holds at most {_MOST_COUNT:,} steps of a person")
         self._found = None
-        if numbers.any():
-            self._counts[column] = self._counts[column] + numbers if column in self._counts else numbers
-
-    def _plan(self, mechanism: Any, number: int) -> None:
-        if number:
-            self._planned[mechanism] = self._planned.get(mechanism, 0) + number
+        self._planned |= total
+        for column, numbers in columns.items():
+            if numbers.any():
+                self._counts[column] = self._counts.get(column, 0) + numbers
 
     def _state(self) -> dict[str, NDArray]:
         columns = [[written(upper), lower and written(lower)] for upper, lower in self._counts]
@@ -271,7 +278,7 @@ class MechanismLedger(SavedState):
                 raise StoreError("it has a column twice, or one without steps")
             self._counts[column] = numbers
         for text, number in planned:
-            self._plan(mechanism(text), validate.count(number, "planned", least=1, most=_MOST_COUNT))
+            self._planned[mechanism(text)] = validate.count(number, "planned", least=1, most=_MOST_COUNT)
         self.worst_case()
 
     def composition(self, person: int) -> Composition:

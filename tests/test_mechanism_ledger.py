@@ -311,6 +311,7 @@ BAD = {
     "a negative norm": lambda b: b.record_norms(pa.Gaussian(1.0), [0.1, -0.2, 0.3]),
     "a table of norms": lambda b: b.record_norms(pa.Gaussian(1.0), [[0.1, 0.2, 0.3]]),
     "a clipping norm of 0": lambda b: b.record_norms(pa.Gaussian(1.0), [0.1, 0.2, 0.3], max_norm=0.0),
+    "too many steps": lambda b: b.record(pa.compose([(pa.Gaussian(1.0), 2**40)]), 2**20),
     "noise out of range": lambda b: b.record_norms(pa.RandomAllocation(1e12, 5), [0.1, 0.2, 0.3]),
 }
 
@@ -320,7 +321,7 @@ def test_bad_input_is_told_and_nothing_is_counted(case):
     ledger = pa.MechanismLedger(3)
     ledger.record(pa.Laplace(9.0), [0, 1, 2])
     before = ledger.epsilon(1e-5).upper
-    with pytest.raises(ValueError, match=r"must|no version"):
+    with pytest.raises(ValueError, match=r"must|no version|at most"):
         BAD[case](ledger)
     assert np.array_equal(ledger.epsilon(1e-5).upper, before) and ledger.steps == 2
 
