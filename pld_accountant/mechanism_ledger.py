@@ -155,13 +155,8 @@ class MechanismLedger(SavedState):
         """
         numbers = self._times(times)
         most, parts = int(numbers.max()), self._checked(mechanism).counts
-        if most * max(parts.values()) > _MOST_COUNT:
-            raise ValueError(
-                f"a person's number of steps must be at most {_MOST_COUNT:,}, got {mechanism!r} {most} times"
-            )
-        self._add(
-            {(part, part): n * numbers for part, n in parts.items()}, {part: n * most for part, n in parts.items()}
-        )
+        self._plan({part: n * most for part, n in parts.items()})
+        self._add({(part, part): n * numbers for part, n in parts.items()})
 
     def record_norms(self, mechanism: Any, norms: Any, *, max_norm: float = 1.0, times: Any = 1) -> None:
         """Count a mechanism by everybody's own contribution to it.
@@ -214,7 +209,8 @@ class MechanismLedger(SavedState):
                     below = k if exact else k - 1
                     share = below / self.buckets * (1.0 - _ROUNDING)
                     columns[upper, upper if exact and k == self.buckets else mechanism.scaled(share)] = here
-        self._add(columns, {mechanism: int(numbers.max())})
+        self._plan({mechanism: int(numbers.max())})
+        self._add(columns)
 
     def _checked(self, mechanism: Any) -> Composition:
         """One step of a mechanism; `compose` raises if it is none, and warns if it does not go with the others."""
@@ -238,13 +234,15 @@ class MechanismLedger(SavedState):
             raise ValueError(f"times must be whole numbers from 0 to {_MOST_TIMES:,}, got {times!r}")
         return np.broadcast_to(given, (self.num_examples,)).astype(np.int64)
 
-    def _add(self, columns: dict[tuple[Any, Any], NDArray], planned: dict[Any, int]) -> None:
-        """Count all of it, or raise `ValueError` and count nothing."""
-        total = {m: self._planned.get(m, 0) + number for m, number in planned.items() if number}
-        if sum((self._planned | total).values()) > _MOST_COUNT:
-            raise ValueError(f"a ledger of mechanisms holds at most {_MOST_COUNT:,} steps of a person")
+    def _plan(self, steps: dict[Any, int]) -> None:
+        """Count the worst case's steps, or raise `ValueError` if they are more than integers hold."""
+        total = self._planned | {m: self._planned.get(m, 0) + number for m, number in steps.items() if number}
+        if sum(total.values()) > _MOST_COUNT:
+            raise ValueError(f"a person's steps must be at most {_MOST_COUNT:,}, got {sum(total.values()):,}")
+        self._planned = total
+
+    def _add(self, columns: dict[tuple[Any, Any], NDArray]) -> None:
         self._found = None
-        self._planned |= total
         for column, numbers in columns.items():
             if numbers.any():
                 self._counts[column] = self._counts.get(column, 0) + numbers
