@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,8 +71,8 @@ class MechanismLedger(SavedState):
     Several threads may use one ledger.  `copy.copy`, `copy.deepcopy` and `pickle` make an independent one.  `save` and
     `load` keep it in a file, if its mechanisms are those of `pa.compose`'s texts: not a user's own laws.
 
-    **Memory**: 8 bytes for each person and mechanism, a bucket of norms being a mechanism; twice that during a
-    question.
+    **Memory**: 8 bytes for each person and mechanism, a bucket of norms being a mechanism; up to ten times that during
+    a question.
 
     Examples
     --------
@@ -168,7 +170,8 @@ class MechanismLedger(SavedState):
             `mechanisms.base.ScalableMechanism.scaled`.
         norms : array_like, shape (num_examples,)
             Everybody's contribution before clipping, sampled or not: its norm, at least 0 and finite.  For an epoch of
-            `RandomAllocation`, the largest norm in the epoch.
+            `RandomAllocation`, the largest norm in the epoch: both bounds are those of somebody with this norm at every
+            step.
         max_norm : float
             The clipping norm, above 0; a larger norm counts as this.
         times : int or array_like of int or bool, shape (num_examples,)
@@ -201,7 +204,7 @@ class MechanismLedger(SavedState):
         at_edge = edges[bucket] == np.minimum(given, edges[-1])
         columns = {}
         for k in np.unique(bucket[numbers > 0]).tolist():
-            upper = mechanism.scaled(k / self.buckets)
+            upper = mechanism.scaled(_share_above(k, self.buckets))
             for exact in (True, False):
                 here = np.where((bucket == k) & (at_edge == exact), numbers, 0)
                 if here.any() and upper is not None:
@@ -230,7 +233,7 @@ class MechanismLedger(SavedState):
         given = np.asarray(times)
         if given.dtype.kind not in "biuf" or given.shape not in ((), (self.num_examples,)):
             raise ValueError(f"times must be a whole number or an array of shape ({self.num_examples},), got {times!r}")
-        if not np.all((given >= 0) & (given <= _MOST_TIMES) & (given == np.floor(given))):
+        if np.ma.is_masked(times) or not np.all((given >= 0) & (given <= _MOST_TIMES) & (given == np.floor(given))):
             raise ValueError(f"times must be whole numbers from 0 to {_MOST_TIMES:,}, got {times!r}")
         return np.broadcast_to(given, (self.num_examples,)).astype(np.int64)
 
@@ -328,7 +331,8 @@ class MechanismLedger(SavedState):
 
         **Error**: the true value lies between the bounds.  Up to 8 different rows of counts are composed one by one,
         as closely as `compose` does.  More rows share tables on a grid, which adds up to about 0.1 % of the largest
-        epsilon.  The mechanisms' own distance and that of the buckets' edges come on top.
+        epsilon for thousands of steps, and more beyond: 15 % were seen at half a million Laplace steps.  The
+        mechanisms' own distance and that of the buckets' edges come on top.
         **Cost**: 0.1 to 3 milliseconds for each different row of counts, more for more steps, after tables of all
         mechanisms: tens of milliseconds for each, half a second for an epoch of `RandomAllocation`.  Rows that the
         tables do not serve, and rows with a `ZeroConcentratedDP` or a `RenyiDP`, are composed one by one, in 10
@@ -370,11 +374,28 @@ class MechanismLedger(SavedState):
         if np.ndim(values) > 1 or np.size(values) == 0:
             raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
         asked = [check(value) for value in ([values] if np.ndim(values) == 0 else values)]
-        if self._found is None:
-            self._found = _Rows(self._counts, self.num_examples)
+        found = []
         with deadline.limited(seconds, essentials=True):
-            found = [self._found.answer(question, value, wanted, lower=bounds == "all") for value in asked]
+            for value in asked:
+                try:
+                    self._found = self._found or _Rows(self._counts, self.num_examples)
+                    found.append(self._found.answer(question, value, wanted, lower=bounds == "all"))
+                except deadline.OutOfTime:
+                    found.append(_unknown(self.num_examples))
         return found[0] if np.ndim(values) == 0 else stacked(found)
+
+
+def _unknown(people: int) -> Bounds:
+    """Nothing is known of anybody."""
+    status = np.full(people, Status.NOT_CERTIFIED, dtype=np.uint8)
+    method = np.full(people, Method.NONE, dtype=np.uint8)
+    return Bounds(np.zeros(people), np.full(people, np.nan), np.full(people, np.inf), status, method)
+
+
+def _share_above(k: int, buckets: int) -> float:
+    """k / buckets, rounded up."""
+    share = k / buckets
+    return share if Fraction(share) >= Fraction(k, buckets) else math.nextafter(share, 1.0)
 
 
 class _Rows:
@@ -397,9 +418,14 @@ class _Rows:
             some = rows[self._together]
             used = np.flatnonzero(some.any(axis=0))
             self._above = ManyCompositions([uppers[k] for k in used], some[:, used], "above")
-            used = used[[self._columns[k][1] is not None for k in used]]
-            self._below = ManyCompositions([self._columns[k][1] for k in used], some[:, used], "below")
-            self._below.share_tables(self._above)
+
+    @cached_property
+    def _below(self) -> ManyCompositions:
+        some = self._rows[self._together]
+        used = [k for k in np.flatnonzero(some.any(axis=0)) if self._columns[k][1] is not None]
+        below = ManyCompositions([self._columns[k][1] for k in used], some[:, used], "below")
+        below.share_tables(self._above)
+        return below
 
     def answer(self, question: str, value: float, wanted: tuple[Direction, ...], *, lower: bool) -> Bounds:
         """Bounds of everybody's epsilon or delta."""

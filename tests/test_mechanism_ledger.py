@@ -3,6 +3,8 @@
 import copy
 import math
 import pickle
+import time
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 import pld_accountant as pa
 from pld_accountant.composition.many import ManyCompositions
 from pld_accountant.files.store import StoreError
-from pld_accountant.mechanisms.base import ScalableMechanism, noise_of_share
+from pld_accountant.mechanisms.base import Enclosure, ScalableMechanism, noise_of_share
 from pld_accountant.notions import gdp
 
 MANY = 40  # more different rows than are composed one by one
@@ -131,6 +133,88 @@ def test_the_slack_of_what_lies_between_two_others_is_counted_for_each_person():
     assert found.upper[0] == pytest.approx(alone[0].upper, rel=1e-3)
 
 
+@dataclass(frozen=True)
+class Fuzzy:
+    """A mechanism between two others that are far apart, with a slack and a ratio that show."""
+
+    slack: float
+    ratio: float
+    noise_multiplier: float = 5.0
+
+    def below(self):
+        parts = [(pa.Gaussian(6.0), 1), (pa.ApproximateDP(0.1, 1e-4), 1)]
+        return Enclosure(parts, self.slack, self.ratio)
+
+    def above(self):
+        parts = [(pa.Gaussian(5.0), 2), (pa.ApproximateDP(0.1, 2e-4), 1)]
+        return Enclosure(parts, self.slack, self.ratio)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add", "both"])
+@pytest.mark.parametrize(("slack", "ratio"), [(0.04, 0.0), (0.0, 1e-3), (0.03, 5e-4)])
+def test_neither_end_is_nearer_than_the_composition_proves(slack, ratio, direction):
+    """An upper bound from tables that lies below the composition's own, or a lower bound above it, would be luck."""
+    ledger = pa.MechanismLedger(20)
+    ledger.record(Fuzzy(slack, ratio), np.arange(1, 21))
+    ledger.record(pa.Laplace(9.0), np.arange(1, 21) % 3)
+    for question, values in (("epsilon", (0.2, 0.05)), ("delta", (0.0, 0.5, 2.0))):
+        for value in values:
+            found = getattr(ledger, question)(value, direction)
+            for person in (0, 7, 15):
+                one = getattr(ledger.composition(person), question)(value, direction)
+                assert found.upper[person] >= min(one.upper, 1e9) * (1 - 4e-4) or one.upper == np.inf
+                assert found.lower[person] <= one.lower * (1 + 4e-4)
+                assert found.upper[person] <= one.upper * (1 + 1e-2) + 1e-3
+                assert found.lower[person] >= one.lower * (1 - 1e-2) - 1e-3
+
+
+def test_the_far_ends_are_infinite_or_unknown_where_slack_leaves_nothing():
+    ledger = pa.MechanismLedger(20)
+    ledger.record(Fuzzy(0.1, 0.0), np.arange(1, 21))
+    found = ledger.epsilon(0.3)
+    assert np.isfinite(found.upper[:9]).all() and np.isinf(found.upper[10:]).all() and not found.lower[10:].any()
+
+
+def test_losses_that_underflow_still_count():
+    """PureDP(1e-16) has losses of round-off, which many steps add up: delta(0) is at least their total variation."""
+    steps = np.arange(1, 21) * 10**8
+    ledger = pa.MechanismLedger(20)
+    ledger.record(pa.PureDP(1e-16), steps)
+    # sqrt(n) steps of a random walk of 1e-16, at least a quarter of it
+    assert np.all(ledger.delta(0.0).upper >= 0.25e-16 * np.sqrt(steps))
+    ledger.record(pa.PureDP(1e-12))
+    assert np.all(ledger.delta(0.0).upper >= 0.25e-16 * np.sqrt(steps))
+    both = pa.compose([(pa.Gaussian(1e10), 1), (pa.PureDP(1e-16), 2**52)]).delta(0.0)
+    assert both.upper >= 0.25e-16 * 2**26
+    assert np.all(ledger.epsilon(1e-12).upper >= 0.0)
+
+
+def test_a_delta_just_above_the_chance_of_infinite_losses_has_a_finite_epsilon():
+    steps = np.arange(280, 300)
+    ledger = pa.MechanismLedger(20)
+    ledger.record(pa.ApproximateDP(0.5, 0.1), steps)
+    found = ledger.epsilon(1.0 - 1e-13)
+    left = np.array([math.exp(n * math.log1p(-0.1)) for n in steps])
+    assert np.all(found.lower[left > 1.0004e-13] < np.inf), "all losses are finite with more than this chance"
+
+
+def test_disjoint_laws_share_tables_with_others():
+    ledger = pa.MechanismLedger(20)
+    ledger.record(pa.DiscretePair([1, 0], [0, 1]), np.arange(20) % 2)
+    ledger.record(pa.Gaussian(3.0), np.arange(1, 21))
+    found = ledger.epsilon(1e-3)
+    assert np.array_equal(np.isinf(found.upper), np.arange(20) % 2 == 1) and found.certified.all()
+
+
+def test_a_limit_of_time_holds_for_the_laws_too():
+    ledger = pa.MechanismLedger(40)
+    ledger.record_norms(pa.RandomAllocation(2.03, 1000), np.linspace(0.1, 1.0, 40))
+    begin = time.monotonic()
+    found = ledger.epsilon(1e-6, seconds=0.2)
+    assert time.monotonic() - begin < 30.0, "forty laws take twenty seconds at least on one core"
+    assert found.upper.shape == (40,) and np.all(found.lower <= found.upper)
+
+
 def test_one_table_of_few_rows_is_composed_as_closely_as_compose():
     ledger = pa.MechanismLedger(5)
     ledger.record(pa.DiscreteGaussian(9.0), [0, 1, 2, 2, 2])
@@ -170,7 +254,7 @@ def test_nobody_and_nothing():
 
 
 @pytest.mark.parametrize("max_norm", [1.0, 0.1, 7.3])
-@pytest.mark.parametrize("buckets", [3, 64])
+@pytest.mark.parametrize("buckets", [3, 10, 49, 64])
 def test_a_norm_lies_between_the_edges_at_which_it_is_counted(max_norm, buckets):
     ledger = pa.MechanismLedger(6 * buckets, buckets=buckets)
     edges = np.array([float(Fraction(max_norm) * k / buckets) for k in range(1, buckets + 1)])
@@ -311,6 +395,10 @@ BAD = {
     "a negative norm": lambda b: b.record_norms(pa.Gaussian(1.0), [0.1, -0.2, 0.3]),
     "a table of norms": lambda b: b.record_norms(pa.Gaussian(1.0), [[0.1, 0.2, 0.3]]),
     "a clipping norm of 0": lambda b: b.record_norms(pa.Gaussian(1.0), [0.1, 0.2, 0.3], max_norm=0.0),
+    "masked times": lambda b: b.record(pa.Gaussian(1.0), np.ma.array([1, 2, 3], mask=[0, 1, 0])),
+    "noise out of range for somebody": lambda b: b.record_norms(
+        pa.RandomAllocation(1.5e12 / 64, 5), [2 / 64, 1 / 64, 0.0]
+    ),
     "too many steps": lambda b: b.record(pa.compose([(pa.Gaussian(1.0), 2**40)]), 2**20),
     "noise out of range": lambda b: b.record_norms(pa.RandomAllocation(1e12, 5), [0.1, 0.2, 0.3]),
 }

@@ -86,10 +86,10 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Pat
 def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quiet: bool) -> int:
     """Check a ledger's checksum, parameters and counts, and results against it.
 
-    With --results everything that a ledger determines is computed anew: everybody's bounds, the worst case, parameters
-    and guarantee.  The exit status is 1 if the results have other people or another schedule, say something else, or
-    have a bound that promises more than the new one proves.  Groups, and the log that a ledger was made of, are not
-    checked.
+    With --results everything that a ledger determines is computed anew: everybody's bounds, the worst case and the
+    parameters.  The exit status is 1 if the results have other people or another schedule, say something else, or have
+    a bound that promises more than the new one proves.  A guarantee other than a ledger's own, as that of a filter, is
+    printed.  Groups, and the log that a ledger was made of, are not checked.
     """
     from ..report.reading import read_results
 
@@ -117,6 +117,9 @@ def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quie
             if told["below"]:
                 lines.append(f"{results}: the upper bounds of {told['below']:,} people are below what is proven")
             lines += [f"{results}: {one} than the ledger's" for one in other.split("; ") if other]
+            if found.guarantee != ledger.guarantee:
+                facts["results"]["guarantee"] = found.guarantee.sentence
+                lines.append(f"{results}: a guarantee that a ledger cannot confirm: {found.guarantee.sentence}")
             differs = bool(told["contradict"] or told["below"] or other)
         facts["results"]["other"] = other or None
     finish(facts, "\n".join(lines), json_file, quiet)
@@ -155,7 +158,6 @@ def _compared(found: Individuals, ledger: Ledger, show: Callable[[int, int], Non
         "other parameters": any(found.parameters.get(name) != value for name, value in anew.parameters.items()),
         "another number of steps": found.steps != anew.steps,
         "another origin of the schedule": found.schedule_from_events != anew.schedule_from_events,
-        "another guarantee": found.guarantee != anew.guarantee,
         "a smaller worst case": worst.upper < least.upper * _NEAR or worst.lower > least.upper,
         "smaller Renyi bounds": bool(np.any(found.rdp_epsilon < anew.rdp_epsilon * _NEAR))
         or found.worst_case_rdp < anew.worst_case_rdp * _NEAR,

@@ -160,7 +160,8 @@ class EnclosedComposition(Composition):
         return np.asarray(high.composition._rdp(orders) + (high.slack / (orders - 1.0) + high.rest) * _UP)
 
     def rdp_epsilon(self, delta: float) -> float:
-        return float(self._above.composition.rdp_epsilon(self._above.shrunk(validate.delta(delta))))
+        less = float(self._above.shrunk(validate.delta(delta)))
+        return self._above.composition.rdp_epsilon(less) if less > 0.0 else math.inf
 
 
 def dominating(counts: Mapping[Any, int]) -> KnownComposition | EnclosedComposition:

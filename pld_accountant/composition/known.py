@@ -220,14 +220,16 @@ class KnownComposition(Composition):
         epsilon = float(np.asarray(question.target)) - moved
         # one question if nothing is rounded, as where infinite losses underflow
         asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
+        # delta' falls at most as fast as epsilon grows, also below 0
+        missing = max(room - epsilon, 0.0)
         if below > _TAIL:
-            most = math.exp(min(self._renyi(direction, asked[0]), 0.0))
+            most = math.exp(min(self._renyi(direction, asked[0]), 0.0)) + missing
             if most <= _LITTLE * below:
                 return _one_element(below, 0.5 * (below + above), min((above + most) * _UP, 1.0), method=Proof.RENYI)
         near, *others = self._finite(direction, asked, width)
         far = others[-1] if others else near
         less = (1.0 - above) * float(far.lower[0]) * (1.0 - ROUNDING)
-        more = (1.0 - below) * float(near.upper[0]) * (1.0 + ROUNDING)
+        more = (1.0 - below) * (float(near.upper[0]) + missing) * (1.0 + ROUNDING)
         lower = float(np.nextafter(below + less, 0.0)) if less > 0.0 else below
         upper = min(float(np.nextafter(above + more, 2.0)), 1.0) if more > 0.0 else above
         return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])

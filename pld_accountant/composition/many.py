@@ -25,7 +25,8 @@ from .known import failure_loss, family_of, loses_nothing, order_of
 
 __all__ = ["ManyCompositions"]
 
-_ANY_PAIR = 0.65  # the share of a pair, of several: each gives a lower bound, and this one is seldom 5 % below the best
+_ANY_PAIR = 0.65  # the share of a pair, of several: each gives a lower bound, 1 to 5 % below the best one's above 1e-9
+_MOST_STEPS = 2**53
 
 
 class ManyCompositions:
@@ -43,7 +44,7 @@ class ManyCompositions:
     def __init__(self, mechanisms: Sequence[Any], counts: NDArray, side: Literal["above", "below"]) -> None:
         self._upper, self._rows = side == "above", len(counts)
         steps: dict[Any, NDArray] = {}
-        slack, ratio = np.zeros((2, self._rows))
+        slack, ratio, total = np.zeros((3, self._rows))
         for mechanism, column in zip(mechanisms, counts.T, strict=True):
             for number in np.unique(column[column > 0]).tolist():
                 rows = np.flatnonzero(column == number)
@@ -51,6 +52,9 @@ class ManyCompositions:
                     slack[rows] += times * enclosure.slack
                     ratio[rows] += times * enclosure.ratio
                     for part, n in enclosure.parts:
+                        total[rows] += float(n) * times
+                        if total.max() > _MOST_STEPS:
+                            raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got about {total.max():g}")
                         step = SampledGaussian(part.noise_multiplier, 1.0) if isinstance(part, Gaussian) else part
                         steps.setdefault(step, np.zeros(self._rows, dtype=np.int64))[rows] += n * times
         self._widening, self._steps = Widening.of(slack, ratio), steps
@@ -93,12 +97,14 @@ class ManyCompositions:
         # delta' = (delta - D) / (1 - D) of the losses given that none is infinite, see `KnownComposition`
         with np.errstate(divide="ignore", invalid="ignore"):
             if self._upper:
-                share = (self._widening.shrunk(delta) - above) / (1.0 - below) * (1.0 - ROUNDING)
+                most, infinite = self._widening.shrunk(delta), np.zeros(self._rows, dtype=bool)
+                share = (most - above) / (1.0 - below) * (1.0 - ROUNDING)
             else:
-                share = (self._widening.grown(delta) - below) / (1.0 - above) * (1.0 + ROUNDING)
+                most = self._widening.grown(delta)
+                share, infinite = (most - below) / (1.0 - above) * (1.0 + ROUNDING), most < below
         some = np.flatnonzero((share > 0.0) & (share < 1.0))
         found = self._finite(EpsilonAt(share[some]), direction, some)
-        lower, upper = np.where(share < 0.0, np.inf, 0.0), np.full(self._rows, np.inf)
+        lower, upper = np.where(infinite, np.inf, 0.0), np.full(self._rows, np.inf)
         lower[some] = np.maximum(found.lower + moved[some] - room[some], 0.0)
         upper[some] = np.maximum(found.upper + moved[some] + room[some], 0.0)
         return self._answer(lower, upper, found, some)
@@ -108,11 +114,13 @@ class ManyCompositions:
         below, above, moved, room = self._infinite(direction)
         some = np.flatnonzero(above < 1.0)
         sign = 1.0 if self._upper else -1.0
-        asked = np.maximum(epsilon - moved[some] - sign * room[some], 0.0)
-        found = self._finite(DeltaAt(asked), direction, some)
+        asked = epsilon - moved[some] - sign * room[some]
+        found = self._finite(DeltaAt(np.maximum(asked, 0.0)), direction, some)
+        # delta' falls at most as fast as epsilon grows, also below 0
+        missing = np.maximum(-asked, 0.0)
         lower, upper = below.copy(), np.ones(self._rows)
         lower[some] += (1.0 - above[some]) * found.lower * (1.0 - ROUNDING)
-        upper[some] = above[some] + (1.0 - below[some]) * found.upper * (1.0 + ROUNDING)
+        upper[some] = above[some] + (1.0 - below[some]) * (found.upper + missing) * (1.0 + ROUNDING)
         known = np.isfinite(upper)
         upper[known] = np.minimum(self._widening.grown(upper)[known], 1.0)
         return self._answer(self._widening.shrunk(lower), upper, found, some)

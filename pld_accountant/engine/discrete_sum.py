@@ -45,7 +45,7 @@ def infinite_mass(laws: Sequence[DiscreteLaw], counts: Any) -> tuple[Any, Any]:
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(number > 0, number * np.log1p(-end), 0.0)
         found.append(np.where(once, number @ end, -np.expm1(logs.sum(axis=-1)) * room)[()])
-    return np.where(found[0] > _UNDERFLOW, found[0], 0.0)[()], found[1]
+    return np.where(found[0] > _UNDERFLOW, found[0], 0.0)[()], np.minimum(found[1], 1.0)
 
 
 class DiscreteSum(ABC):

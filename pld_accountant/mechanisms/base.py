@@ -372,8 +372,8 @@ class DeltaSteps(ABC):
 
 
 def noise_of_share(noise: float, share: float) -> float:
-    """noise / share, rounded down, of a share above 0."""
-    found = noise / share
+    """noise / share, rounded down, of a share above 0; at most 1e100, which is as good as no loss."""
+    found = min(noise / share, 1e100)
     return found if Fraction(found) * Fraction(share) <= Fraction(noise) else math.nextafter(found, 0.0)
 
 

@@ -297,8 +297,10 @@ class DiscreteSteps(DeltaSteps):
         # the finite mass, by which P is divided, has the error of the infinite one
         by_division = [2.0 * (x.infinite_ends[1] - x.infinite) / max(1.0 - x.infinite, MASS_SLACK) for x in laws]
         self._errors = [
-            tuple(np.broadcast_to(error + more, loss.shape) for error in (x.loss_error, x.mass_error))
-            for x, more, (loss, _) in zip(laws, by_division, self._laws, strict=True)
+            tuple(np.broadcast_to(error + more if x.masses.size else 0.0, loss.shape) for error in errors)
+            for x, more, (loss, _), errors in zip(
+                laws, by_division, self._laws, [(x.loss_error, x.mass_error) for x in laws], strict=True
+            )
         ]
         self._of_losses = np.array([of_loss.max() for of_loss, _ in self._errors])
         self._excluded = np.array([x.excluded for x in laws])

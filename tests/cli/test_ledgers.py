@@ -139,6 +139,16 @@ def test_merge_of_parts_refuses_people_in_both(folder):
     assert twice.exit_code == 2 and "names a file twice" in twice.stderr
 
 
+def test_a_guarantee_that_is_not_the_ledger_s_is_printed(folder, forge):
+    table = pq.read_table("eps.parquet")
+    facts = json.loads(table.schema.metadata[b"pld_accountant"])
+    forge(table, "less.parquet", guarantee=facts["guarantee"] | {"sentence": "Everything is promised."})
+    result = run("verify", "first.npz", "--results", "less.parquet", "--json", "v.json")
+    assert result.exit_code == 0
+    assert "a guarantee that a ledger cannot confirm: Everything is promised." in result.stdout
+    assert json.loads((folder / "v.json").read_text())["results"]["guarantee"] == "Everything is promised."
+
+
 def test_results_are_no_ledger(folder):
     for words in (("verify", "eps.parquet"), ("report", "eps.parquet", "--delta", 1e-5, "--out", "r.html")):
         result = run(*words)
@@ -179,7 +189,6 @@ def scaled(table, name, factor):
 
 FORGED = {
     "a smaller worst case": lambda f: {"worst_case": f["worst_case"] | {"lower": 0.1, "upper": 0.2}},
-    "another guarantee": lambda f: {"guarantee": f["guarantee"] | {"sentence": "Everything is promised."}},
     "other parameters": lambda f: {"parameters": f["parameters"] | {"max_grad_norm": 9.0}},
     "another origin of the schedule": lambda f: {"schedule_from_events": not f["schedule_from_events"]},
 }
