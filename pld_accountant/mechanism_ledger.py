@@ -90,7 +90,7 @@ class MechanismLedger(SavedState):
     >>> office.record(pa.DiscreteGaussian(20), [12, 12, 0])
     >>> office.record(pa.RandomizedResponse(0.5), np.array([True, False, False]))
     >>> office.epsilon(1e-6).upper.round(2)
-    array([1.77, 0.8 , 0.  ])
+    array([1.8 , 0.71, 0.  ])
     """
 
     def __init__(self, num_examples: int, *, buckets: int = 64) -> None:

@@ -126,7 +126,7 @@ def test_the_slack_of_what_lies_between_two_others_is_counted_for_each_person():
     steps = [pa.DiscreteGaussian(9.0, 2.0, coordinates=10)]
     many = ManyCompositions(steps, np.array([[1], [1000]]), "above")
     ratio = steps[0].above().ratio
-    assert many._widening.rest == pytest.approx(3.0 * ratio * np.array([1, 1000]), rel=1e-9)
+    assert many._widening.rest == pytest.approx(3.0 * ratio * np.array([1, 1000]), rel=1e-9, abs=0.0)
     found = counted(steps).epsilon(1e-32)
     alone = [pa.compose([(steps[0], n)]).epsilon(1e-32) for n in (1, 40)]
     assert np.isinf(found.upper[39]) and np.isinf(alone[1].upper)
