@@ -7,6 +7,9 @@ libraries that it needs.
 
 from __future__ import annotations
 
+import warnings
+from typing import TextIO
+
 import click
 
 from . import individuals, ledgers, machine, publishing, worst_case
@@ -17,8 +20,23 @@ __all__ = ["main"]
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="individual-pld-accountant", prog_name=PROGRAM)
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Every person's own privacy loss, from gradient norms, certified."""
+    context.with_resource(warnings.catch_warnings())
+    warnings.showwarning = _noted
+
+
+def _noted(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning in one line on standard error, without the place in the program where it arose."""
+    click.echo(f"{PROGRAM}: note: {message}", err=True)
 
 
 for command in (

@@ -362,3 +362,15 @@ def test_a_limit_of_time():
     assert "allow more seconds" in fails(*wanted, "--seconds", 1e-9)
     assert run(*wanted, "--seconds", 1000).stdout == run(*wanted).stdout
     assert "seconds must be a finite number above 0" in fails(*wanted, "--seconds", 0)
+
+
+def test_a_warning_is_one_line_without_a_path(folder):
+    rng = np.random.default_rng(0)
+    np.save("sampled.npy", np.where(rng.random((100, 60)) < 0.05, rng.uniform(0.5, 4.0, (100, 60)), 0.0))
+    done = subprocess.run(
+        [sys.executable, "-m", "pld_accountant", "epsilon", "sampled.npy", *OPTIONS],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (line,) = [one for one in done.stderr.splitlines() if "as if only sampled people" in one]
+    assert line.startswith("pld-accountant: note: ") and ".py" not in done.stderr
+    assert "a ledger needs everybody's norm at every step" in " ".join(done.stdout.split())
