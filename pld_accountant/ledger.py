@@ -274,13 +274,8 @@ class Ledger(PeopleCounts):
         progress: Progress | None,
         seconds: float | None,
     ) -> Bounds:
-        if bounds not in ("all", "upper"):
-            raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
-        wanted = directions(direction)
-        if np.ndim(values) > 1 or np.size(values) == 0:
-            raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
-        questions = [ask(v) for v in ([values] if np.ndim(values) == 0 else values)]
-        lower = bounds == "all"
+        lower, wanted = validate.wants_lower(bounds), directions(direction)
+        questions = [ask(v) for v in validate.sequence(values)]
         self._warn_of_sampled_logs()
         with deadline.limited(seconds):
             # first, because a limit of time may leave most people with nothing else

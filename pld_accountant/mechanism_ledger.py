@@ -297,9 +297,9 @@ class MechanismLedger(SavedState):
         return compose([(upper, int(n[at])) for (upper, _), n in self._counts.items()])
 
     def worst_case(self) -> Composition:
-        """Somebody who took part in each mechanism as often as anybody, with the largest contribution.
+        """The composition of a person who took part in each mechanism as often as anybody, with the largest norm.
 
-        If numbers of times were given for each person, it depends on the people's data.
+        It depends on the people's data if numbers of times were given for each person.
         """
         return compose(list(self._planned.items()))
 
@@ -368,18 +368,13 @@ class MechanismLedger(SavedState):
         bounds: str,
         seconds: float | None,
     ) -> Bounds:
-        if bounds not in ("all", "upper"):
-            raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
-        wanted = directions(direction)
-        if np.ndim(values) > 1 or np.size(values) == 0:
-            raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
-        asked = [check(value) for value in ([values] if np.ndim(values) == 0 else values)]
-        found = []
+        lower, wanted = validate.wants_lower(bounds), directions(direction)
+        asked, found = [check(value) for value in validate.sequence(values)], []
         with deadline.limited(seconds, essentials=True):
             for value in asked:
                 try:
                     self._found = self._found or _Rows(self._counts, self.num_examples)
-                    found.append(self._found.answer(question, value, wanted, lower=bounds == "all"))
+                    found.append(self._found.answer(question, value, wanted, lower=lower))
                 except deadline.OutOfTime:
                     found.append(_unknown(self.num_examples))
         return found[0] if np.ndim(values) == 0 else stacked(found)

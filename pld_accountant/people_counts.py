@@ -102,9 +102,9 @@ class PeopleCounts(Locked):
 
     @property
     def looks_sampled(self) -> bool:
-        """Whether about as many norms are above 0 as people are sampled: then only these may have been recorded.
+        """Whether the share of norms above 0 is about the sample rate, as in a log of sampled people only.
 
-        Epsilons are too small if a person's norm is missing at steps in which the person could have been sampled.
+        The epsilons of such a log are too small: a ledger needs everybody's norm at every step.
         """
         return bool(self._sampled_shares())
 

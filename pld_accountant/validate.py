@@ -30,7 +30,9 @@ __all__ = [
     "positive",
     "sample_rate",
     "schedule",
+    "sequence",
     "share",
+    "wants_lower",
 ]
 
 
@@ -148,6 +150,20 @@ def count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> 
     if most is not None and x > most:
         raise ValueError(f"{name} must be at most {most}, got {value!r}")
     return int(value)
+
+
+def sequence(values: Any) -> list[Any]:
+    """The numbers of a question: one, or a sequence of at least one."""
+    if np.ndim(values) > 1 or np.size(values) == 0:
+        raise ValueError(f"several values must form a sequence of numbers, got {values!r}")
+    return [values] if np.ndim(values) == 0 else list(values)
+
+
+def wants_lower(bounds: Any) -> bool:
+    """Whether lower bounds are asked for: True for "all", False for "upper"."""
+    if bounds not in ("all", "upper"):
+        raise ValueError(f"bounds must be 'all' or 'upper', got {bounds!r}")
+    return bool(bounds == "all")
 
 
 def flag(value: Any, name: str) -> bool:

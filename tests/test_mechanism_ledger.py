@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-import time
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import pld_accountant as pa
+from pld_accountant import deadline
 from pld_accountant.composition.many import ManyCompositions
 from pld_accountant.files.store import StoreError
 from pld_accountant.mechanisms.base import Enclosure, ScalableMechanism, noise_of_share
@@ -206,13 +206,16 @@ def test_disjoint_laws_share_tables_with_others():
     assert np.array_equal(np.isinf(found.upper), np.arange(20) % 2 == 1) and found.certified.all()
 
 
-def test_a_limit_of_time_holds_for_the_laws_too():
-    ledger = pa.MechanismLedger(40)
-    ledger.record_norms(pa.RandomAllocation(2.03, 1000), np.linspace(0.1, 1.0, 40))
-    begin = time.monotonic()
-    found = ledger.epsilon(1e-6, seconds=0.2)
-    assert time.monotonic() - begin < 30.0, "forty laws take twenty seconds at least on one core"
-    assert found.upper.shape == (40,) and np.all(found.lower <= found.upper)
+def test_a_limit_of_time_holds_for_the_laws_too(monkeypatch):
+    def out_of_time():
+        raise deadline.OutOfTime
+
+    ledger = pa.MechanismLedger(20)
+    ledger.record_norms(pa.RandomAllocation(2.03, 8), np.linspace(0.1, 1.0, 20))
+    with monkeypatch.context() as patched:
+        patched.setattr("pld_accountant.mechanisms.lognormal_sums.deadline.check", out_of_time)
+        found = ledger.epsilon(1e-6, seconds=60.0)
+    assert np.isinf(found.upper).all() and not found.certified.any() and not found.lower.any()
 
 
 def test_one_table_of_few_rows_is_composed_as_closely_as_compose():

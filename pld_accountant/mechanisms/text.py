@@ -1,4 +1,4 @@
-"""Mechanisms as texts, such as ``DiscreteGaussian(20)``: what is read back from the texts that they are shown as."""
+"""Mechanisms as texts, such as ``DiscreteGaussian(20)``: `written` makes the text, and `parsed` reads it."""
 
 from __future__ import annotations
 
