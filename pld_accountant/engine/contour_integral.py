@@ -38,6 +38,7 @@ _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) 
 
 _LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 80, 40
 _SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it is not shortened, so often at most
+_LONGER = 1.05  # of a panel over the last one, times the growth of |A|: tried first, once bounds have shortened one
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 1e-7  # bound of the vertical line that is accepted if further panels do not lower it
@@ -191,13 +192,15 @@ class _Contour:
         error = self._open()
         if not error < math.inf:
             return None
-        a, step, before, checks = complex(self._c), self._part.theta, math.inf, 0
+        a, step, before, checks, growing = complex(self._c), self._part.theta, math.inf, 0, True
         panels: list[Integral] = []
         ends: list[float] = []
         first = None
         work = _NODE.size * sum(m.nodes for m in self._moments)
         for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
-            step, lost = self._fit(a, step)
+            wanted = step
+            step, lost = self._fit(a, wanted)
+            growing = growing and step == wanted
             z, terms, off = self._panel(a, step)
             reach = 0.5 * step * math.hypot(_WIDE, _TALL)
             left, right = float(z.real.min()) - reach, float(z.real.max()) + reach
@@ -208,15 +211,17 @@ class _Contour:
             first = first or float(sizes.max())
             if not (float(sizes.max()) <= 1e3 * first and error < _USELESS):
                 return None
-            a, step = a + step * self._direction, 2.0 * step
+            ahead = a + step * self._direction
+            a, step = ahead, step * (2.0 if growing else _LONGER * abs(ahead) / abs(a))
             ends.append(float(sizes[-1]) * abs(a))
             if _is_too_slow(ends):
                 return None
-            if ends[-1] < 0.1 * TOLERANCE:
+            # the bound costs more than a panel
+            if ends[-1] < 0.1 * TOLERANCE and len(ends) % 2 == 0:
                 rest = self._rest(a)
                 checks += 1
                 slow = checks > 3 and rest > 0.5 * before
-                if rest < 0.1 * TOLERANCE or (slow and rest < _ACCEPTED):
+                if rest < TOLERANCE or (slow and rest < _ACCEPTED):
                     return replace(Integral.of(panels), bound=error + rest)
                 if slow:
                     return None

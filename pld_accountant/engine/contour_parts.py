@@ -15,7 +15,7 @@ from ..mechanisms.complex_law import ComplexLaw
 
 __all__ = ["TOLERANCE", "Part", "Steps", "choose_parts"]
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-8
 """A term of the error may be this large, relative to delta; the round-off may be larger."""
 
 _BEYOND = -30.0  # log of the mass at the end of the losses, relative to delta

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -376,14 +377,12 @@ class ComplexMoments:
         M is the integral of f - N h_Q along the path, and 1 less the mass beyond `high`.  So what the path leaves out
         of the integral of N h_Q is a part of M that does not fall with Im A.
         """
-        x = np.linspace(self._begin, self._end if self._low == -np.inf else self._low, _PLACES)
+        x, slope, loss, log_density = self._lines
         log_step = math.log(x[1] - x[0])
-        slope = np.gradient(self._law.log(x), x)
-        top = self._log_size(a, x + self._above)
-        after = np.logaddexp.accumulate(top[::-1])[::-1] + log_step
+        log_size = (a * loss + log_density).real
+        after = np.logaddexp.accumulate(log_size[0, ::-1])[::-1] + log_step
         best = np.inf, 0.0, 0
-        for y in self._above.imag * _HEIGHTS:
-            line = self._log_size(a, x + 1j * y)
+        for y, line in zip(self._above.imag * _HEIGHTS, log_size[1:], strict=True):
             before = np.logaddexp.accumulate(line) + log_step
             # arg g grows along a leg like the slope of log g along the line
             if self._low > -np.inf:
@@ -398,10 +397,16 @@ class ComplexMoments:
         rising = _Path(self._law, [place + 1j * y, *ends])
         return self._along(a, place, y) + rising.upper(a) + self._off_left + self._off_end
 
-    def _log_size(self, a: complex, x: NDArray) -> NDArray:
-        """log |f|."""
-        p, q = self._law.logs(x)
-        return (a * (p - q) + q - 0.5 * x * x).real - LOG_DENSITY
+    @cached_property
+    def _lines(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """Candidates of where a path rises, and the slope of the loss there; the loss and log(N h_Q) above them.
+
+        The last two have a row for the path's line, and one for each candidate of a lower line.
+        """
+        x = np.linspace(self._begin, self._end if self._low == -np.inf else self._low, _PLACES)
+        z = x + 1j * self._above.imag * np.append(1.0, _HEIGHTS)[:, None]
+        p, q = self._law.logs(z)
+        return x, np.gradient(self._law.log(x), x), p - q, q - 0.5 * z * z - LOG_DENSITY
 
     def _along(self, a: complex, stop: float, y: float) -> float:
         """Bound of the integral of |f| along Im x = y up to `stop`, also for every larger Im A.
