@@ -145,6 +145,16 @@ class Ledger(PeopleCounts):
         return {}
 
     @property
+    def run_parameters(self) -> dict[str, Any]:
+        """Parameters of all steps, for outputs: noise and rate only if no step has others, which the schedule tells."""
+        names = ["max_grad_norm", "buckets"]
+        if {(sigma, rate) for sigma, rate, _ in self.schedule} <= {(self.noise_multiplier, self.sample_rate)}:
+            names = ["noise_multiplier", "sample_rate", *names]
+        if self.noise != "gaussian":
+            names = ["noise", *names]
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def guarantee(self) -> Guarantee:
         """The guarantee of all numbers of a ledger."""
         if self.schedule and self._full_batches:
@@ -343,7 +353,7 @@ class Ledger(PeopleCounts):
             return found
         upper, method = found.upper.copy(), found.method.copy()
         # removal has the larger divergence at every order, so its bound holds for both directions
-        own = renyi.best_epsilon(self._unpacked().whole().of(who), self._of("remove").steps, delta)
+        own = renyi.best_epsilon(self._unpacked().whole().of(who), self._of("remove").steps.log_moments, delta)
         method[who[own < upper[who]]] = Proof.RENYI
         upper[who] = np.minimum(upper[who], own)
         lower, middle = (np.minimum(one, upper) for one in (found.lower, found.estimate))
@@ -483,7 +493,7 @@ class Ledger(PeopleCounts):
             return renyi.epsilon_at_orders(tally.whole(), self._of("remove").steps, delta, theta, self.steps)
         # Individuals are minimised over a grid of orders, the worst case over all orders; no individual exceeds it.
         worst, whole = self.worst_case().rdp_epsilon(delta), tally.whole()
-        found = np.minimum(renyi.best_epsilon(whole, self._of("remove").steps, delta), worst)
+        found = np.minimum(renyi.best_epsilon(whole, self._of("remove").steps.log_moments, delta), worst)
         return np.where(whole.steps() > 0, found, 0.0)
 
     def worst_case(self) -> Composition:

@@ -18,12 +18,16 @@ from . import deadline, validate
 from .composition import Composition, compose
 from .composition.known import larger
 from .composition.many import ManyCompositions
+from .counting.counts import WholeCounts
+from .engine.renyi import best_epsilon
 from .engine.working import warn_of_contradiction
+from .events import ids
 from .files.saved_state import SavedArrays, SavedState
 from .files.store import StoreError
 from .mechanisms.base import Direction, ScalableMechanism, directions
 from .mechanisms.renyi_boxes import RenyiBox
 from .mechanisms.text import parsed, written
+from .named_people import NamedPeople, Progress
 from .results import Bounds, Guarantee, Method, Status, stacked
 
 __all__ = ["MechanismLedger"]
@@ -33,6 +37,7 @@ _ROUNDING = 2.0**-50  # of a share, in the safe direction of a lower bound
 _MOST_TIMES = 2**31
 _MOST_COUNT = 2**53
 _TINY = 1e-30  # a delta that is known to be this small needs no closer bound
+_NO_MOMENT, _NO_EPSILON = 1e200, 1e150  # stand for infinite log-moments; an epsilon that such a one gave
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 
 _GUARANTEE = Guarantee(
@@ -48,7 +53,7 @@ _GUARANTEE = Guarantee(
 )
 
 
-class MechanismLedger(SavedState):
+class MechanismLedger(NamedPeople, SavedState):
     """Counts of the mechanisms that each of many people took part in, and their individual privacy loss.
 
     It is for what `Ledger` and `LaplaceLedger` do not count: balls-in-bins batches, batches with a largest size,
@@ -69,7 +74,8 @@ class MechanismLedger(SavedState):
     Notes
     -----
     Several threads may use one ledger.  `copy.copy`, `copy.deepcopy` and `pickle` make an independent one.  `save` and
-    `load` keep it in a file, if its mechanisms are those of `pa.compose`'s texts: not a user's own laws.
+    `load` keep it in a file, if its mechanisms are those of `pa.compose`'s texts: not a user's own laws.  `summarise`,
+    `write_report` and the commands ``epsilon``, ``report``, ``verify`` and ``describe`` take it.
 
     **Memory**: 8 bytes for each person and mechanism, a bucket of norms being a mechanism; up to ten times that during
     a question.
@@ -94,12 +100,13 @@ class MechanismLedger(SavedState):
     """
 
     def __init__(self, num_examples: int, *, buckets: int = 64) -> None:
-        self._people = validate.count(num_examples, "num_examples", least=1)
+        self._number = validate.count(num_examples, "num_examples", least=1)
         self.buckets = validate.buckets(buckets)
-        super().__init__({"num_examples": self._people, "buckets": self.buckets})
+        super().__init__({"num_examples": self._number, "buckets": self.buckets})
         # a column: a mechanism for the upper bound, and one for the lower (None: nothing)
         self._counts: dict[tuple[Any, Any], NDArray] = {}
         self._planned: dict[Any, int] = {}
+        self._counted = False  # whether a part of the plan was counted from people's records
         self._found: _Rows | None = None
 
     def __repr__(self) -> str:
@@ -111,7 +118,7 @@ class MechanismLedger(SavedState):
     @property
     def num_examples(self) -> int:
         """Number of people."""
-        return self._people
+        return self._number
 
     @property
     def steps(self) -> int:
@@ -123,7 +130,27 @@ class MechanismLedger(SavedState):
         """The guarantee of all numbers of the ledger."""
         return _GUARANTEE
 
-    def record(self, mechanism: Any, times: Any = 1) -> None:
+    @property
+    def schedule(self) -> tuple[tuple[str, int], ...]:
+        """(mechanism, how often it ran), in the order in which they were first recorded."""
+        return tuple((repr(mechanism), number) for mechanism, number in self._planned.items())
+
+    @property
+    def schedule_from_events(self) -> bool:
+        """Whether numbers of runs were counted from people: then `schedule` and `worst_case` depend on their data."""
+        return self._counted
+
+    @property
+    def looks_sampled(self) -> bool:
+        """False: no sign tells whether people who were not sampled were left out."""
+        return False
+
+    @property
+    def run_parameters(self) -> dict[str, Any]:
+        """Parameters of all steps, for outputs."""
+        return {"buckets": self.buckets}
+
+    def record(self, mechanism: Any, times: Any = 1, *, planned: int | None = None) -> None:
         """Count a mechanism for everybody, or for each person as often as they took part in it.
 
         Parameters
@@ -132,6 +159,9 @@ class MechanismLedger(SavedState):
             Anything that `compose` takes, with its noise relative to *these* people's contributions.
         times : int or array_like of int or bool, shape (num_examples,)
             How often each person took part.
+        planned : int, optional
+            How often it ran, for the worst case; nobody may have taken part more often.  By default the largest of
+            `times`, which depends on people's data if `times` is an array.
 
         Raises
         ------
@@ -155,12 +185,15 @@ class MechanismLedger(SavedState):
         >>> ledger.epsilon(1e-6).upper.round(2)
         array([0.1, 0.3, 0.3, 0. ])
         """
-        numbers = self._times(times)
-        most, parts = int(numbers.max()), self._checked(mechanism).counts
+        numbers, most = self._times(times, planned)
+        parts = self._checked(mechanism).counts
         self._plan({part: n * most for part, n in parts.items()})
+        self._counted |= planned is None and np.ndim(times) > 0
         self._add({(part, part): n * numbers for part, n in parts.items()})
 
-    def record_norms(self, mechanism: Any, norms: Any, *, max_norm: float = 1.0, times: Any = 1) -> None:
+    def record_norms(
+        self, mechanism: Any, norms: Any, *, max_norm: float = 1.0, times: Any = 1, planned: int | None = None
+    ) -> None:
         """Count a mechanism by everybody's own contribution to it.
 
         Parameters
@@ -176,6 +209,8 @@ class MechanismLedger(SavedState):
             The clipping norm, above 0; a larger norm counts as this.
         times : int or array_like of int or bool, shape (num_examples,)
             How often each person took part with this norm.
+        planned : int, optional
+            As in `record`.
 
         Raises
         ------
@@ -192,7 +227,7 @@ class MechanismLedger(SavedState):
                 f"{mechanism!r} has no version for smaller contributions; count it by `record` as it is, or as a "
                 "mechanism that is proven for them"
             )
-        numbers = self._times(times)
+        numbers, most = self._times(times, planned)
         self._checked(mechanism)
         given = validate.norms(norms, self.num_examples)
         if given.ndim != 1:
@@ -212,7 +247,8 @@ class MechanismLedger(SavedState):
                     below = k if exact else k - 1
                     share = below / self.buckets * (1.0 - _ROUNDING)
                     columns[upper, upper if exact and k == self.buckets else mechanism.scaled(share)] = here
-        self._plan({mechanism: int(numbers.max())})
+        self._plan({mechanism: most})
+        self._counted |= planned is None and np.ndim(times) > 0
         self._add(columns)
 
     def _checked(self, mechanism: Any) -> Composition:
@@ -227,15 +263,19 @@ class MechanismLedger(SavedState):
         above = np.array([Fraction(edge) > true for edge, true in zip(nearest.tolist(), exact, strict=True)])
         return np.where(above, np.nextafter(nearest, 0.0), nearest)
 
-    def _times(self, times: Any) -> NDArray:
-        """Checked numbers of times: (num_examples,) int64."""
+    def _times(self, times: Any, planned: int | None) -> tuple[NDArray, int]:
+        """Checked numbers of times, (num_examples,) int64; and how often the mechanism ran."""
         validate.in_order(times, "times")
         given = np.asarray(times)
         if given.dtype.kind not in "biuf" or given.shape not in ((), (self.num_examples,)):
             raise ValueError(f"times must be a whole number or an array of shape ({self.num_examples},), got {times!r}")
         if np.ma.is_masked(times) or not np.all((given >= 0) & (given <= _MOST_TIMES) & (given == np.floor(given))):
             raise ValueError(f"times must be whole numbers from 0 to {_MOST_TIMES:,}, got {times!r}")
-        return np.broadcast_to(given, (self.num_examples,)).astype(np.int64)
+        numbers = np.broadcast_to(given, (self.num_examples,)).astype(np.int64)
+        most = int(numbers.max())
+        if planned is None:
+            return numbers, most
+        return numbers, validate.count(planned, "planned", least=most, most=_MOST_TIMES)
 
     def _plan(self, steps: dict[Any, int]) -> None:
         """Count the worst case's steps, or raise `ValueError` if they are more than integers hold."""
@@ -253,15 +293,17 @@ class MechanismLedger(SavedState):
     def _state(self) -> dict[str, NDArray]:
         columns = [[written(upper), lower and written(lower)] for upper, lower in self._counts]
         planned = [[written(mechanism), n] for mechanism, n in self._planned.items()]
-        text = json.dumps({"columns": columns, "planned": planned})
+        text = json.dumps({"columns": columns, "planned": planned, "counted": self._counted})
         # a row of zeros first, so that there is one if nothing was recorded
         counts = np.array([np.zeros(self.num_examples), *self._counts.values()], dtype=np.int64)
-        return {"mechanisms": np.frombuffer(text.encode(), dtype=np.uint8), "counts": counts}
+        return {"mechanisms": np.frombuffer(text.encode(), dtype=np.uint8), "counts": counts, **self._ids()}
 
     def _restore(self, saved: SavedArrays) -> None:
         """See `SavedState`; a mechanism must be shown by the text that it is made from."""
         made = json.loads(saved.take("mechanisms", np.uint8, (None,)).tobytes())
         columns, planned = (made.pop(name) for name in ("columns", "planned"))
+        self._counted = validate.flag(made.pop("counted"), "counted")
+        self._restore_ids(saved.optional(ids.ARRAYS))
         shape = len(columns) + 1, self.num_examples
         counts = saved.take("counts", np.int64, shape, least=0, most=_MOST_COUNT)
         if made or counts[0].any():
@@ -297,14 +339,20 @@ class MechanismLedger(SavedState):
         return compose([(upper, int(n[at])) for (upper, _), n in self._counts.items()])
 
     def worst_case(self) -> Composition:
-        """The composition of a person who took part in each mechanism as often as anybody, with the largest norm.
+        """The composition of a person who took part whenever a mechanism ran, with the largest norm.
 
-        It depends on the people's data if numbers of times were given for each person.
+        It depends on the people's data if `schedule_from_events` is true.
         """
         return compose(list(self._planned.items()))
 
     def epsilon(
-        self, delta: Any, direction: str = "both", *, bounds: str = "all", seconds: float | None = None
+        self,
+        delta: Any,
+        direction: str = "both",
+        *,
+        bounds: str = "all",
+        progress: Progress | None = None,
+        seconds: float | None = None,
     ) -> Bounds:
         """Bounds of every person's epsilon(delta).
 
@@ -316,6 +364,8 @@ class MechanismLedger(SavedState):
             Whether the person's record is removed or added; "both" gives the larger of the two.
         bounds : {"all", "upper"}
             With "upper" the lower bound and the estimate are NaN, which saves about half of the time.
+        progress : callable, optional
+            Called as ``progress(done, total)``, counted in different rows of counts.
         seconds : float, optional
             After this time methods stop: bounds are certified as they are, and may be wide or missing.
 
@@ -332,16 +382,24 @@ class MechanismLedger(SavedState):
         **Error**: the true value lies between the bounds.  Up to 8 different rows of counts are composed one by one,
         as closely as `compose` does.  More rows share tables on a grid, which adds up to about 0.1 % of the largest
         epsilon for thousands of steps, and more beyond: 15 % were seen at half a million Laplace steps.  The
-        mechanisms' own distance and that of the buckets' edges come on top.
+        mechanisms' own distance and that of the buckets' edges come on top.  No upper bound exceeds the worst case's.
+        If only that one is found for a person, the status is RENYI_ONLY; if it is infinite, the bounds are 0 and inf
+        and the status is NOT_CERTIFIED.
         **Cost**: 0.1 to 3 milliseconds for each different row of counts, more for more steps, after tables of all
         mechanisms: tens of milliseconds for each, half a second for an epoch of `RandomAllocation`.  Rows that the
         tables do not serve, and rows with a `ZeroConcentratedDP` or a `RenyiDP`, are composed one by one, in 10
         milliseconds to seconds.
         """
-        return self._answers(delta, validate.delta, "epsilon", direction, bounds, seconds)
+        return self._answers(delta, validate.delta, "epsilon", direction, bounds, progress, seconds)
 
     def delta(
-        self, epsilon: Any, direction: str = "both", *, bounds: str = "all", seconds: float | None = None
+        self,
+        epsilon: Any,
+        direction: str = "both",
+        *,
+        bounds: str = "all",
+        progress: Progress | None = None,
+        seconds: float | None = None,
     ) -> Bounds:
         """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
 
@@ -357,7 +415,24 @@ class MechanismLedger(SavedState):
         def checked(value: Any) -> float:
             return validate.nonnegative(value, "epsilon")
 
-        return self._answers(epsilon, checked, "delta", direction, bounds, seconds)
+        return self._answers(epsilon, checked, "delta", direction, bounds, progress, seconds)
+
+    def rdp_epsilon(self, delta: float) -> NDArray:
+        """The Renyi bound of each person's epsilon, the divergences of the mechanisms added up: (num_examples,).
+
+        It is infinite where a mechanism has no finite Renyi divergence, as `RandomAllocation`.
+
+        Examples
+        --------
+        >>> import pld_accountant as pa
+        >>> ledger = pa.MechanismLedger(2)
+        >>> ledger.record(pa.DiscreteGaussian(20), [12, 0])
+        >>> ledger.rdp_epsilon(1e-6).round(2)
+        array([0.89, 0.  ])
+        """
+        target = validate.delta(delta)
+        self._found = self._found or _Rows(self._counts, self.num_examples)
+        return np.minimum(self._found.rdp_epsilon(target), self.worst_case().rdp_epsilon(target))
 
     def _answers(
         self,
@@ -366,18 +441,42 @@ class MechanismLedger(SavedState):
         question: str,
         direction: str,
         bounds: str,
+        progress: Progress | None,
         seconds: float | None,
     ) -> Bounds:
         lower, wanted = validate.wants_lower(bounds), directions(direction)
         asked, found = [check(value) for value in validate.sequence(values)], []
         with deadline.limited(seconds, essentials=True):
-            for value in asked:
+            for k, value in enumerate(asked):
+                # first, because a limit of time may leave people with nothing else
+                most = getattr(self.worst_case(), question)(value, direction)
                 try:
                     self._found = self._found or _Rows(self._counts, self.num_examples)
-                    found.append(self._found.answer(question, value, wanted, lower=lower))
+                    tell = _share(progress, k, len(asked))
+                    one = self._found.answer(question, value, wanted, lower=lower, progress=tell)
                 except deadline.OutOfTime:
-                    found.append(_unknown(self.num_examples))
+                    one = _unknown(self.num_examples)
+                found.append(_capped(one, most))
         return found[0] if np.ndim(values) == 0 else stacked(found)
+
+
+def _share(progress: Progress | None, k: int, questions: int) -> Progress:
+    """Progress of the k-th question as a part of that of all."""
+
+    def tell(done: int, total: int) -> None:
+        if progress is not None:
+            progress(k * total + done, questions * total)
+
+    return tell
+
+
+def _capped(found: Bounds, most: Bounds) -> Bounds:
+    """Bounds of everybody, none of which exceeds the worst case's."""
+    capped = found.upper > most.upper
+    upper, method = np.minimum(found.upper, most.upper), np.where(capped, np.uint8(most.method), found.method)
+    status = np.where(capped & (found.status == Status.NOT_CERTIFIED), np.uint8(Status.RENYI_ONLY), found.status)
+    lower = np.minimum(found.lower, upper)
+    return Bounds(lower, np.where(capped, 0.5 * (lower + upper), found.estimate), upper, status, method)
 
 
 def _unknown(people: int) -> Bounds:
@@ -422,7 +521,9 @@ class _Rows:
         below.share_tables(self._above)
         return below
 
-    def answer(self, question: str, value: float, wanted: tuple[Direction, ...], *, lower: bool) -> Bounds:
+    def answer(
+        self, question: str, value: float, wanted: tuple[Direction, ...], *, lower: bool, progress: Progress
+    ) -> Bounds:
         """Bounds of everybody's epsilon or delta."""
         wanted = wanted[:1] if self._symmetric else wanted
         number = len(self._rows)
@@ -435,16 +536,20 @@ class _Rows:
                 sides = [getattr(self._above, question)(value, way) for way in wanted]
                 one = sides[0] if len(sides) == 1 else larger(*sides)
                 high[at], status[at], method[at] = one.upper, one.status, one.method
+                progress(at.size // 2, number)
                 if lower:
                     low[at] = np.max([getattr(self._below, question)(value, way).lower for way in wanted], axis=0)
             # no finite bound exists below the chance of an infinite loss
             status[low == np.inf], method[low == np.inf] = Status.CERTIFIED, Method.CLOSED_FORM
             known = (status == Status.CERTIFIED) | ((question == "delta") & (high <= _TINY))
-            for row in np.flatnonzero(~known):
+            left = np.flatnonzero(~known)
+            for k, row in enumerate(left):
                 deadline.check()
+                progress(number - left.size + k, number)
                 found = self._alone(int(row), question, value, wanted, lower)
                 low[row], high[row] = max(low[row], found.lower), min(high[row], found.upper)
                 status[row], method[row] = min(status[row], found.status), found.method
+        progress(number, number)
         crossed = low > high * (1.0 + _CROSSED)
         if crossed.any():
             warn_of_contradiction(int(crossed.sum()), number)
@@ -454,6 +559,21 @@ class _Rows:
         with np.errstate(invalid="ignore"):
             middle = np.where(np.isfinite(high) | (low == high), 0.5 * (low + high), np.nan)
         return Bounds(low, middle, high, status, method)[self._place]
+
+    def rdp_epsilon(self, delta: float) -> NDArray:
+        """Everybody's Renyi bound of epsilon."""
+        steps = [compose([(upper, 1)]) for upper, _ in self._columns]
+
+        def log_moments(theta: NDArray) -> NDArray:
+            # the divergence grows with the order, so that a larger one may stand for a rounded one
+            orders = np.nextafter(1.0 + theta, np.inf)
+            moments = np.array([step.rdp(orders) * theta * (1.0 + _ROUNDING) for step in steps])
+            # finite, because steps that are not taken count 0 times it
+            return np.minimum(moments.reshape(len(steps), theta.size), _NO_MOMENT)
+
+        found = best_epsilon(WholeCounts(np.ascontiguousarray(self._rows)), log_moments, delta)
+        found[found > _NO_EPSILON] = np.inf
+        return np.where(self._rows.any(axis=1), found, 0.0)[self._place]
 
     def _alone(self, row: int, question: str, value: float, wanted: tuple[Direction, ...], lower: bool) -> Bounds:
         """Bounds of one row by compositions of its own."""

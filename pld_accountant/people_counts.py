@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, TypeVar
 
 import numpy as np
@@ -17,7 +17,8 @@ from .events import ids
 from .events.table import Events, read_events
 from .files.npy import release_pages
 from .files.saved_state import Load, agree
-from .locked import Locked, held, unlocked
+from .locked import held, unlocked
+from .named_people import NamedPeople, Progress
 
 __all__ = ["PeopleCounts", "Progress"]
 
@@ -28,7 +29,6 @@ _EXPECTED = 100  # sampled norms, at least
 _FULL = 0.9  # sample rate, at most
 _DEVIATIONS, _NEAR = 5.0, 0.02  # standard deviations, and the share of the expected number, by which it may be off
 
-Progress = Callable[[int, int], None]
 _C = TypeVar("_C", bound="PeopleCounts")
 
 
@@ -50,12 +50,12 @@ def _load(cls: type[_C], path: str | os.PathLike[str], **expected: Any) -> _C:
         named = saved.take(ids.ARRAYS)
         ledger._counted = saved.counted()
         ledger._tally = saved.tally(ledger._parameters)
-        ledger._people = ids.from_arrays(named, ledger.num_examples) if named else None
+        ledger._restore_ids(named)
     agree(path, expected, ledger._parameters)
     return ledger
 
 
-class PeopleCounts(Locked):
+class PeopleCounts(NamedPeople):
     """Counts of many people's relative norms in buckets, and their ids; the parameters are those of `Ledger`."""
 
     _KIND: ClassVar = ledger_file.KIND
@@ -75,7 +75,6 @@ class PeopleCounts(Locked):
         self.max_grad_norm = validate.clipping_norm(max_grad_norm)
         self.buckets = validate.buckets(buckets)
         self._tally: Tally | PackedTally = Tally(people, self.buckets)
-        self._people: Any = None  # a pyarrow.Array of distinct ids, see `events.ids`
         self._counted = False  # whether the schedule was counted from events
 
     def __repr__(self) -> str:
@@ -127,22 +126,6 @@ class PeopleCounts(Locked):
     def schedule(self) -> tuple[tuple[float, float, int], ...]:
         """(noise multiplier, sample rate, steps), in the order in which they were first recorded."""
         return tuple((sigma, rate, steps) for (sigma, rate), steps in self._tally.schedule.items())
-
-    @property
-    def people(self) -> NDArray:
-        """Everybody's id: (num_examples,) int64 or str; their numbers 0, 1, 2, ... if nobody was named.
-
-        People are named by `from_events`, or by ``ledger.people = ids``: distinct integers, texts or UUIDs, in the
-        order of the ledger.  UUIDs become texts.
-        """
-        return np.arange(self.num_examples) if self._people is None else ids.as_numpy(self._people)
-
-    @people.setter
-    def people(self, names: Any) -> None:
-        found = ids.distinct(names)
-        if len(found) != self.num_examples:
-            raise ValueError(f"people must be {self.num_examples} ids, got {len(found)}")
-        self._people = found
 
     @property
     def counts(self) -> NDArray:
@@ -484,8 +467,7 @@ class PeopleCounts(Locked):
 
     def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
         """Write the ledger to a path, completely or not at all, or to a file that is open for writing bytes."""
-        named = {} if self._people is None else ids.to_arrays(self._people)
-        ledger_file.save(path, self._parameters, self._tally, named, self._KIND, counted=self._counted)
+        ledger_file.save(path, self._parameters, self._tally, self._ids(), self._KIND, counted=self._counted)
 
     load = Load(_load, lambda ledger: ledger._parameters)
 

@@ -225,6 +225,12 @@ def release(
 
     Each call is a new release with its own cost.
     """
+    from .ledger import Ledger
+
+    if not isinstance(ledger, Ledger):
+        raise ValueError(f"ledger must be a Ledger or a LaplaceLedger, got {ledger!r}")
+    if book and ledger.noise != "gaussian":
+        raise ValueError(f"a {type(ledger).__name__} cannot book a release, whose cost is that of a Gaussian step")
     dp = require("opendp.prelude", "release", "a release")
     cost, ends = _cost(epsilon, rho), np.asarray(edges, dtype=np.float64)
     if not (ends.ndim == 1 and ends.size and ends[0] > 0.0 and np.all(np.diff(ends) > 0.0) and np.isfinite(ends[-1])):

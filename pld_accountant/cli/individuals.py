@@ -105,7 +105,7 @@ def compare(
     bars = progress_bars(quiet)
     read = read_log(norms, bars, **log)
     request = read.request(delta, direction, quantiles, min_group, seconds)
-    with bars("Comparing", "examples") as show:
+    with user_errors(), bars("Comparing", "examples") as show:
         found = comparison.comparison_of(request, min_delta, show)
     writers = calls.result_writers(found, out, figure, None)
     finish(found.as_dict(), found.text(), json_file, quiet, writers, read.note)

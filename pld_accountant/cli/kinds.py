@@ -13,9 +13,9 @@ import click
 from .options import PROGRAM
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from ..report.individuals import AnyLedger
 
-__all__ = ["as_text", "described", "holds_ledger", "load_ledger", "schedule_facts"]
+__all__ = ["as_text", "described", "holds_ledger", "load_ledger"]
 
 _OF_RESULTS = ("delta", "num_examples", "steps", "parameters", "schedule", "worst_case", "not_certified", "renyi_only")
 _OF_RELEASE = ("delta", "cost", "noise", "edges", "guarantee", "provenance")
@@ -23,26 +23,34 @@ _OF_RELEASE = ("delta", "cost", "noise", "edges", "guarantee", "provenance")
 
 def holds_ledger(path: Path) -> bool:
     """Whether a file is that of a ledger or a journal, as far as its beginning says."""
-    from ..ledger_file import KIND, LAPLACE_KIND
     from ..training.journal import is_journal
 
-    if not path.is_file():
-        return False
-    return is_journal(path) or (_is_ours(path) and _header(path)["kind"] in (KIND, LAPLACE_KIND))
+    return path.is_file() and (is_journal(path) or _kind_of_ledger(path) is not None)
 
 
-def load_ledger(path: Path) -> Ledger:
-    """The ledger of a file, or of the whole steps of a journal; what a crash cut off is told on standard error."""
+def _kind_of_ledger(path: Path) -> type[AnyLedger] | None:
+    """The class of the ledger in a file; None if it holds something else."""
     from ..laplace_ledger import LaplaceLedger
     from ..ledger import Ledger
-    from ..ledger_file import LAPLACE_KIND
+    from ..ledger_file import KIND, LAPLACE_KIND
+    from ..mechanism_ledger import MechanismLedger
+
+    header = _header(path) if _is_ours(path) else {}
+    if header.get("class") == MechanismLedger.__name__:
+        return MechanismLedger
+    kinds: dict[str, type[AnyLedger]] = {KIND: Ledger, LAPLACE_KIND: LaplaceLedger}
+    return kinds.get(header.get("kind", ""))
+
+
+def load_ledger(path: Path) -> AnyLedger:
+    """The ledger of a file, or of the whole steps of a journal; what a crash cut off is told on standard error."""
+    from ..ledger import Ledger
     from ..training.journal import is_journal, ledger_of
 
     if path.suffix.lower() == ".parquet" and path.is_file() and _facts_in_schema(path) is not None:
         raise ValueError(f"{path} holds results; a ledger is what --ledger of `epsilon` and --out of `record` write")
     if not (path.is_file() and is_journal(path)):
-        laplace = path.is_file() and _is_ours(path) and _header(path)["kind"] == LAPLACE_KIND
-        return LaplaceLedger.load(path) if laplace else Ledger.load(path)
+        return ((path.is_file() and _kind_of_ledger(path)) or Ledger).load(path)
     ledger, message = ledger_of(path)
     if message:
         click.echo(f"{PROGRAM}: note: {message}", err=True)
@@ -66,7 +74,8 @@ def described(path: Path) -> dict[str, Any]:
             return _of_journal(path)
         if zipfile.is_zipfile(path):
             if _is_ours(path):
-                return _of_state(_header(path))
+                header = _header(path)
+                return _of_mechanisms(path) if header.get("class") == "MechanismLedger" else _of_state(header)
             if (facts := _facts_in_arrays(path)) is not None:
                 return _results(facts)
         if ending == ".json":
@@ -109,6 +118,8 @@ def _header(path: Path) -> dict[str, Any]:
 
 
 def _of_state(header: dict[str, Any]) -> dict[str, Any]:
+    from ..report.summary import schedule_facts
+
     found = {"kind": header.pop("kind"), "version": header.pop("version"), **header}
     if "schedule" in found:
         found.pop("groups", None)
@@ -117,11 +128,21 @@ def _of_state(header: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def schedule_facts(groups: Any) -> list[dict[str, Any]]:
-    return [{"noise_multiplier": sigma, "sample_rate": rate, "steps": steps} for sigma, rate, steps in groups]
+def _of_mechanisms(path: Path) -> dict[str, Any]:
+    from ..report.summary import schedule_facts
+
+    ledger = load_ledger(path)
+    return {
+        "kind": "ledger of mechanisms",
+        "num_examples": ledger.num_examples,
+        **ledger.run_parameters,
+        "steps": ledger.steps,
+        "schedule": schedule_facts(ledger.schedule),
+    }
 
 
 def _of_journal(path: Path) -> dict[str, Any]:
+    from ..report.summary import schedule_facts
     from ..training.journal import ledger_of
 
     ledger, message = ledger_of(path)

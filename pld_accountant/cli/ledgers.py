@@ -10,14 +10,13 @@ import click
 
 from ..rounding import people_and_steps
 from . import options
-from .kinds import as_text, described, load_ledger, schedule_facts
+from .kinds import as_text, described, load_ledger
 from .options import INPUT, OUTPUT, example, user_errors
 from .running import check_files, finish, progress_bars, read_log
 
 if TYPE_CHECKING:
     from ..files.fingerprint import Source
-    from ..ledger import Ledger
-    from ..report.individuals import Individuals
+    from ..report.individuals import AnyLedger, Individuals
 
 __all__ = ["describe", "merge", "record", "verify"]
 
@@ -66,7 +65,9 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Pat
     with user_errors(), bars("Merging", "ledgers") as show:
         if len({path.resolve() for path in ledgers}) < len(ledgers):
             raise ValueError("LEDGERS names a file twice, whose steps would be counted twice")
-        whole = load_ledger(ledgers[0])
+        whole: Any = load_ledger(ledgers[0])
+        if not hasattr(whole, "merge"):
+            raise ValueError(f"{ledgers[0]} holds a {type(whole).__name__}, which is not merged")
         for done, path in enumerate(ledgers[1:], 1):
             show(done, len(ledgers))
             whole.merge(load_ledger(path), same_steps=same_steps)
@@ -126,7 +127,7 @@ def verify(ledger_file: Path, results: Path | None, json_file: Path | None, quie
     return _DIFFERS if differs else 0
 
 
-def _others(found: Individuals, ledger: Ledger) -> str:
+def _others(found: Individuals, ledger: AnyLedger) -> str:
     """The sign that results are not the ledger's at all; empty if there is none."""
     import numpy as np
 
@@ -136,7 +137,7 @@ def _others(found: Individuals, ledger: Ledger) -> str:
     return "" if np.array_equal(people.astype(str), ledger.people.astype(str)) else "other people"
 
 
-def _compared(found: Individuals, ledger: Ledger, show: Callable[[int, int], None]) -> tuple[dict[str, int], str]:
+def _compared(found: Individuals, ledger: AnyLedger, show: Callable[[int, int], None]) -> tuple[dict[str, int], str]:
     """Numbers of people by how their bounds compare with new ones, and what else is not the ledger's."""
     import numpy as np
 
@@ -165,9 +166,10 @@ def _compared(found: Individuals, ledger: Ledger, show: Callable[[int, int], Non
     return told, "; ".join(words for words, true in cases.items() if true)
 
 
-def _of_ledger(ledger: Ledger, source: Source | Path | None = None) -> dict[str, Any]:
+def _of_ledger(ledger: AnyLedger, source: Source | Path | None = None) -> dict[str, Any]:
     """The facts of a ledger, and of the file from which it was made or read."""
     from ..report.provenance import provenance
+    from ..report.summary import schedule_facts
 
     return {
         "provenance": provenance(source),
@@ -175,8 +177,7 @@ def _of_ledger(ledger: Ledger, source: Source | Path | None = None) -> dict[str,
         "num_examples": ledger.num_examples,
         "steps": ledger.steps,
         "schedule": schedule_facts(ledger.schedule),
-        "max_grad_norm": ledger.max_grad_norm,
-        "buckets": ledger.buckets,
+        **ledger.run_parameters,
     }
 
 

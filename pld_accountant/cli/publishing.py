@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -58,7 +59,7 @@ def release(
 
     check_files([(json_file, ()), (book, ())], (ledger_file, groups))
     with user_errors():
-        ledger = load_ledger(ledger_file)
+        ledger: Any = load_ledger(ledger_file)
         labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
         names = None if group_names is None else [name.strip() for name in group_names.split(",")]
         found = release_counts(

@@ -199,7 +199,7 @@ def _read_ledger(
         raise click.UsageError(f"{path.name} holds the parameters of its steps, and takes no {_flag(useless[0])}")
     ledger = load_ledger(path)
     labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
-    facts = {"max_grad_norm": ledger.max_grad_norm, "buckets": ledger.buckets, "ledger": path.name}
+    facts = {"ledger": path.name}
     with bars("Fingerprint", "bytes") as show:
         source = fingerprint(path, progress=show)
     return _of_some(ledger, labels, people, facts, source)

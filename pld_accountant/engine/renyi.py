@@ -31,15 +31,15 @@ def renyi_bounds(counts: Counts, maker: TableMaker, question: Question) -> NDArr
     return make_plan(counts, maker, question, np.full(len(counts), np.nan), Limits()).renyi
 
 
-def best_epsilon(counts: Counts, steps: StepFamily, delta: float) -> NDArray:
+def best_epsilon(counts: Counts, log_moments: Callable[[NDArray], NDArray], delta: float) -> NDArray:
     """The epsilon that Renyi accounting reports for each person, at the best order of a grid that is refined once.
 
     Parameters
     ----------
     counts : Counts
-    steps : StepFamily
-        Under removal, which has the larger Renyi divergence at every order (Mironov, Talwar and Zhang 2019,
-        Section 3.2).
+    log_moments : callable
+        Upper bounds of the steps' log-moments at tilts theta, (steps, tilts), in the direction with the larger Renyi
+        divergence: of sampled Gaussians that is removal at every order (Mironov, Talwar and Zhang 2019, Section 3.2).
     delta : float
 
     Returns
@@ -51,7 +51,7 @@ def best_epsilon(counts: Counts, steps: StepFamily, delta: float) -> NDArray:
     question = EpsilonAt(delta)
 
     def converted(theta: NDArray, who: slice | NDArray) -> NDArray:
-        return question.chernoff(counts.times(steps.log_moments(theta), who), theta, question.target)
+        return question.chernoff(counts.times(log_moments(theta), who), theta, question.target)
 
     coarse = 2.0 ** (0.5 * np.arange(-40, 72))
     out = np.zeros(len(counts))

@@ -11,7 +11,7 @@ import functools
 import os
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -83,6 +83,10 @@ class SavedArrays:
         array = self._arrays.pop(name)
         belongs(array, name, dtypes, shape, least, most)
         return np.asarray(array, order="C")
+
+    def optional(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Remove and return, unchecked, the arrays with these names that there are."""
+        return {name: self._arrays.pop(name) for name in names if name in self._arrays}
 
     def finish(self) -> None:
         """Raise `StoreError` if an array has not been taken."""

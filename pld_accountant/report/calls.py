@@ -22,7 +22,7 @@ from .summary import Summary
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..ledger import Ledger
+    from .individuals import AnyLedger
 
 __all__ = ["draw_histogram", "planned", "result_writers", "summarise", "summary_of", "write_report", "write_results"]
 
@@ -32,7 +32,7 @@ File = str | os.PathLike[str]
 
 
 def summarise(
-    ledger: Ledger,
+    ledger: AnyLedger,
     delta: float,
     *,
     labels: Any = None,
@@ -49,7 +49,7 @@ def summarise(
 
     Parameters
     ----------
-    ledger : Ledger
+    ledger : Ledger, LaplaceLedger or MechanismLedger
     delta : float
         In (0, 1).
     labels : array_like of shape (num_examples,), optional
@@ -82,7 +82,7 @@ def summarise(
     ValueError
         For a bad argument.
 
-    **Cost**: the cost of `Ledger.epsilon`.
+    **Cost**: the cost of the ledger's `epsilon`.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def write_results(
 
 
 def write_report(
-    ledger: Ledger,
+    ledger: AnyLedger,
     path: File,
     delta: float,
     *,
@@ -253,7 +253,7 @@ def write_report(
     OSError
         If the file cannot be written.
 
-    **Cost**: `Ledger.epsilon`, and its upper bounds for every further delta.
+    **Cost**: the ledger's `epsilon`, and its upper bounds for every further delta.
     """
     file = Path(path)
     outputs.check([(file, outputs.PAGE_ENDINGS)])

@@ -127,7 +127,7 @@ class Comparison:
         rows: list[Sequence[str]] = [(f"epsilon at delta = {people.delta:g}", *kinds)]
         for number, probability in enumerate(probabilities):
             rows.append((quantile_name(probability), *(rounded_up(values[number]) for values in by)))
-        rows.append(("worst case: clipped at every step", *(rounded_up(worst) for _, worst in kinds.values())))
+        rows.append((f"worst case: {people.worst_person}", *(rounded_up(worst) for _, worst in kinds.values())))
         blocks = [summarise(people).heading(), columns(rows)]
         lines = [self._ratio_line(kind) for kind in ("Gaussian", "Renyi")]
         blocks.append("\n".join(line for line in lines if line))
@@ -198,7 +198,7 @@ def compare(
     Raises
     ------
     ValueError
-        For a `min_delta` above `delta`.
+        For a `min_delta` above `delta`, or a ledger that has no mu.
 
     **Error**: all three are upper bounds of the true epsilon at `delta`; the Gaussian one because min_delta <= delta.
 
@@ -213,6 +213,8 @@ def comparison_of(
 ) -> Comparison:
     """As `compare`."""
     ledger, delta, direction = request.ledger, request.delta, request.direction
+    if not hasattr(ledger, "mu"):
+        raise ValueError(f"ledger must be a Ledger or a LaplaceLedger for Gaussian accounting, got {ledger!r}")
     least = check_min_delta(min_delta, delta)
     people = assess(request, progress)
     mu = ledger.mu(least, direction, seconds=request.seconds)

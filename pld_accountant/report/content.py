@@ -14,7 +14,7 @@ from .individuals import Individuals
 from .summary import Summary, summarise
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from .individuals import AnyLedger
 
 __all__ = ["AtDelta", "Extremes", "Report", "gather"]
 
@@ -31,7 +31,7 @@ class AtDelta:
     ----------
     delta : float
     worst_case, worst_case_rdp : float
-        The epsilon of a person clipped at every step, by PLD and by Renyi accounting.
+        The epsilon of a person of the largest norm at every step, by PLD and by Renyi accounting.
     quantiles : Quantiles
         At 5, 50 and 95 percent.
     loose : int
@@ -73,21 +73,15 @@ class Report:
     extremes : Extremes
     at_deltas : tuple of AtDelta
         From the largest delta to the smallest.
-    schedule : tuple of (noise multiplier, sample rate, steps)
-    max_grad_norm : float
-    buckets : int
     """
 
     summary: Summary
     extremes: Extremes
     at_deltas: tuple[AtDelta, ...]
-    schedule: tuple[tuple[float, float, int], ...]
-    max_grad_norm: float
-    buckets: int
 
 
 def gather(
-    ledger: Ledger,
+    ledger: AnyLedger,
     individuals: Individuals,
     deltas: Sequence[float] | None = None,
     *,
@@ -146,9 +140,6 @@ def gather(
         summarise(individuals, _PROBABILITIES),
         _extremes(individuals.epsilon.upper),
         rows,
-        ledger.schedule,
-        ledger.max_grad_norm,
-        ledger.buckets,
     )
 
 

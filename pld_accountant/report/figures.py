@@ -155,7 +155,8 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     figure, lines = _captioned(_caption(individuals, bars.hidden), 3.75)
     axes = _add_axes(figure, 0.61 + lines, 2.62)
     _draw_bars(axes, bars, "PLD", "By privacy loss distribution (PLD)")
-    _draw_outline(axes, outline, "Renyi", "By Renyi accounting")
+    if np.isfinite(individuals.rdp_epsilon).any():
+        _draw_outline(axes, outline, "Renyi", "By Renyi accounting")
     beyond = is_far(worst, top)
     _draw_worst_case(axes, worst, "-", "PLD", beyond=beyond)
     _draw_worst_case(axes, individuals.worst_case_rdp, (0, (4, 2)), "Renyi", beyond=beyond)

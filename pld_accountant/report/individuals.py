@@ -19,15 +19,18 @@ from .provenance import provenance
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
+    from ..mechanism_ledger import MechanismLedger
 
-__all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
+    AnyLedger = Ledger | MechanismLedger
+
+__all__ = ["MIN_GROUP", "QUANTILES", "AnyLedger", "Individuals", "Request", "assess"]
 
 MIN_GROUP = 10  # people
 _ROUNDING = 1e-9  # relative, of a budget
 _MORE = "A min_group of 1 shows everything."
 _COUNTED = (
-    "The schedule was counted from the events: the worst case depends on people's data and is no guarantee, as a step "
-    "may have left no event. Give the schedule that was planned."
+    "The schedule was counted from people's records: the worst case depends on their data and is no guarantee, as a "
+    "step may have left no record. Give the schedule that was planned."
 )
 _SAMPLED = (
     "About as many norms are above 0 as people are sampled. If only sampled people were recorded, the epsilons are "
@@ -48,7 +51,7 @@ class Individuals:
     rdp_epsilon : ndarray of shape (num_examples,)
         Upper bound by Renyi accounting.
     worst_case, worst_case_rdp : Bounds of float, float
-        The same for a person clipped at every step.
+        The same for a person of the largest norm at every step.
     guarantee : Guarantee
     steps : int
     labels : ndarray of shape (num_examples,) or None
@@ -57,9 +60,10 @@ class Individuals:
         Everybody's id, an integer or a text; None for the numbers from 0.
     parameters : mapping
         Further parameters of the run, under the names of the command line.
-    schedule : tuple of (noise multiplier, sample rate, steps)
+    schedule : tuple of (noise multiplier, sample rate, steps), or of (mechanism, steps)
+        As the ledger's.
     schedule_from_events : bool
-        Whether its steps were counted from the events.
+        Whether its steps were counted from people's records.
     looks_sampled : bool
         Whether only the norms of sampled people may have been recorded.
     min_group : int
@@ -79,7 +83,7 @@ class Individuals:
     labels: np.ndarray | None = None
     people: np.ndarray | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    schedule: tuple[tuple[float, float, int], ...] = ()
+    schedule: tuple[tuple[Any, ...], ...] = ()
     schedule_from_events: bool = False
     looks_sampled: bool = False
     min_group: int = MIN_GROUP
@@ -130,7 +134,17 @@ class Individuals:
     @property
     def full_batches(self) -> bool:
         """Whether everybody takes part in every step."""
-        return bool(self.schedule) and all(rate == 1.0 for _, rate, _ in self.schedule)
+        return bool(self.schedule) and not self.of_mechanisms and all(rate == 1.0 for _, rate, _ in self.schedule)
+
+    @property
+    def of_mechanisms(self) -> bool:
+        """Whether the schedule names mechanisms in place of noise and sample rates."""
+        return any(isinstance(first, str) for first, *_ in self.schedule)
+
+    @property
+    def worst_person(self) -> str:
+        """The worst case as a person, in words."""
+        return "in every step" if self.of_mechanisms else "clipped at every step"
 
     @property
     def few(self) -> bool:
@@ -153,7 +167,7 @@ class Request:
 
     Attributes
     ----------
-    ledger : Ledger
+    ledger : Ledger, LaplaceLedger or MechanismLedger
     delta : float
         In (0, 1).
     direction : {"both", "remove", "add"}
@@ -180,7 +194,7 @@ class Request:
         For a bad delta, direction, minimum or limit, or labels of a wrong shape.
     """
 
-    ledger: Ledger
+    ledger: AnyLedger
     delta: float
     direction: str = "both"
     labels: Any = None
@@ -194,7 +208,7 @@ class Request:
 
     def __post_init__(self) -> None:
         if not hasattr(self.ledger, "schedule"):
-            raise TypeError(f"ledger must be a Ledger or a LaplaceLedger, got {type(self.ledger).__name__}")
+            raise TypeError(f"ledger must be a ledger, such as Ledger, got {type(self.ledger).__name__}")
         validate.delta(self.delta)
         directions(self.direction)
         validate.count(self.min_group, "min_group", least=1)
@@ -226,7 +240,7 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
     """
     ledger, delta, direction, seconds = request.ledger, request.delta, request.direction, request.seconds
     worst = ledger.worst_case()
-    own = _parameters(ledger)
+    own = ledger.run_parameters
     given = {**own, **(request.parameters or {})}
     if changed := sorted(name for name, value in own.items() if not np.array_equal(given[name], value)):
         raise ValueError(f"parameters must not contradict the ledger's {', '.join(changed)}, got {request.parameters}")
@@ -256,13 +270,3 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
         min_group=int(request.min_group),
         provenance=provenance(request.source),
     )
-
-
-def _parameters(ledger: Ledger) -> dict[str, Any]:
-    """The ledger's parameters; noise and rate only if all steps have the same, since the schedule has the others."""
-    names = ["max_grad_norm", "buckets"]
-    if {(sigma, rate) for sigma, rate, _ in ledger.schedule} <= {(ledger.noise_multiplier, ledger.sample_rate)}:
-        names = ["noise_multiplier", "sample_rate", *names]
-    if ledger.noise != "gaussian":
-        names = ["noise", *names]
-    return {name: getattr(ledger, name) for name in names}

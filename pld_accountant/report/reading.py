@@ -17,7 +17,7 @@ from .comparison import Comparison, with_mu
 from .folder import ResultFolder
 from .individuals import Individuals
 from .outputs import DIGEST, SCHEMA_VERSION, digest
-from .summary import Summary, summarise
+from .summary import Summary, schedule_of, summarise
 
 __all__ = ["read_results"]
 
@@ -147,7 +147,7 @@ def _results(table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
         labels=columns.get("group"),
         people=columns["id"],
         parameters=facts["parameters"],
-        schedule=tuple((s["noise_multiplier"], s["sample_rate"], s["steps"]) for s in facts["schedule"]),
+        schedule=schedule_of(facts["schedule"]),
         schedule_from_events=bool(facts.get("schedule_from_events", False)),
         looks_sampled=bool(facts.get("looks_sampled", False)),
         min_group=int(facts["min_group"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,10 +13,11 @@ from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
 from .individuals import Individuals
 from .provenance import provenance_line
 
-__all__ = ["Summary", "bounds_facts", "columns", "summarise", "wrapped"]
+__all__ = ["Summary", "bounds_facts", "columns", "schedule_facts", "schedule_of", "summarise", "wrapped"]
 
 _WIDTH = 108
 _GROUPS_SHOWN = 24
+_OF_STEPS, _OF_RUNS = ("noise_multiplier", "sample_rate", "steps"), ("mechanism", "steps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +65,10 @@ class Summary:
             "num_examples": people.num_examples,
             "steps": people.steps,
             "parameters": dict(people.parameters),
-            "schedule": [
-                {"noise_multiplier": sigma, "sample_rate": rate, "steps": steps}
-                for sigma, rate, steps in people.schedule
-            ],
+            "schedule": schedule_facts(people.schedule),
             "schedule_from_events": people.schedule_from_events,
             "looks_sampled": people.looks_sampled,
-            "neighbours": "add or remove one record",
+            "neighbours": "as the mechanisms say" if people.of_mechanisms else "add or remove one record",
             "guarantee": asdict(people.guarantee),
             "worst_case": {
                 **bounds_facts(people.worst_case),
@@ -140,7 +138,7 @@ class Summary:
             (quantile_name(p), rounded_up(a), rounded_up(b))
             for p, a, b in zip(self.by_pld.probabilities, self.by_pld.values, self.by_renyi.values, strict=True)
         ]
-        worst = ("worst case: clipped at every step", people.worst_case.upper, people.worst_case_rdp)
+        worst = (f"worst case: {people.worst_person}", people.worst_case.upper, people.worst_case_rdp)
         rows.append((worst[0], rounded_up(worst[1]), rounded_up(worst[2])))
         heading = (f"epsilon at delta = {people.delta:g}", "PLD", "Renyi")
         return columns([heading, *rows])
@@ -179,6 +177,16 @@ def summarise(
         groups=shown,
         hidden_groups=len(found) - len(shown),
     )
+
+
+def schedule_facts(schedule: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """The parts of a schedule as mappings for JSON."""
+    return [dict(zip(_OF_STEPS if len(part) == len(_OF_STEPS) else _OF_RUNS, part, strict=True)) for part in schedule]
+
+
+def schedule_of(facts: Iterable[Mapping[str, Any]]) -> tuple[tuple[Any, ...], ...]:
+    """The schedule of the result of `schedule_facts`."""
+    return tuple(tuple(part[name] for name in (_OF_RUNS if "mechanism" in part else _OF_STEPS)) for part in facts)
 
 
 def bounds_facts(bounds: Bounds) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Characteristic functions of Gaussian mixtures against sums in extended precision; bounds beyond the band."""
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
@@ -157,7 +159,9 @@ def test_an_envelope_of_too_large_arguments_is_found(factor, found, monkeypatch)
 def test_compositions_agree_with_the_grid(name, steps):
     """Two routes that share only the log-moments: their intervals overlap."""
     one = pa.compose([(STEP[name], steps)])
-    transforms = [method for method in schedule.SINGLE if isinstance(method, Transform)]
+    # more frequencies than a single composition takes before its contour
+    many = [replace(method.limits, frequencies=1 << 15) for method in schedule.SINGLE if isinstance(method, Transform)]
+    transforms = [Transform(0.0, limits=limits) for limits in many]
     coarse = [GridTransform(0.0, points=1 << 13, limits=Limits(tilts=4, least_expectation=1e-5, work=3e9))]
     for direction, question in (("remove", EpsilonAt(1e-6)), ("add", EpsilonAt(1e-6)), ("remove", DeltaAt(0.4))):
         makers = one._of(direction)

@@ -49,10 +49,11 @@ ALLOWED = {
     | {"engine.method", "engine.plancherel", "engine.question", "engine.tilting", "engine.working"}
     | {"tables", "counting", "mechanisms", "threads", "kernels"},
     "composition": EVERYBODY | QUESTIONS,
-    "people_counts": EVERYBODY | {"counting", "events", "files", "ledger_file"},
+    "named_people": EVERYBODY | {"events"},
+    "people_counts": EVERYBODY | {"counting", "events", "files", "ledger_file", "named_people"},
     "ledger": EVERYBODY | QUESTIONS | {"composition", "people_counts"},
     "laplace_ledger": EVERYBODY | QUESTIONS | {"ledger", "ledger_file"},
-    "mechanism_ledger": EVERYBODY | QUESTIONS | {"composition"},
+    "mechanism_ledger": EVERYBODY | QUESTIONS | {"composition", "events", "named_people"},
     "ledger_file": EVERYBODY | {"counting", "files"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
     "potential": EVERYBODY | {"mechanisms", "files", "threads"},

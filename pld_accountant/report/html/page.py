@@ -82,11 +82,11 @@ def _headline(report: Report) -> Markup:
     if promise is not None:
         words = f"The budget that the filter keeps, at delta = {promise[1]:g}."
         cards.append(("Promised to everybody", rounded_up(promise[0]), words))
-        clipped = "The epsilon of a person clipped at every step, if there had been no filter."
+        clipped = f"The epsilon of a person {people.worst_person}, if there had been no filter."
     elif people.schedule_from_events:
-        clipped = "The epsilon of a person clipped at every step that was counted."
+        clipped = f"The epsilon of a person {people.worst_person} that was counted."
     else:
-        clipped = "The epsilon of a person clipped at every step. It holds for everybody."
+        clipped = f"The epsilon of a person {people.worst_person}. It holds for everybody."
     cards += [
         ("Worst case", _upper(people.worst_case.upper), clipped),
         ("Median", _upper(median), "Half of the people have at most this epsilon."),
@@ -104,7 +104,12 @@ def _headline(report: Report) -> Markup:
 
 def _worst_case(people: Individuals) -> Markup:
     if people.schedule_from_events:
-        said = "The worst case depends on people's data, too: its steps were counted from the events."
+        said = "The worst case depends on people's data, too: its steps were counted from their records."
+    elif people.of_mechanisms:
+        said = (
+            "The worst case is different: it depends only on the mechanisms and how often they ran, not on people's "
+            "data. It is an ordinary (epsilon, delta) guarantee for everybody, and it may be published."
+        )
     else:
         rate = "" if people.full_batches else ", the sample rate"
         sampled = "It" if people.full_batches else "With Poisson sampling it"
@@ -126,11 +131,11 @@ def _caution(people: Individuals) -> Markup:
         )
     if people.schedule_from_events:
         return Markup(
-            "No number of this page is a guarantee: the steps of the worst case were counted from the events."
+            "No number of this page is a guarantee: the steps of the worst case were counted from people's records."
         )
     return Markup(
-        "Only the worst case is a guarantee. All other numbers are a diagnostic, not a guarantee, unless the gradient "
-        "norms were fixed or capped beforehand."
+        "Only the worst case is a guarantee. All other numbers are a diagnostic, not a guarantee, unless "
+        f"{'contributions' if people.of_mechanisms else 'the gradient norms'} were fixed or capped beforehand."
     )
 
 
@@ -347,18 +352,24 @@ def _parameters(report: Report) -> Markup:
     entries = [
         ("People", f"{people.num_examples:,}"),
         ("Steps", f"{people.steps:,}"),
-        ("Clipping norm (max_grad_norm)", f"{report.max_grad_norm:g}"),
         ("Delta", _power(people.delta)),
-        ("Noise", str(people.parameters.get("noise", "Gaussian")).capitalize()),
-        ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
-        ("Sampling", "none: everybody takes part" if people.full_batches else "Poisson, as assumed"),
-        ("Buckets of relative norms", f"{report.buckets:,}"),
+        ("Buckets of relative norms", f"{people.parameters['buckets']:,}"),
         ("Least number of people shown", f"{people.min_group:,}"),
     ]
+    if people.of_mechanisms:
+        entries.append(("Neighbouring data sets", "as the mechanisms say"))
+    else:
+        entries += [
+            ("Clipping norm (max_grad_norm)", f"{people.parameters['max_grad_norm']:g}"),
+            ("Noise", str(people.parameters.get("noise", "Gaussian")).capitalize()),
+            ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
+            ("Sampling", "none: everybody takes part" if people.full_batches else "Poisson, as assumed"),
+        ]
     listed = joined(Markup(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>") for name, value in entries)
-    shown, more = report.schedule[:_SCHEDULE_ROWS], len(report.schedule) - _SCHEDULE_ROWS
-    rows = [(f"{steps:,}", f"{sigma:.6g}", f"{rate:.6g}") for sigma, rate, steps in shown]
-    schedule = table("schedule", "Steps and their noise", ["Steps", "Noise multiplier", "Sample rate"], rows)
+    shown, more = people.schedule[:_SCHEDULE_ROWS], len(people.schedule) - _SCHEDULE_ROWS
+    head = ["Steps", "Mechanism"] if people.of_mechanisms else ["Steps", "Noise multiplier", "Sample rate"]
+    rows = [(f"{steps:,}", *(v if isinstance(v, str) else f"{v:.6g}" for v in step)) for *step, steps in shown]
+    schedule = table("schedule", "Steps and their noise", head, rows)
     rest = Markup(f"<p>{more:,} more kinds of steps are not in the table.</p>" if more > 0 else "")
     statuses = [
         (status.name, f"{count:,}", status.sentence) for status, count in zip(Status, people.by_status(), strict=True)
