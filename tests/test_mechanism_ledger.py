@@ -343,6 +343,88 @@ def test_the_worst_case_took_everything_as_often_as_anybody():
     assert "fixed or capped beforehand" in ledger.guarantee.sentence and not ledger.guarantee.proven_adaptive
 
 
+def test_a_plan_is_the_worst_case_and_no_count_of_people():
+    ledger = pa.MechanismLedger(3)
+    ledger.record(pa.Gaussian(4.0), 2)
+    ledger.record_norms(pa.Gaussian(8.0), [0.1, 0.2, 0.3])
+    assert not ledger.schedule_from_events
+    ledger.record(pa.Laplace(9.0), [1, 0, 2], planned=5)
+    ledger.record_norms(pa.Laplace(7.0), [1.0, 0.0, 2.0], times=np.array([True, False, True]), planned=1)
+    assert not ledger.schedule_from_events
+    planned = pa.compose([(pa.Gaussian(4.0), 2), (pa.Gaussian(8.0), 1), (pa.Laplace(9.0), 5), (pa.Laplace(7.0), 1)])
+    assert ledger.worst_case() == planned and ledger.steps == 9
+    assert ledger.schedule[-2:] == (("Laplace(noise_multiplier=9.0)", 5), ("Laplace(noise_multiplier=7.0)", 1))
+    with pytest.raises(ValueError, match="planned must be a whole number of at least 2"):
+        ledger.record(pa.Laplace(9.0), [1, 0, 2], planned=1)
+    assert ledger.worst_case() == planned and not ledger.schedule_from_events
+    ledger.record_norms(pa.Gaussian(8.0), [0.1, 0.2, 0.3], times=[1, 1, 1])
+    assert ledger.schedule_from_events
+    other = pa.MechanismLedger(3)
+    other.record(pa.Laplace(9.0), [1, 0, 2])
+    assert other.schedule_from_events
+
+
+@pytest.mark.parametrize("names", [["ann", "bob", "cy"], [7, 3, 5]])
+def test_ids_of_people_are_kept(tmp_path, names):
+    ledger = pa.MechanismLedger(3)
+    assert ledger.people.tolist() == [0, 1, 2]
+    ledger.record(pa.Gaussian(4.0), [1, 2, 3], planned=9)
+    ledger.people = names
+    ledger.save(tmp_path / "named.npz")
+    again = pa.MechanismLedger.load(tmp_path / "named.npz")
+    assert again.people.tolist() == copy.copy(ledger).people.tolist() == names
+    assert again.steps == 9 and not again.schedule_from_events
+    for wrong in (["a", "b"], ["a", "a", "b"]):
+        with pytest.raises(ValueError, match="people must be"):
+            ledger.people = wrong
+
+
+@pytest.mark.parametrize("question, at", [("epsilon", 1e-5), ("delta", 0.5)])
+def test_nobody_exceeds_the_worst_case(monkeypatch, question, at):
+    """Tables of a grid are looser than the composition of one person."""
+    ledger = counted([pa.Laplace(20.0)])
+    worst = getattr(ledger.worst_case(), question)(at).upper
+    before, found = getattr(ManyCompositions, question), getattr(ledger, question)(at)
+    assert found.upper.max() <= worst and found.certified.all()
+
+    def looser(self, value, direction):
+        one = before(self, value, direction)
+        upper = np.append(np.maximum(one.upper[:-1], 2.0 * worst), np.inf)
+        status = np.append(one.status[:-1], np.uint8(pa.Status.NOT_CERTIFIED))
+        return pa.Bounds(one.lower, one.estimate, upper, status, one.method)
+
+    monkeypatch.setattr(ManyCompositions, question, looser)
+    monkeypatch.setattr("pld_accountant.mechanism_ledger._Rows._alone", lambda *_: _nothing())
+    found = getattr(ledger, question)(at)
+    assert np.all(found.upper == worst) and np.all(found.lower <= worst)
+    assert found.status[-2:].tolist() == [pa.Status.CERTIFIED, pa.Status.RENYI_ONLY]
+
+
+def _nothing():
+    return pa.Bounds(0.0, np.nan, np.inf, pa.Status.NOT_CERTIFIED, pa.Method.NONE)
+
+
+def test_renyi_bounds_are_those_of_the_compositions():
+    ledger = counted([pa.Gaussian(9.0), pa.DiscreteGaussian(20), pa.PureDP(0.1)], people=12)
+    found = ledger.rdp_epsilon(1e-6)
+    alone = np.array([ledger.composition(k).rdp_epsilon(1e-6) for k in range(12)])
+    assert np.all(found >= alone * (1.0 - 1e-12)) and np.all(found <= 1.02 * alone)
+    assert np.all(found >= ledger.epsilon(1e-6).lower) and found.max() <= ledger.worst_case().rdp_epsilon(1e-6)
+    ledger.record(pa.RandomAllocation(1.0, 10), np.arange(12) == 3)
+    found = ledger.rdp_epsilon(1e-6)
+    assert np.isinf(found[3]) and np.all(np.isfinite(np.delete(found, 3)))
+    nobody = pa.MechanismLedger(2)
+    nobody.record(pa.Gaussian(1.0), [0, 1])
+    assert nobody.rdp_epsilon(1e-6)[0] == 0.0 == pa.MechanismLedger(2).rdp_epsilon(1e-6).max()
+
+
+def test_progress_is_told_to_the_end():
+    ledger, told = counted([pa.Gaussian(4.0), pa.Laplace(9.0)]), []
+    ledger.epsilon([1e-5, 1e-6], progress=lambda done, total: told.append((done, total)))
+    assert {total for _, total in told} == {2 * MANY} and told[-1] == (2 * MANY, 2 * MANY)
+    assert told == sorted(told) and len(told) > 3
+
+
 def test_steps_that_are_recorded_after_a_question_count():
     ledger = counted([pa.Gaussian(4.0)])
     before = ledger.epsilon(1e-5).upper

@@ -29,8 +29,8 @@ MIN_GROUP = 10  # people
 _ROUNDING = 1e-9  # relative, of a budget
 _MORE = "A min_group of 1 shows everything."
 _COUNTED = (
-    "The schedule was counted from people's records: the worst case depends on their data and is no guarantee, as a "
-    "step may have left no record. Give the schedule that was planned."
+    "The schedule was counted from records: the worst case depends on people's data and is no guarantee, as a step "
+    "may have left no record. Give the schedule that was planned."
 )
 _SAMPLED = (
     "About as many norms are above 0 as people are sampled. If only sampled people were recorded, the epsilons are "

@@ -237,6 +237,41 @@ def test_describe_says_what_a_file_is(folder, file, words):
     assert json.loads(run("describe", file, "--json", "-").stdout)["kind"] in result.stdout
 
 
+def test_a_ledger_of_mechanisms_has_commands(folder):
+    office = pa.MechanismLedger(12)
+    office.record(pa.DiscreteGaussian(20), np.arange(12), planned=12)
+    office.save("office.npz")
+    told = run("describe", "office.npz").stdout
+    assert "kind: ledger of mechanisms" in told and "schedule: mechanism DiscreteGaussian(20.0, 1), steps 12" in told
+    result = run("epsilon", "office.npz", "--delta", 1e-6, "--out", "office.parquet")
+    assert result.exit_code == 0 and "worst case: in every step" in result.stdout, result.output
+    result = run("verify", "office.npz", "--results", "office.parquet", "--json", "-", "--quiet")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0 and told["results"]["same"] == 12 and told["results"]["other"] is None
+    assert told["schedule"] == [{"mechanism": "DiscreteGaussian(20.0, 1)", "steps": 12}]
+    result = run("report", "office.npz", "--delta", 1e-6, "--out", "office.html")
+    assert result.exit_code == 0 and "DiscreteGaussian(20.0, 1)" in (folder / "office.html").read_text()
+    office.record(pa.DiscreteGaussian(20), np.arange(12), planned=12)
+    office.save("other.npz")
+    result = run("verify", "other.npz", "--results", "office.parquet")
+    assert result.exit_code == 1 and "another schedule" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("compare", "--delta", 1e-6), "must be a Ledger or a LaplaceLedger for Gaussian accounting"),
+        (("release", "--delta", 1e-6, "--epsilon", 1, "--edges", "1"), "must be a Ledger or a LaplaceLedger, got Mech"),
+        (("merge", "first.npz", "--out", "all.npz"), "holds a MechanismLedger, which is not merged"),
+    ],
+)
+def test_what_a_ledger_of_mechanisms_cannot_do_is_told(folder, words, message):
+    pa.MechanismLedger(12).save("office.npz")
+    command, *others = words
+    result = run(command, "office.npz", *others)
+    assert result.exit_code == 2 and message in result.stderr and "Traceback" not in result.stderr, result.output
+
+
 def test_describe_of_a_filter_and_of_nothing(folder):
     pa.GaussianFilter(0.5, num_examples=2, noise_multiplier=4.0).save("filter.npz")
     assert "GaussianFilter" in run("describe", "filter.npz").stdout

@@ -1,5 +1,6 @@
 """A ledger of sixty people, its page, and a reader of pages."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -91,13 +92,12 @@ def made_up():
     def make(individuals):
         numbers = Quantiles(np.array([0.05, 0.5, 0.95]), np.array([1.0, 2.0, 3.0]))
         upper = individuals.epsilon.upper
+        settings = {"max_grad_norm": 1.0, "buckets": 256, **individuals.parameters}
+        individuals = replace(individuals, parameters=settings, schedule=((1.5, 0.01, 1000),))
         return Report(
             summarise(individuals, (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)),
             Extremes(np.argsort(-upper)[:20], np.array([], dtype=int), 1, 1),
             (AtDelta(1e-5, 4.0, 4.4, numbers, 0),),
-            ((1.5, 0.01, 1000),),
-            1.0,
-            256,
         )
 
     return make

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 import pld_accountant as pa
 from pld_accountant.cli.commands import main
 from pld_accountant.files.fingerprint import fingerprint
+from pld_accountant.report.comparison import compare
 
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
 OPTIONS = "--noise-multiplier 2 --sample-rate 0.05 --max-grad-norm 5 --delta 1e-5 --orientation steps"
@@ -157,9 +158,52 @@ def test_a_delta_that_is_not_below_one_over_the_number_of_people_is_told(own):
     assert f"is not below 1 / {people}" in pa.summarise(own, 1.5 / people).text()
 
 
-def test_a_ledger_of_mechanisms_is_no_ledger_of_norms():
-    with pytest.raises(TypeError, match="must be a Ledger or a LaplaceLedger"):
-        pa.summarise(pa.MechanismLedger(3), 1e-5)
+@pytest.mark.parametrize("planned", [None, 12])
+def test_a_ledger_of_mechanisms_has_every_output(tmp_path, planned):
+    office = pa.MechanismLedger(30)
+    office.record(pa.DiscreteGaussian(20), np.arange(30) % 13, planned=planned)
+    office.record(pa.RandomizedResponse(0.5))
+    office.people = [f"p{i}" for i in range(30)]
+    found = pa.summarise(office, 1e-6, labels=np.arange(30) % 2)
+    schedule = [
+        {"mechanism": "DiscreteGaussian(20.0, 1)", "steps": 12},
+        {"mechanism": "RandomizedResponse(0.5, 2, neighbours='replace-one')", "steps": 1},
+    ]
+    told = found.as_dict()
+    assert told["schedule"] == schedule and told["neighbours"] == "as the mechanisms say" and told["steps"] == 13
+    assert told["parameters"] == {"buckets": 64, "direction": "both"}
+    text = found.text()
+    assert "worst case: in every step" in text
+    assert ("depends on people's data and is no guarantee" in " ".join(text.split())) == (planned is None)
+    largest = float(found.individuals.epsilon.upper.max())
+    assert largest == found.individuals.worst_case.upper == office.worst_case().epsilon(1e-6).upper
+    table, _ = pa.write_results(found, out=tmp_path / "o.parquet", figure=tmp_path / "o.png")
+    again = pa.read_results(table)
+    assert again.as_dict() == told and again.individuals.people.tolist()[:2] == ["p0", "p1"]
+    page = pa.write_report(office, tmp_path / "o.html", 1e-6, deltas=[]).read_text()
+    assert "The epsilon of a person in every step" in page and "RandomizedResponse(0.5, 2" in page
+    assert ("it may be published" in page) == (planned is not None)
+
+
+def test_what_needs_a_ledger_of_norms_says_so():
+    office = pa.MechanismLedger(3)
+    with pytest.raises(ValueError, match=r"must be a Ledger or a LaplaceLedger for Gaussian accounting, got Mechanism"):
+        compare(office, 1e-5)
+    with pytest.raises(ValueError, match=r"must be a Ledger or a LaplaceLedger, got MechanismLedger\(3"):
+        pa.release(office, 1e-5, epsilon=1.0, edges=[1.0])
+    laplace = pa.LaplaceLedger(3, noise_multiplier=2.0, sample_rate=1.0, max_grad_norm=1.0)
+    with pytest.raises(ValueError, match="a LaplaceLedger cannot book a release, whose cost is that of a Gaussian"):
+        pa.release(laplace, 1e-5, epsilon=1.0, edges=[1.0], book=True)
+    with pytest.raises(TypeError, match="ledger must be a ledger, such as Ledger, got list"):
+        pa.summarise([1.0], 1e-5)
+
+
+def test_a_picture_without_renyi_bounds_has_no_line_for_them():
+    bins = pa.MechanismLedger(20)
+    bins.record(pa.RandomAllocation(1.0, 10))
+    figure = pa.draw_histogram(pa.summarise(bins, 1e-5))
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert any("PLD" in label for label in labels) and not any("Renyi" in label for label in labels)
 
 
 def test_pictures_have_a_limit_of_bins(own):

@@ -59,7 +59,8 @@ ALLOWED = {
     "potential": EVERYBODY | {"mechanisms", "files", "threads"},
     "filters": EVERYBODY | QUESTIONS | {"potential", "kernels"},
     "adaptive": EVERYBODY | {"filters", "notions"},
-    "report": EVERYBODY | {"notions", "files", "mechanisms", "ledger", "composition", "report.html", "version"},
+    "report": EVERYBODY
+    | {"notions", "files", "mechanisms", "ledger", "mechanism_ledger", "composition", "report.html", "version"},
     "publishing": EVERYBODY | {"files", "notions", "ledger", "report"},
     "dask": EVERYBODY | {"events", "files", "partitions", "report"},
     "partitions": EVERYBODY | {"events", "files", "laplace_ledger", "mechanisms", "report", "threads"},
