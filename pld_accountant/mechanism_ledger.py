@@ -160,8 +160,8 @@ class MechanismLedger(NamedPeople, SavedState):
         times : int or array_like of int or bool, shape (num_examples,)
             How often each person took part.
         planned : int, optional
-            How often it ran, for the worst case; nobody may have taken part more often.  By default the largest of
-            `times`, which depends on people's data if `times` is an array.
+            How often it ran, for the worst case; nobody may have taken part more often.  By default once if `times` is
+            an array of bool, else the largest of `times`, which depends on people's data if it is an array.
 
         Raises
         ------
@@ -185,10 +185,9 @@ class MechanismLedger(NamedPeople, SavedState):
         >>> ledger.epsilon(1e-6).upper.round(2)
         array([0.1, 0.3, 0.3, 0. ])
         """
-        numbers, most = self._times(times, planned)
+        numbers, most, counted = self._times(times, planned)
         parts = self._checked(mechanism).counts
-        self._plan({part: n * most for part, n in parts.items()})
-        self._counted |= planned is None and np.ndim(times) > 0
+        self._plan({part: n * most for part, n in parts.items()}, counted=counted)
         self._add({(part, part): n * numbers for part, n in parts.items()})
 
     def record_norms(
@@ -227,7 +226,7 @@ class MechanismLedger(NamedPeople, SavedState):
                 f"{mechanism!r} has no version for smaller contributions; count it by `record` as it is, or as a "
                 "mechanism that is proven for them"
             )
-        numbers, most = self._times(times, planned)
+        numbers, most, counted = self._times(times, planned)
         self._checked(mechanism)
         given = validate.norms(norms, self.num_examples)
         if given.ndim != 1:
@@ -247,8 +246,7 @@ class MechanismLedger(NamedPeople, SavedState):
                     below = k if exact else k - 1
                     share = below / self.buckets * (1.0 - _ROUNDING)
                     columns[upper, upper if exact and k == self.buckets else mechanism.scaled(share)] = here
-        self._plan({mechanism: most})
-        self._counted |= planned is None and np.ndim(times) > 0
+        self._plan({mechanism: most}, counted=counted)
         self._add(columns)
 
     def _checked(self, mechanism: Any) -> Composition:
@@ -263,8 +261,8 @@ class MechanismLedger(NamedPeople, SavedState):
         above = np.array([Fraction(edge) > true for edge, true in zip(nearest.tolist(), exact, strict=True)])
         return np.where(above, np.nextafter(nearest, 0.0), nearest)
 
-    def _times(self, times: Any, planned: int | None) -> tuple[NDArray, int]:
-        """Checked numbers of times, (num_examples,) int64; and how often the mechanism ran."""
+    def _times(self, times: Any, planned: int | None) -> tuple[NDArray, int, bool]:
+        """Checked numbers of times, (num_examples,) int64; how often the mechanism ran, and whether they tell it."""
         validate.in_order(times, "times")
         given = np.asarray(times)
         if given.dtype.kind not in "biuf" or given.shape not in ((), (self.num_examples,)):
@@ -273,16 +271,18 @@ class MechanismLedger(NamedPeople, SavedState):
             raise ValueError(f"times must be whole numbers from 0 to {_MOST_TIMES:,}, got {times!r}")
         numbers = np.broadcast_to(given, (self.num_examples,)).astype(np.int64)
         most = int(numbers.max())
-        if planned is None:
-            return numbers, most
-        return numbers, validate.count(planned, "planned", least=most, most=_MOST_TIMES)
+        if planned is not None:
+            return numbers, validate.count(planned, "planned", least=most, most=_MOST_TIMES), False
+        once = given.dtype == bool
+        return numbers, 1 if once else most, bool(given.ndim) and not once
 
-    def _plan(self, steps: dict[Any, int]) -> None:
+    def _plan(self, steps: dict[Any, int], *, counted: bool) -> None:
         """Count the worst case's steps, or raise `ValueError` if they are more than integers hold."""
         total = self._planned | {m: self._planned.get(m, 0) + number for m, number in steps.items() if number}
         if sum(total.values()) > _MOST_COUNT:
             raise ValueError(f"a person's steps must be at most {_MOST_COUNT:,}, got {sum(total.values()):,}")
         self._planned = total
+        self._counted |= counted
 
     def _add(self, columns: dict[tuple[Any, Any], NDArray]) -> None:
         self._found = None
