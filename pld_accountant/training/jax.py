@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from .. import validate
+
 __all__ = ["clip_each_and_add_noise", "clipped_sum", "gradient_norms", "norms_of"]
 
 # Norms are sums of single-precision squares.  The clipping target lies this much below the cap, so that rounding does
@@ -33,12 +35,13 @@ def clipped_sum(gradients: Any, caps: Any) -> Any:
     ----------
     gradients : tree of arrays, each of shape (examples, ...)
     caps : array, shape (examples,)
-        0 leaves an example out: a batch that is padded to a fixed length has caps of 0 for the padding.
+        0 leaves an example out: a batch that is padded to a fixed length has caps of 0 for the padding.  So does a cap
+        that is negative or NaN.
 
     Returns
     -------
     tree of arrays without the axis of the examples
-        No example contributes more than its cap.
+        No example contributes more than its cap, and nothing if its gradient is not finite.
 
     Examples
     --------
@@ -47,8 +50,16 @@ def clipped_sum(gradients: Any, caps: Any) -> Any:
     """
     norms = norms_of(gradients)
     wanted = caps.astype(norms.dtype) * _BELOW
+    kept = (wanted > 0.0) & jnp.isfinite(norms)
     factors = jnp.where(norms > wanted, wanted / jnp.maximum(norms, jnp.finfo(norms.dtype).tiny), 1.0)
-    return jax.tree.map(lambda leaf: jnp.tensordot(factors, leaf, axes=1), gradients)
+    factors = jnp.where(kept, factors, 0.0)
+
+    def total(leaf: Any) -> Any:
+        # a factor of 0 does not leave out what is not finite
+        own = jnp.where(kept.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0)
+        return jnp.tensordot(factors, own, axes=1)
+
+    return jax.tree.map(total, gradients)
 
 
 class NoiseState(NamedTuple):
@@ -76,8 +87,17 @@ def clip_each_and_add_noise(
         Its ``update(gradients, state, caps=caps)`` takes gradients with the examples on the first axis, and the caps of
         these examples.  Chain it before an optimizer, as in
         ``optax.chain(clip_each_and_add_noise(...), optax.sgd(0.1))``.
+
+    Raises
+    ------
+    ValueError
+        For a number that is not finite or not above 0.
+    TypeError
+        For a key that is none.
     """
-    deviation = noise_multiplier * max_grad_norm
+    deviation = validate.noise_multiplier(noise_multiplier) * validate.clipping_norm(max_grad_norm)
+    size = validate.positive(expected_batch_size, "expected_batch_size")
+    jax.random.split(key)
 
     def init(_parameters: Any) -> NoiseState:
         return NoiseState(key)
@@ -88,7 +108,7 @@ def clip_each_and_add_noise(
         leaves, structure = jax.tree.flatten(total)
         keys = jax.random.split(present, len(leaves))
         noisy = [
-            (leaf + deviation * jax.random.normal(one, leaf.shape, leaf.dtype)) / expected_batch_size
+            (leaf + deviation * jax.random.normal(one, leaf.shape, leaf.dtype)) / size
             for leaf, one in zip(leaves, keys, strict=True)
         ]
         return jax.tree.unflatten(structure, noisy), NoiseState(following)

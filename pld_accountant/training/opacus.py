@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -73,6 +74,10 @@ class IndividualAccounting:
 
     **Cost**: a refresh computes the norms of all examples by ghost clipping, one forward and one backward pass in
     chunks without per-example gradients.  A step costs some nanoseconds for each person.
+
+    **Gradients that are not finite**: such an example contributes nothing, and a refresh raises `ValueError`.  With
+    ghost clipping it makes the whole sum NaN, also if its cap is 0, and so it does in mode ``observed``, as without
+    caps in Opacus.
 
     Every batch must come from `loader`, once, and must be stepped on.  Otherwise `PeopleError` is raised before
     anything is released.  `BatchMemoryManager` takes `loader` as its data_loader.
@@ -147,11 +152,23 @@ class IndividualAccounting:
             if self._steps.mode == "observed" and len(caps):
                 norms = torch.stack([g.reshape(len(g), -1).norm(2, dim=-1) for g in samples], 1).norm(2, dim=1)
                 self._observe(norms)
+            elif self._steps.mode != "observed":
+                self._leave_out(samples, caps)
             with _instead(self._optimizer, "max_grad_norm", caps):
                 clip()
             self._taken()
 
         return clip_at_caps
+
+    def _leave_out(self, samples: list[Any], caps: Any) -> None:
+        """Zero the gradients of examples whose cap is 0 or whose gradient is not finite: a factor of 0 would not."""
+        kept = caps > 0.0
+        for sample in samples:
+            kept = kept & torch.isfinite(sample).reshape(len(sample), math.prod(sample.shape[1:])).all(dim=1)
+        if not kept.all():
+            for parameter, sample in zip(self._optimizer.params, samples, strict=True):
+                sample[~kept] = 0.0
+                parameter.grad_sample = sample
 
     def _around_coefficients(self, coefficients: Callable[[], Any]) -> Callable[[], Any]:
         """Ghost clipping's factors, with a cap for every row."""

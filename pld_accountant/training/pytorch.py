@@ -79,23 +79,27 @@ class PerExample:
         Returns
         -------
         list of tensors
-            In the order and the shapes of the model's trainable parameters.  No example contributes more than its cap.
+            In the order and the shapes of the model's trainable parameters.  No example contributes more than its cap,
+            and nothing if its gradient is not finite: an error would tell of that example.
 
         Raises
         ------
         ValueError
-            If there is not one cap for each example, or a gradient is not finite.
+            If there is not one cap for each example, or a cap is negative or NaN, as the caps of an `IndividualSteps`
+            before its first refresh.
         """
         parameters = [p for p in self._model.parameters() if p.requires_grad]
         total = [torch.zeros(p.numel(), dtype=p.dtype, device=p.device) for p in parameters]
         targets_of_clipping = torch.as_tensor(np.asarray(caps, dtype=np.float64) * _BELOW)
         if targets_of_clipping.shape != (len(inputs),):
             raise ValueError(f"caps must have shape ({len(inputs)},), got {tuple(targets_of_clipping.shape)}")
+        if not (targets_of_clipping >= 0.0).all():
+            raise ValueError("caps must be at least 0; those of an IndividualSteps are NaN before its first refresh")
         for part, rows, norms in self._chunks(inputs, targets):
-            if not torch.isfinite(norms).all():
-                raise ValueError("a gradient is not finite; nothing was released")
             wanted = targets_of_clipping[part].to(norms)
-            factors = torch.where(norms > wanted, wanted / norms.clamp_min(torch.finfo(norms.dtype).tiny), 1.0)
+            kept = (wanted > 0.0) & torch.isfinite(norms)
+            factors = torch.where(norms > wanted, wanted / norms.clamp_min(torch.finfo(norms.dtype).tiny), 1.0)[kept]
             for number, row in enumerate(rows):
-                total[number] += factors @ row
+                # a factor of 0 would not leave out what is not finite
+                total[number] += factors @ row[kept]
         return [flat.view_as(p) for flat, p in zip(total, parameters, strict=True)]

@@ -84,3 +84,32 @@ def test_it_chains_with_an_optimizer(problem):
     assert sum(loss(moved, *one) for one in zip(x, y, strict=True)) < sum(
         loss(parameters, *one) for one in zip(x, y, strict=True)
     )
+
+
+@pytest.mark.parametrize("cap", [0.0, 1.0, np.inf])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_a_gradient_without_a_finite_norm_contributes_nothing(cap, value):
+    gradients = {"a": jnp.array([[value, 1.0], [0.3, 0.4]]), "b": jnp.array([[[1.0]], [[0.0]]])}
+    found = clipped_sum(gradients, jnp.array([cap, 1.0]))
+    np.testing.assert_allclose(flat(found), [0.3, 0.4, 0.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("cap", [0.0, -1.0, np.nan, -np.inf])
+def test_a_cap_that_is_not_above_0_leaves_an_example_out(cap):
+    gradients = {"a": jnp.array([[3.0, 4.0], [1e-30, 0.0], [0.3, 0.4]]), "b": jnp.zeros((3, 1))}
+    assert (
+        flat(clipped_sum(gradients, jnp.array([cap, cap, 1.0]))).tolist()
+        == flat(clipped_sum(gradients, jnp.array([0.0, 0.0, 1.0]))).tolist()
+    )
+    np.testing.assert_allclose(flat(clipped_sum(gradients, jnp.array([cap, cap, 1.0]))), [0.3, 0.4, 0.0], rtol=1e-6)
+    transform = clip_each_and_add_noise(1e-6, 1.0, 1.0, jax.random.key(0))
+    noisy, _ = transform.update(gradients, transform.init(None), caps=jnp.full(3, cap))
+    assert np.abs(flat(noisy)).max() < 1e-4
+
+
+@pytest.mark.parametrize("numbers", [(0.0, 1.0, 9), (-1.0, 1.0, 9), (np.nan, 1.0, 9), (1.0, -1.0, 9), (1.0, 1.0, 0)])
+def test_numbers_that_give_no_privacy_are_refused(numbers):
+    with pytest.raises(ValueError, match="must be"):
+        clip_each_and_add_noise(*numbers, jax.random.key(0))
+    with pytest.raises(TypeError):
+        clip_each_and_add_noise(1.0, 1.0, 9, 17)

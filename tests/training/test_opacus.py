@@ -168,6 +168,18 @@ def test_a_cap_of_zero_contributes_nothing(monkeypatch):
     assert not np.any(sums) and not np.any(run.individual.epsilon(1e-5).upper)
 
 
+@pytest.mark.parametrize("gradients", ["hooks", "functorch", "ew"])
+@pytest.mark.parametrize("physical", [None, 5])
+def test_a_gradient_that_is_not_finite_contributes_nothing(gradients, physical):
+    run = Run(gradients=gradients)
+    run.account(refresh=[0])
+    run.train(physical=physical)
+    run.inputs[[7, 8]] = torch.tensor([[torch.nan], [torch.inf]])
+    run.train(epochs=2, physical=physical)
+    assert run.individual.caps[[7, 8]].min() > 0.0
+    assert all(torch.isfinite(p).all() for p in run.model.parameters())
+
+
 EPSILONS = np.where(np.arange(PEOPLE) < PEOPLE // 2, 1.0, 2.5)  # of one's own
 STEPPED = {"noise_multiplier": 2.0, "sample_rate": 0.2, "max_grad_norm": CLIP}
 FILTERS = {

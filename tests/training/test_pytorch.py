@@ -56,5 +56,26 @@ def test_an_empty_batch_and_bad_input(problem):
     assert all(not part.any() for part in each.clipped_sum(x[:0], y[:0], []))
     with pytest.raises(ValueError, match="caps must have shape"):
         each.clipped_sum(x, y, np.ones(49))
-    with pytest.raises(ValueError, match="not finite"):
-        each.clipped_sum(x * np.nan, y, np.ones(50))
+    for bad in (np.nan, -1.0):
+        with pytest.raises(ValueError, match="caps must be at least 0"):
+            each.clipped_sum(x, y, np.where(np.arange(50) == 3, bad, 1.0))
+
+
+@pytest.mark.parametrize("cap", [0.0, 1.0, np.inf])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_gradient_without_a_finite_norm_contributes_nothing(problem, cap, value):
+    model, x, y = problem
+    each, caps = PerExample(model, nn.functional.cross_entropy), np.ones(50)
+    others = [part.clone() for part in each.clipped_sum(x[1:], y[1:], caps[1:])]
+    x, caps[0] = x.clone(), cap
+    x[0] = value
+    assert not np.isfinite(each.norms(x[:1], y[:1])).any()
+    for part, other in zip(each.clipped_sum(x, y, caps), others, strict=True):
+        np.testing.assert_allclose(part.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_cap_of_0_leaves_out_what_has_a_norm_of_0_by_underflow():
+    model = nn.Linear(1, 1, bias=False)
+    each = PerExample(model, lambda output, target: (output * target).sum())
+    (part,) = each.clipped_sum(torch.ones(1, 1), torch.full((1, 1), 1e-30), [0.0])
+    assert each.norms(torch.ones(1, 1), torch.full((1, 1), 1e-30))[0] < 1e-29 and float(part) == 0.0
