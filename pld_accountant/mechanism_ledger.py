@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from . import deadline, validate
 from .composition import Composition, compose
-from .composition.known import larger
 from .composition.many import ManyCompositions
 from .counting.counts import WholeCounts
 from .engine.renyi import best_epsilon
@@ -156,7 +155,8 @@ class MechanismLedger(NamedPeople, SavedState):
         Parameters
         ----------
         mechanism
-            Anything that `compose` takes, with its noise relative to *these* people's contributions.
+            Anything that `compose` takes, or a list of steps as `TreeAggregation` gives it, with its noise relative to
+            *these* people's contributions.
         times : int or array_like of int or bool, shape (num_examples,)
             How often each person took part.
         planned : int, optional
@@ -166,7 +166,8 @@ class MechanismLedger(NamedPeople, SavedState):
         Raises
         ------
         ValueError
-            For something that is no mechanism, or bad numbers; then nothing is counted.
+            For something that is no mechanism, bad numbers, or a batch of fewer records than people take part; then
+            nothing is counted.
 
         Warns
         -----
@@ -186,7 +187,7 @@ class MechanismLedger(NamedPeople, SavedState):
         array([0.1, 0.3, 0.3, 0. ])
         """
         numbers, most, counted = self._times(times, planned)
-        parts = self._checked(mechanism).counts
+        parts = self._checked(mechanism, numbers).counts
         self._plan({part: n * most for part, n in parts.items()}, counted=counted)
         self._add({(part, part): n * numbers for part, n in parts.items()})
 
@@ -227,7 +228,7 @@ class MechanismLedger(NamedPeople, SavedState):
                 "mechanism that is proven for them"
             )
         numbers, most, counted = self._times(times, planned)
-        self._checked(mechanism)
+        self._checked(mechanism, numbers)
         given = validate.norms(norms, self.num_examples)
         if given.ndim != 1:
             raise ValueError(f"norms must have shape ({self.num_examples},), got {given.shape}")
@@ -249,10 +250,30 @@ class MechanismLedger(NamedPeople, SavedState):
         self._plan({mechanism: most}, counted=counted)
         self._add(columns)
 
-    def _checked(self, mechanism: Any) -> Composition:
-        """One step of a mechanism; `compose` raises if it is none, and warns if it does not go with the others."""
-        compose([*((m, 1) for m in self._planned), (mechanism, 1)])
-        return compose([(mechanism, 1)])
+    def _checked(self, mechanism: Any, numbers: NDArray) -> Composition:
+        """One step of a mechanism or list of steps, taken so often by each person.
+
+        Raise `ValueError` if it is none, or if more people took part than it has records; and warn if somebody took
+        part in samples of different relations.
+        """
+        try:
+            step = compose(mechanism if isinstance(mechanism, list) else [(mechanism, 1)])
+        except ValueError:
+            raise ValueError(f"mechanism must be one such as SampledGaussian, got {mechanism!r}") from None
+        people = numbers > 0
+        for part in step.counts:
+            records = getattr(part, "records", None)
+            if records is not None and records < np.count_nonzero(people):
+                raise ValueError(f"{part!r} has {records} records, and {np.count_nonzero(people)} people took part")
+        if any(getattr(part, "neighbours", None) for part in step.counts):
+            others = [(upper, 1) for (upper, _), n in self._counts.items() if np.any(people & (n > 0))]
+            compose([*others, (step, 1)])  # which warns
+        return step
+
+    @property
+    def _several_relations(self) -> bool:
+        """Whether the worst case takes samples of different relations, which nobody else may do."""
+        return len({getattr(mechanism, "neighbours", None) for mechanism in self._planned} - {None}) > 1
 
     def _edges(self, max_norm: float) -> NDArray:
         """The upper edges k max_norm / buckets, rounded down, k = 0 to buckets."""
@@ -403,6 +424,8 @@ class MechanismLedger(NamedPeople, SavedState):
     ) -> Bounds:
         """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
 
+        With more than 8 different rows, deltas below 1e-30 may be reported as 0 and the Renyi bound.
+
         Examples
         --------
         >>> import pld_accountant as pa
@@ -449,7 +472,7 @@ class MechanismLedger(NamedPeople, SavedState):
         with deadline.limited(seconds, essentials=True):
             for k, value in enumerate(asked):
                 # first, because a limit of time may leave people with nothing else
-                most = getattr(self.worst_case(), question)(value, direction)
+                most = _UNBOUNDED if self._several_relations else getattr(self.worst_case(), question)(value, direction)
                 try:
                     self._found = self._found or _Rows(self._counts, self.num_examples)
                     tell = _share(progress, k, len(asked))
@@ -458,6 +481,9 @@ class MechanismLedger(NamedPeople, SavedState):
                     one = _unknown(self.num_examples)
                 found.append(_capped(one, most))
         return found[0] if np.ndim(values) == 0 else stacked(found)
+
+
+_UNBOUNDED = Bounds(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Method.NONE)
 
 
 def _share(progress: Progress | None, k: int, questions: int) -> Progress:
@@ -533,9 +559,13 @@ class _Rows:
         with suppress(deadline.OutOfTime):
             if self._together.size:
                 at = self._together
-                sides = [getattr(self._above, question)(value, way) for way in wanted]
-                one = sides[0] if len(sides) == 1 else larger(*sides)
-                high[at], status[at], method[at] = one.upper, one.status, one.method
+                first, *others = (getattr(self._above, question)(value, way) for way in wanted)
+                high[at], status[at], method[at] = first.upper, first.status, first.method
+                for other in others:
+                    # what the smaller bound is worth does not matter
+                    who = other.upper > high[at]
+                    more = at[who]
+                    high[more], status[more], method[more] = other.upper[who], other.status[who], other.method[who]
                 progress(at.size // 2, number)
                 if lower:
                     low[at] = np.max([getattr(self._below, question)(value, way).lower for way in wanted], axis=0)

@@ -515,8 +515,55 @@ def test_bad_questions_are_told():
             ask()
 
 
-def test_samples_of_two_relations_are_warned_about():
-    ledger = pa.MechanismLedger(2)
-    ledger.record(pa.SampledGaussian(1.0, 0.1))
+def test_samples_of_two_relations_are_warned_about_if_a_person_has_both():
+    ledger = pa.MechanismLedger(3)
+    ledger.record(pa.SampledGaussian(1.0, 0.1), [1, 0, 0])
+    ledger.record(pa.FixedSizeBatch(1.0, 10, 100), [0, 1, 0])
+    ledger.record(pa.Gaussian(2.0))
+    found = ledger.epsilon(1e-5)
+    for person in range(3):
+        assert found.upper[person] >= ledger.composition(person).epsilon(1e-5).lower
     with pytest.warns(UserWarning, match="holds for neither"):
-        ledger.record(pa.FixedSizeBatch(1.0, 10, 100))
+        ledger.record(pa.FixedSizeBatch(1.0, 10, 100), [1, 0, 0])
+    with pytest.warns(UserWarning, match="holds for neither"):
+        ledger.worst_case()
+
+
+def test_lists_of_steps_are_recorded():
+    tree, ledger = pa.TreeAggregation(2.0, 8), pa.MechanismLedger(2)
+    ledger.record(tree, [1, 0])
+    assert ledger.composition(0) == pa.compose(tree) and ledger.epsilon(1e-5).upper[1] == 0.0
+
+
+@pytest.mark.parametrize("step", [pa.TruncatedPoisson(1.0, 0.1, 5, 20), pa.FixedSizeBatch(1.0, 5, 20)])
+def test_no_more_people_take_part_than_a_step_has_records(step):
+    ledger, some = pa.MechanismLedger(30), np.arange(30) < 20
+    ledger.record(step, some)
+    with pytest.raises(ValueError, match="has 20 records, and 30 people took part"):
+        ledger.record(step)
+    if isinstance(step, pa.TruncatedPoisson):
+        ledger.record_norms(step, np.ones(30), times=some)
+        with pytest.raises(ValueError, match="has 20 records, and 21 people took part"):
+            ledger.record_norms(step, np.ones(30), times=np.arange(30) < 21)
+    assert ledger.steps == (2 if isinstance(step, pa.TruncatedPoisson) else 1)
+
+
+@pytest.mark.parametrize("larger, unknown", [("remove", False), ("add", False), ("remove", True), ("add", True)])
+def test_the_larger_direction_counts_with_its_status(monkeypatch, larger, unknown):
+    """Also where nothing is known of it."""
+    ledger = counted([pa.SampledGaussian(1.0, 0.1)])
+    least, most = (0.0, np.inf) if unknown else (1e-40, 0.25)
+
+    def answer(self, value, direction):
+        upper = np.full(MANY, most if direction == larger else 1e-40)
+        own = pa.Status.CERTIFIED if direction == larger else pa.Status.RENYI_ONLY
+        status = np.full(MANY, pa.Status.NOT_CERTIFIED if unknown and direction == larger else own, dtype=np.uint8)
+        return pa.Bounds(np.zeros(MANY), upper, upper, status, np.zeros(MANY, dtype=np.uint8))
+
+    monkeypatch.setattr(ManyCompositions, "delta", answer)
+    monkeypatch.setattr("pld_accountant.mechanism_ledger._Rows._alone", lambda *_: _nothing())
+    found = ledger.delta(0.5, bounds="upper")
+    worst = ledger.worst_case().delta(0.5).upper
+    assert np.all(found.upper == min(most, worst))
+    assert np.all(found.status == (pa.Status.RENYI_ONLY if unknown else pa.Status.CERTIFIED))
+    assert least < worst

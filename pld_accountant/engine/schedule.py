@@ -75,6 +75,9 @@ _FIRST_GRID = replace(_GRID, points=1 << 15)
 
 _FINE_GRID = replace(_GRID, width=1e-4, points=1 << 20, limits=replace(_GRID.limits, work=3e9))
 
+# dozens of kinds of steps, whose tables are more than the work of the grids before: some seconds
+_MANY_KINDS = replace(_FIRST_GRID, width=1e-2, limits=replace(_GRID.limits, work=1e10))
+
 GRID: tuple[Method, ...] = (
     # few steps of losses with atoms or edges: 60 to 130 milliseconds in place of 300 to 500
     _FEW,
@@ -86,6 +89,8 @@ GRID: tuple[Method, ...] = (
     _FINE_GRID,
     # a single large loss among many small ones
     _LAST,
+    # without it 48 kinds of truncated batches have the Renyi bound alone
+    _MANY_KINDS,
 )
 """For families without characteristic functions."""
 
@@ -109,6 +114,7 @@ ATOMS: tuple[Method, ...] = (
     _LAST,
     # losses of less than their round-off in a convolution: a sampling rate of 1e-14
     _FINE_GRID,
+    _MANY_KINDS,
 )
 """For families of atoms alone."""
 
@@ -119,12 +125,15 @@ MIXED: tuple[Method, ...] = (
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""
 
+_SMALL = -70.0  # log delta below which many people's methods but the first leave a person alone: 1e-30
+
 _OF_MANY = replace(
     _GRID,
     width=np.inf,
     points=1 << 13,
-    limits=Limits(1e-4, tilts=1, periods=2, least_expectation=1e-5, work=3e9),
+    limits=Limits(1e-4, tilts=1, periods=2, least_expectation=1e-5, work=3e9, least_log_delta=_SMALL),
     narrow=1 << 8,
+    least_log_delta=_SMALL,
 )
 
 GRID_OF_MANY: tuple[Method, ...] = (
@@ -143,8 +152,6 @@ The grid comes first: deltas of few steps take 60 to 130 milliseconds in place o
 
 TINY = -160.0
 """log delta below which the Renyi bound is the answer for many people: 1e-70."""
-
-_SMALL = -70.0  # the same after two methods have left a person open: 1e-30
 
 _FIRST = Transform(
     0.0,

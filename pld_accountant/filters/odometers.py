@@ -94,6 +94,8 @@ class _Odometer(SavedState):
             For a norm that is NaN, infinite or negative, for a wrong shape, or if a step costs more than a whole
             increment; nothing is booked then.
         """
+        if "steps" in step:
+            raise TypeError("an odometer books one step at a time; call record for each of them")
         array = validate.norms(norms, self._num_examples)
         validate.array_shape(array, (self._num_examples,), "norms")
         if not np.all((array >= 0) & (array < np.inf)):

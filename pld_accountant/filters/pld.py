@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import validate
 from ..files.saved_state import SavedArrays
-from ..notions import zcdp
+from ..notions import gdp, zcdp
 from ..results import Guarantee
 from .base import NoisySteps
 from .pld_state import PLDState
@@ -181,11 +181,13 @@ class PLDFilter(NoisySteps):
     # ------------------------------------------------------------------ promises
 
     def epsilon(self, delta: float, *, conversion: str = "best") -> float:
-        """The epsilon at `delta` of mu**2 / 2-zCDP, which the paper derives from mu.
+        """The epsilon at `delta` of mu**2 / 2-zCDP, which the paper derives from mu; of mu-GDP if no step is sampled.
 
-        It would be a guarantee if the Gaussian's curve lay above at *every* epsilon.  Here the curves are compared down
-        to min_delta only, so nothing is proven by it unless all steps are full-batch; see `guarantee`.
+        Of sampled steps it would be a guarantee if the Gaussian's curve lay above at *every* epsilon.  Here the curves
+        are compared down to min_delta only, so nothing is proven by it; see `guarantee`.
         """
+        if self._sample_rate == 1:
+            return float(gdp.epsilon(validate.delta(delta), self._mu))
         return float(zcdp.zcdp_epsilon(self._mu**2 / 2, validate.delta(delta), conversion=conversion))
 
     @property

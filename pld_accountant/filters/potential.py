@@ -252,8 +252,8 @@ class PotentialFilter(NoisyStepFilter):
             "adaptive, approximate DP of sampled Gaussian steps",
             True,
             f"Everything released is (epsilon, delta)-DP, epsilon = {epsilon!r}{own}, delta = {delta!r}, for the "
-            "adding or removing of one person; `epsilon` gives the epsilon at every other delta, from the same budget. "
-            + self.conditions(),
+            "adding or removing of one person. The same budget keeps an epsilon at every other delta, which the filter "
+            "tells. " + self.conditions(),
             "docs/how/potential.rst, Theorem 1, on the charges of Feldman and Zrnic (2021)",
             self._target,
         )

@@ -127,7 +127,7 @@ class Comparison:
         rows: list[Sequence[str]] = [(f"epsilon at delta = {people.delta:g}", *kinds)]
         for number, probability in enumerate(probabilities):
             rows.append((quantile_name(probability), *(rounded_up(values[number]) for values in by)))
-        rows.append((f"worst case: {people.worst_person}", *(rounded_up(worst) for _, worst in kinds.values())))
+        rows.append((people.worst_label, *(rounded_up(worst) for _, worst in kinds.values())))
         blocks = [summarise(people).heading(), columns(rows)]
         lines = [self._ratio_line(kind) for kind in ("Gaussian", "Renyi")]
         blocks.append("\n".join(line for line in lines if line))
@@ -135,9 +135,8 @@ class Comparison:
         without = int(np.count_nonzero(np.isinf(self.gaussian_epsilon)))
         if without:
             blocks.append(f"Without a certified mu: {without:,} of {people.num_examples:,} people.")
-        proven = people.guarantee
         blocks.append(wrapped(self.gaussian_sentence))
-        blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
+        blocks.append(wrapped(f"What is proven: {people.proven}") + "\n" + wrapped(f"[{people.guarantee.reference}]"))
         blocks.append(wrapped(provenance_line(people.provenance)))
         return "\n\n".join(block for block in blocks if block)
 

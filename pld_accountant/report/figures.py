@@ -59,6 +59,7 @@ TEXT, MEDIUM, SMALL = 9.5, 8.5, 7.5  # points: names of axes; ticks and legends;
 _DPI = 300
 _LEFT, _RIGHT = 0.68, 0.18  # inches beside the axes
 _CAPTION_COLUMNS, _CAPTION_LINE = 117, 0.145  # characters a line, inches a line
+_LEGEND_ROW = 0.19  # inches
 
 
 def dress(axes: Axes, x: str = "", y: str = "", title: str = "") -> None:
@@ -152,15 +153,20 @@ def draw_histogram(individuals: Individuals, *, bins: int = 50) -> Figure:
     top = largest(np.concatenate([upper, individuals.rdp_epsilon]))
     pairs = [(upper, worst), (individuals.rdp_epsilon, individuals.worst_case_rdp)]
     bars, outline = shown_histograms(pairs, top, bins, individuals.min_group)
-    figure, lines = _captioned(_caption(individuals, bars.hidden), 3.75)
+    budget, at = individuals.guarantee.promise or (0.0, 0.0)
+    promised = at == individuals.delta
+    figure, lines = _captioned(_caption(individuals, bars.hidden), 3.75 + _LEGEND_ROW * promised)
     axes = _add_axes(figure, 0.61 + lines, 2.62)
     _draw_bars(axes, bars, "PLD", "By privacy loss distribution (PLD)")
     if np.isfinite(individuals.rdp_epsilon).any():
         _draw_outline(axes, outline, "Renyi", "By Renyi accounting")
     beyond = is_far(worst, top)
-    _draw_worst_case(axes, worst, "-", "PLD", beyond=beyond)
-    _draw_worst_case(axes, individuals.worst_case_rdp, (0, (4, 2)), "Renyi", beyond=beyond)
-    axes.set_xlim(0, 1.02 * bars.edges[-1] if beyond else axes.get_xlim()[1])
+    for epsilon, style, kind in ((worst, "-", "PLD"), (individuals.worst_case_rdp, (0, (4, 2)), "Renyi")):
+        _draw_line(axes, epsilon, style, f"Worst case by {kind}", beyond=beyond)
+    inside = promised and not is_far(budget, top)
+    if promised:
+        _draw_line(axes, budget, ":", "Promised to everybody", beyond=not inside)
+    axes.set_xlim(0, 1.02 * max(bars.edges[-1], budget * inside) if beyond else axes.get_xlim()[1])
     if not individuals.few:
         _draw_half(axes, upper, worst, individuals.min_group)
     delta = power_of_ten(individuals.delta)
@@ -180,9 +186,9 @@ def _count_people(axes: Axes) -> None:
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _draw_worst_case(axes: Axes, epsilon: float, style: Any, kind: str, *, beyond: bool = False) -> None:
+def _draw_line(axes: Axes, epsilon: float, style: Any, name: str, *, beyond: bool = False) -> None:
     if np.isfinite(epsilon):
-        label = f"Worst case by {kind}: {rounded_up(epsilon)}{', beyond the axis' if beyond else ''}"
+        label = f"{name}: {rounded_up(epsilon)}{', beyond the axis' if beyond else ''}"
         line = axes.plot([], []) if beyond else [axes.axvline(epsilon)]
         line[0].set(color=COLOURS["worst case"], linestyle=style, linewidth=1.4, label=label)
 
@@ -201,6 +207,10 @@ def _draw_half(axes: Axes, upper: np.ndarray, worst: float, least: int) -> None:
     axes.text(0.012 * axes.get_xlim()[1], 1.085 * top, text, **style)
 
 
+def _proven(individuals: Individuals) -> str:
+    return f"{individuals.proven} [{individuals.guarantee.reference}]"
+
+
 def _caption(individuals: Individuals, hidden: int) -> str:
     missing, loose = individuals.not_certified, individuals.renyi_only
     sentences = [
@@ -208,7 +218,8 @@ def _caption(individuals: Individuals, hidden: int) -> str:
         hidden_people(hidden, individuals.min_group),
         f"{missing:,} without a certified bound are not shown." if missing else "",
         f"{loose:,} have only the Renyi bound." if loose else "",
-        f"{individuals.guarantee}",
+        "" if individuals.guarantee.promise is None else "The worst cases are those without the filter.",
+        _proven(individuals),
     ]
     return " ".join(s for s in sentences if s)
 
@@ -235,7 +246,7 @@ def draw_comparison(found: Comparison, *, bins: int = 50) -> Figure:
     kinds, least = found.by_kind, found.individuals.min_group
     top = largest(np.concatenate([values for values, _ in kinds.values()]))
     counted = dict(zip(kinds, shown_histograms(list(kinds.values()), top, bins, least), strict=True))
-    notes = (found.gaussian_sentence, hidden_people(counted["PLD"].hidden, least), str(found.individuals.guarantee))
+    notes = (found.gaussian_sentence, hidden_people(counted["PLD"].hidden, least), _proven(found.individuals))
     figure, lines = _captioned(" ".join(note for note in notes if note), 5.95)
     upper = _add_axes(figure, 0.55 + lines + 2.25, 2.75)
     lower = _add_axes(figure, 0.55 + lines, 2.0, sharex=upper)

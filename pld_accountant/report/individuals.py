@@ -36,6 +36,10 @@ _SAMPLED = (
     "About as many norms are above 0 as people are sampled. If only sampled people were recorded, the epsilons are "
     "too small: a ledger needs everybody's norm at every step, sampled or not."
 )
+_DIAGNOSTIC = (
+    "The numbers of single people are a diagnostic, not a guarantee, unless their norms were fixed or capped "
+    "beforehand. They depend on the data and are themselves sensitive."
+)
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
@@ -145,6 +149,17 @@ class Individuals:
     def worst_person(self) -> str:
         """The worst case as a person, in words."""
         return "in every step" if self.of_mechanisms else "clipped at every step"
+
+    @property
+    def worst_label(self) -> str:
+        """The name of the worst case in a table."""
+        return f"worst case: {self.worst_person}{'' if self.guarantee.promise is None else ', no filter'}"
+
+    @property
+    def proven(self) -> str:
+        """The guarantee in words, and what the numbers of single people are beside it."""
+        # the guarantee of a ledger says both
+        return f"{self.guarantee.sentence} {_DIAGNOSTIC}" if self.guarantee.proven_adaptive else self.guarantee.sentence
 
     @property
     def few(self) -> bool:

@@ -70,6 +70,7 @@ class Summary:
             "looks_sampled": people.looks_sampled,
             "neighbours": "as the mechanisms say" if people.of_mechanisms else "add or remove one record",
             "guarantee": asdict(people.guarantee),
+            "meaning": people.proven,
             "worst_case": {
                 **bounds_facts(people.worst_case),
                 "rdp_epsilon": finite_or_none(people.worst_case_rdp),
@@ -117,8 +118,7 @@ class Summary:
             blocks.append(self._group_table())
         blocks += [wrapped(self.hidden_sentence)] if self.hidden_groups else []
         blocks += [wrapped(sentence) for sentence in people.caveats()]
-        proven = people.guarantee
-        blocks.append(wrapped(f"What is proven: {proven.sentence}") + "\n" + wrapped(f"[{proven.reference}]"))
+        blocks.append(wrapped(f"What is proven: {people.proven}") + "\n" + wrapped(f"[{people.guarantee.reference}]"))
         blocks.append(wrapped(provenance_line(people.provenance)))
         return "\n\n".join(blocks)
 
@@ -138,7 +138,7 @@ class Summary:
             (quantile_name(p), rounded_up(a), rounded_up(b))
             for p, a, b in zip(self.by_pld.probabilities, self.by_pld.values, self.by_renyi.values, strict=True)
         ]
-        worst = (f"worst case: {people.worst_person}", people.worst_case.upper, people.worst_case_rdp)
+        worst = (people.worst_label, people.worst_case.upper, people.worst_case_rdp)
         rows.append((worst[0], rounded_up(worst[1]), rounded_up(worst[2])))
         heading = (f"epsilon at delta = {people.delta:g}", "PLD", "Renyi")
         return columns([heading, *rows])

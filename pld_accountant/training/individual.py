@@ -213,8 +213,6 @@ class IndividualSteps:
                 "keep must have a budget for each person, individual=True: the largest cap of the people is no bound "
                 "for every possible record"
             )
-        if keep is not None and "sample_rate" not in inspect.signature(keep.admit).parameters:
-            raise ValueError(f"keep must be a filter of sampled steps, such as RenyiFilter, got {type(keep).__name__}")
         if journal is not None and mode == "observed":
             raise ValueError("a journal holds norms of bounds; mode 'observed' has only estimates")
         if journal is not None and journal.num_examples != len(self.people):
@@ -224,6 +222,9 @@ class IndividualSteps:
         self._ledger = Ledger(
             len(self.people), noise_multiplier=noise_multiplier, sample_rate=sample_rate, max_grad_norm=max_grad_norm
         )
+        self._rated = False  # whether the filter takes sample rates
+        if keep is not None:
+            self._check_filter(keep, noise_multiplier)
         self.steps = 0
         self.refreshes = 0
         start = self.max_grad_norm if mode == "observed" else np.nan
@@ -386,9 +387,21 @@ class IndividualSteps:
         if now.taken:
             self._admitted(now.caps, *now.key, steps=now.taken)
 
+    def _check_filter(self, keep: Filter, noise_multiplier: float) -> None:
+        """Raise `ValueError` unless the filter takes the steps of the run."""
+        takes = inspect.signature(keep.admit).parameters
+        self._rated = "sample_rate" in takes
+        if "max_grad_norm" not in takes or not (self._rated or self.sample_rate == 1.0):
+            kind = "Gaussian" if self.sample_rate == 1.0 else "sampled"
+            raise ValueError(f"keep must be a filter of {kind} steps, such as RenyiFilter, got {type(keep).__name__}")
+        # norms of 0 cost nobody anything
+        self._admitted(np.zeros(self.num_examples), noise_multiplier, self.max_grad_norm)
+
     def _admitted(self, row: np.ndarray, noise: float, clip: float, **steps: int) -> np.ndarray:
         assert self.keep is not None
-        step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": clip, "sample_rate": self.sample_rate}
+        step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": clip}
+        if self._rated:
+            step["sample_rate"] = self.sample_rate
         if steps and not isinstance(self.keep, IntegerBudgetFilter):
             return np.sum([self.keep.admit(row, **step) for _ in range(steps["steps"])], axis=0)
         return self.keep.admit(row, **step, **steps)

@@ -111,6 +111,8 @@ def test_bad_records_book_nothing(tmp_path):
             o.record(norms)
     with pytest.raises(ValueError, match="increment"):
         o.record(np.zeros(3), noise_multiplier=1.0)
+    with pytest.raises(TypeError, match="one step at a time"):
+        o.record([1.0, 0.5, 0.0], steps=10)
     for name, array in state().items():
         np.testing.assert_array_equal(array, before[name])
     with pytest.raises(ValueError, match="increment"):

@@ -192,6 +192,7 @@ def test_full_batch_steps_are_the_gaussian_filter_up_to_the_buckets():
     assert np.all(exact.spent() <= f.spent() * (1 + 1e-12))
     assert np.all(exact.spent() >= f.spent() * (1 - 0.02)) and np.all(f.spent() > 0.9)
     assert f.guarantee.proven_adaptive and "GaussianFilter" in f.guarantee.sentence
+    assert f.epsilon(1e-5) == exact.epsilon(1e-5) < make(1.0, sample_rate=0.5).epsilon(1e-5)
     with pytest.raises(ValueError, match="full-batch"):
         f.admit(np.ones(4), sample_rate=0.5)
 

@@ -144,3 +144,13 @@ def test_rdp_is_the_mean_of_the_kinds_and_the_family_keeps_its_protocol():
 def test_parameters_out_of_range_are_refused(parameters):
     with pytest.raises(ValueError, match="must"):
         pa.TruncatedPoisson(*parameters)
+
+
+def test_dozens_of_kinds_have_more_than_the_renyi_bound():
+    """Close to each other: the bounds of one kind's steps are those of all."""
+    kinds = [(pa.TruncatedPoisson(1.0, 0.02, 60, 2000, norm=1.0 - k * 1e-9), 1) for k in range(60)]
+    found = pa.compose(kinds).epsilon(1e-5)
+    alike = pa.compose([(pa.TruncatedPoisson(1.0, 0.02, 60, 2000), 60)]).epsilon(1e-5)
+    assert found.status == pa.Status.CERTIFIED
+    assert 0.999 * alike.upper <= found.upper <= 1.001 * alike.upper
+    assert 0.999 * alike.lower <= found.lower <= 1.001 * alike.lower

@@ -125,8 +125,14 @@ def test_labels_that_are_missing_are_refused(own, labels):
 def test_the_guarantee_of_a_filter_stands_in_every_output(folder, own):
     keep = pa.GaussianFilter(1.0, num_examples=24, noise_multiplier=20.0, max_grad_norm=5.0)
     found = pa.summarise(own, 1e-5, guarantee=keep.guarantee)
-    assert found.as_dict()["guarantee"]["sentence"] == keep.guarantee.sentence
-    assert keep.guarantee.reference in " ".join(found.text().split())
+    told, text = found.as_dict(), " ".join(found.text().split())
+    assert told["guarantee"]["sentence"] == keep.guarantee.sentence and keep.guarantee.sentence in told["meaning"]
+    diagnostic = "The numbers of single people are a diagnostic, not a guarantee"
+    caption = " ".join(pa.draw_histogram(found).texts[0].get_text().split())
+    for output in (told["meaning"], text, caption):
+        assert diagnostic in output and "themselves sensitive" in output
+    assert keep.guarantee.reference in text and "worst case: clipped at every step " in text
+    assert diagnostic not in pa.summarise(own, 1e-5).as_dict()["meaning"]
     page = pa.write_report(own, "report.html", 1e-5, guarantee=keep.guarantee).read_text()
     assert "The guarantee stands below." in page and "Only the worst case is a guarantee" not in page
     with pytest.raises(TypeError, match="guarantee must be a Guarantee"):
@@ -139,6 +145,18 @@ def test_the_budget_of_a_filter_leads_the_outputs_and_must_hold(folder, own):
 
     found = pa.summarise(own, 1e-5, guarantee=guarantee(7.5))
     assert "Promised to everybody: epsilon <= 7.500 at delta = 1e-05" in found.text()
+    assert "worst case: clipped at every step, no filter" in found.text()
+
+    def lines(budget, delta):
+        figure = pa.draw_histogram(pa.summarise(own, delta, guarantee=guarantee(budget)))
+        legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        return legend, figure.axes[0].get_xlim()[1], figure.texts[0].get_text()
+
+    legend, right, caption = lines(2.0, 1e-5)
+    assert "Promised to everybody: 2.000" in legend and right > 2.0 and "without the filter" in caption
+    legend, right, _ = lines(1e3, 1e-5)
+    assert "Promised to everybody: 1000, beyond the axis" in legend and right < 100.0
+    assert not any("Promised" in words for words in lines(7.5, 1e-6)[0])
     page = pa.write_report(own, folder / "page.html", 1e-5, guarantee=guarantee(7.5)).read_text()
     words = " ".join(page[page.index("<dl") : page.index("</dl>")].split())
     assert words.index("Promised to everybody") < words.index("Worst case") and "It holds for everybody" not in words

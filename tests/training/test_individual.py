@@ -13,6 +13,7 @@ from pld_accountant.training.individual import IndividualSteps, refresh_schedule
 from pld_accountant.training.journal import Journal, relative
 
 RUN = {"noise_multiplier": 1.5, "sample_rate": 0.02, "max_grad_norm": 2.0}
+OTHER = {"noise_multiplier": 3.0, "sample_rate": 0.02, "max_grad_norm": 2.0}
 NORMS = np.array([0.0, 0.3, 1.0, 5.0])
 
 
@@ -212,11 +213,29 @@ def test_arguments_are_checked():
         ({"keep": keep, "mode": "observed"}, "keep"),
         ({"keep": full_batch}, "sampled steps"),
         ({"keep": one_for_all}, "individual=True"),
+        ({"keep": pa.PureDPFilter(1.0, num_examples=4)}, "sampled steps, such as RenyiFilter, got PureDPFilter"),
+        (
+            {"keep": pa.PotentialFilter(1.0, 1e-5, num_examples=4, alpha=8.0, **OTHER)},
+            "noise_multiplier must be at least",
+        ),
     ]:
         with pytest.raises(ValueError, match=words):
             steps_of(**options)
     with pytest.raises(ValueError, match="same 5 people"):
         IndividualSteps(5, **RUN, keep=keep)
+
+
+def test_a_run_of_full_batches_takes_a_filter_of_full_batches():
+    keep = pa.GaussianFilter(1.0, num_examples=4, noise_multiplier=4.0, max_grad_norm=2.0)
+    step = {"noise_multiplier": 4.0, "sample_rate": 1.0, "max_grad_norm": 2.0}
+    run = IndividualSteps(4, **step, refresh=[0], slack=1.0, keep=keep)
+    run.refresh([0.0, 1.0, 2.0, 9.0])
+    caps = np.array([run.begin() for _ in range(20)])
+    run.ledger  # settles what is booked  # noqa: B018
+    assert (caps > 0.0).sum(axis=0).tolist() == [0, 20, 16, 16]
+    assert keep.spent() == pytest.approx([0.0, np.sqrt(20) / 8, 1.0, 1.0])
+    with pytest.raises(ValueError, match="Gaussian steps, such as RenyiFilter, got PureDPFilter"):
+        IndividualSteps(4, **step, keep=pa.PureDPFilter(1.0, num_examples=4))
 
 
 def test_schedules():

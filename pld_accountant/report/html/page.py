@@ -271,8 +271,8 @@ def _extremes(report: Report) -> Markup:
     people, ends = report.summary.individuals, report.extremes
     if people.min_group > 1:
         return _paragraph(
-            f"Rows about single people are not shown, since nothing is shown about fewer than {people.min_group} "
-            "people; min_group sets the minimum, and 1 shows the rows."
+            f"Rows about single people are not shown, because min_group, the least number of people shown, is "
+            f"{people.min_group}; 1 shows the rows. Smallest and largest values in the tables are still one person's."
         )
     head = [
         "Id",
