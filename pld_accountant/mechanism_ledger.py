@@ -451,7 +451,7 @@ class MechanismLedger(NamedPeople, SavedState):
         >>> ledger = pa.MechanismLedger(2)
         >>> ledger.record(pa.DiscreteGaussian(20), [12, 0])
         >>> ledger.rdp_epsilon(1e-6).round(2)
-        array([0.89, 0.  ])
+        array([0.77, 0.  ])
         """
         target = validate.delta(delta)
         self._found = self._found or _Rows(self._counts, self.num_examples)

@@ -183,7 +183,7 @@ class PLDFilter(NoisySteps):
     def epsilon(self, delta: float, *, conversion: str = "best") -> float:
         """The epsilon at `delta` of mu**2 / 2-zCDP, which the paper derives from mu; of mu-GDP if no step is sampled.
 
-        Of sampled steps it would be a guarantee if the Gaussian's curve lay above at *every* epsilon.  Here the curves
+        For sampled steps it would be a guarantee if the Gaussian's curve lay above at *every* epsilon.  Here the curves
         are compared down to min_delta only, so nothing is proven by it; see `guarantee`.
         """
         if self._sample_rate == 1:
