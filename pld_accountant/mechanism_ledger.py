@@ -37,6 +37,7 @@ _MOST_TIMES = 2**31
 _MOST_COUNT = 2**53
 _TINY = 1e-30  # a delta that is known to be this small needs no closer bound
 _NO_MOMENT, _NO_EPSILON = 1e200, 1e150  # stand for infinite log-moments; an epsilon that such a one gave
+_UNBOUNDED = Bounds(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Method.NONE)
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 
 _GUARANTEE = Guarantee(
@@ -481,9 +482,6 @@ class MechanismLedger(NamedPeople, SavedState):
                     one = _unknown(self.num_examples)
                 found.append(_capped(one, most))
         return found[0] if np.ndim(values) == 0 else stacked(found)
-
-
-_UNBOUNDED = Bounds(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Method.NONE)
 
 
 def _share(progress: Progress | None, k: int, questions: int) -> Progress:

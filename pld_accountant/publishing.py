@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import validate
 from .files.formats import require
+from .ledger import Ledger
 from .report.provenance import provenance
-
-if TYPE_CHECKING:
-    from .ledger import Ledger
 
 __all__ = ["ORDERS", "OTHERS", "Release", "booked_mu", "release"]
 
@@ -225,8 +223,6 @@ def release(
 
     Each call is a new release with its own cost.
     """
-    from .ledger import Ledger
-
     if not isinstance(ledger, Ledger):
         raise ValueError(f"ledger must be a Ledger or a LaplaceLedger, got {ledger!r}")
     if book and ledger.noise != "gaussian":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     AnyLedger = Ledger | MechanismLedger
 
-__all__ = ["MIN_GROUP", "QUANTILES", "AnyLedger", "Individuals", "Request", "assess"]
+__all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
 
 MIN_GROUP = 10  # people
 _ROUNDING = 1e-9  # relative, of a budget
