@@ -203,6 +203,11 @@ def test_a_ledger_of_mechanisms_has_every_output(tmp_path, planned):
     assert ("it may be published" in page) == (planned is not None)
 
 
+def test_a_ledger_of_mechanisms_without_steps_has_a_page(tmp_path):
+    page = pa.write_report(pa.MechanismLedger(30), tmp_path / "empty.html", 1e-5).read_text()
+    assert "30 people, 0 steps" in page and "as the mechanisms say" in page
+
+
 def test_what_needs_a_ledger_of_norms_says_so():
     office = pa.MechanismLedger(3)
     with pytest.raises(ValueError, match=r"must be a Ledger or a LaplaceLedger for Gaussian accounting, got Mechanism"):

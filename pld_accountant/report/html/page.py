@@ -356,11 +356,12 @@ def _parameters(report: Report) -> Markup:
         ("Buckets of relative norms", f"{people.parameters['buckets']:,}"),
         ("Least number of people shown", f"{people.min_group:,}"),
     ]
-    if people.of_mechanisms:
+    norm = people.parameters.get("max_grad_norm")
+    if norm is None:
         entries.append(("Neighbouring data sets", "as the mechanisms say"))
     else:
         entries += [
-            ("Clipping norm (max_grad_norm)", f"{people.parameters['max_grad_norm']:g}"),
+            ("Clipping norm (max_grad_norm)", f"{norm:g}"),
             ("Noise", str(people.parameters.get("noise", "Gaussian")).capitalize()),
             ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
             ("Sampling", "none: everybody takes part" if people.full_batches else "Poisson, as assumed"),
