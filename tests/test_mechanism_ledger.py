@@ -361,6 +361,7 @@ def test_a_plan_is_the_worst_case_and_no_count_of_people():
     assert ledger.schedule_from_events
     other = pa.MechanismLedger(3)
     other.record(pa.Laplace(9.0), [1, 0, 2])
+    other.record(pa.Laplace(9.0), 3)
     assert other.schedule_from_events
 
 
