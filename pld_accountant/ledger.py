@@ -146,7 +146,7 @@ class Ledger(PeopleCounts):
 
     @property
     def run_parameters(self) -> dict[str, Any]:
-        """Parameters of all steps, for outputs: noise and rate only if no step has others, which the schedule tells."""
+        """The parameters that all steps share, for outputs.  The schedule has noise and rates that differ."""
         names = ["max_grad_norm", "buckets"]
         if {(sigma, rate) for sigma, rate, _ in self.schedule} <= {(self.noise_multiplier, self.sample_rate)}:
             names = ["noise_multiplier", "sample_rate", *names]

@@ -142,12 +142,12 @@ class MechanismLedger(NamedPeople, SavedState):
 
     @property
     def looks_sampled(self) -> bool:
-        """False: no sign tells whether people who were not sampled were left out."""
+        """False: these counts do not show whether people were left out when they were not sampled."""
         return False
 
     @property
     def run_parameters(self) -> dict[str, Any]:
-        """Parameters of all steps, for outputs."""
+        """The parameters that all steps share, for outputs."""
         return {"buckets": self.buckets}
 
     def record(self, mechanism: Any, times: Any = 1, *, planned: int | None = None) -> None:
@@ -273,7 +273,7 @@ class MechanismLedger(NamedPeople, SavedState):
 
     @property
     def _several_relations(self) -> bool:
-        """Whether the worst case takes samples of different relations, which nobody else may do."""
+        """Whether samples of different relations are planned; the worst case is then no person's composition."""
         return len({getattr(mechanism, "neighbours", None) for mechanism in self._planned} - {None}) > 1
 
     def _edges(self, max_norm: float) -> NDArray:

@@ -38,7 +38,7 @@ _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) 
 
 _LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 80, 40
 _SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it is not shortened, so often at most
-_LONGER = 1.05  # of a panel over the last one, times the growth of |A|: tried first, once bounds have shortened one
+_LONGER = 1.05  # a panel's length over the last one's, beside the growth of |A|; tried once a panel was shortened
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 1e-7  # bound of the vertical line that is accepted if further panels do not lower it

@@ -125,7 +125,7 @@ MIXED: tuple[Method, ...] = (
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""
 
-_SMALL = -70.0  # log delta below which many people's methods but the first leave a person alone: 1e-30
+_SMALL = -70.0  # log delta below which most methods for many people take the Renyi bound as the answer: 1e-30
 
 _OF_MANY = replace(
     _GRID,
