@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,29 +13,21 @@ from numpy.typing import NDArray
 
 from . import deadline, validate
 from .composition import Composition, compose
-from .composition.many import ManyCompositions
-from .counting.counts import WholeCounts
-from .engine.renyi import best_epsilon
-from .engine.working import warn_of_contradiction
+from .composition.counted_rows import CountedRows
 from .events import ids
 from .files.saved_state import SavedArrays, SavedState
 from .files.store import StoreError
-from .mechanisms.base import Direction, ScalableMechanism, directions
-from .mechanisms.renyi_boxes import RenyiBox
+from .mechanisms.base import ScalableMechanism, directions
 from .mechanisms.text import parsed, written
 from .named_people import NamedPeople, Progress
 from .results import Bounds, Guarantee, Method, Status, stacked
 
 __all__ = ["MechanismLedger"]
 
-_FEW = 8  # different rows of counts, each of which is composed by itself
 _ROUNDING = 2.0**-50  # of a share, in the safe direction of a lower bound
 _MOST_TIMES = 2**31
 _MOST_COUNT = 2**53
-_TINY = 1e-30  # a delta that is known to be this small needs no closer bound
-_NO_MOMENT, _NO_EPSILON = 1e200, 1e150  # stand for infinite log-moments; an epsilon that such a one gave
 _UNBOUNDED = Bounds(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Method.NONE)
-_CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 
 _GUARANTEE = Guarantee(
     kind="fixed steps",
@@ -107,7 +96,7 @@ class MechanismLedger(NamedPeople, SavedState):
         self._counts: dict[tuple[Any, Any], NDArray] = {}
         self._planned: dict[Any, int] = {}
         self._counted = False  # whether a part of the plan was counted from people's records
-        self._found: _Rows | None = None
+        self._found: CountedRows | None = None
 
     def __repr__(self) -> str:
         return f"MechanismLedger({self.num_examples}, buckets={self.buckets}; {self.steps} steps)"
@@ -455,7 +444,7 @@ class MechanismLedger(NamedPeople, SavedState):
         array([0.77, 0.  ])
         """
         target = validate.delta(delta)
-        self._found = self._found or _Rows(self._counts, self.num_examples)
+        self._found = self._found or CountedRows(self._counts, self.num_examples)
         return np.minimum(self._found.rdp_epsilon(target), self.worst_case().rdp_epsilon(target))
 
     def _answers(
@@ -475,7 +464,7 @@ class MechanismLedger(NamedPeople, SavedState):
                 # first, because a limit of time may leave people with nothing else
                 most = _UNBOUNDED if self._several_relations else getattr(self.worst_case(), question)(value, direction)
                 try:
-                    self._found = self._found or _Rows(self._counts, self.num_examples)
+                    self._found = self._found or CountedRows(self._counts, self.num_examples)
                     tell = _share(progress, k, len(asked))
                     one = self._found.answer(question, value, wanted, lower=lower, progress=tell)
                 except deadline.OutOfTime:
@@ -514,101 +503,3 @@ def _share_above(k: int, buckets: int) -> float:
     """k / buckets, rounded up."""
     share = k / buckets
     return share if Fraction(share) >= Fraction(k, buckets) else math.nextafter(share, 1.0)
-
-
-class _Rows:
-    """The different rows of counts, and everybody's row."""
-
-    def __init__(self, counts: dict[tuple[Any, Any], NDArray], people: int) -> None:
-        self._columns = list(counts)
-        table = np.array(list(counts.values()), dtype=np.int64).reshape(len(counts), people).T
-        rows, place = (
-            np.unique(table, axis=0, return_inverse=True) if counts else (table[:1], np.zeros(people, dtype=np.int64))
-        )
-        self._rows, self._place = rows, place.reshape(-1)
-        boxed = np.array([isinstance(upper, RenyiBox) for upper, _ in counts], dtype=bool)
-        alone = np.full(len(rows), len(rows) <= _FEW) | (rows[:, boxed] > 0).any(axis=1)
-        self._together = np.flatnonzero(~alone)
-        uppers = [upper for upper, _ in self._columns]
-        # without sampling the two directions are one
-        self._symmetric = all(getattr(upper, "symmetric", False) for upper in uppers)
-        if self._together.size:
-            some = rows[self._together]
-            used = np.flatnonzero(some.any(axis=0))
-            self._above = ManyCompositions([uppers[k] for k in used], some[:, used], "above")
-
-    @cached_property
-    def _below(self) -> ManyCompositions:
-        some = self._rows[self._together]
-        used = [k for k in np.flatnonzero(some.any(axis=0)) if self._columns[k][1] is not None]
-        below = ManyCompositions([self._columns[k][1] for k in used], some[:, used], "below")
-        below.share_tables(self._above)
-        return below
-
-    def answer(
-        self, question: str, value: float, wanted: tuple[Direction, ...], *, lower: bool, progress: Progress
-    ) -> Bounds:
-        """Bounds of everybody's epsilon or delta."""
-        wanted = wanted[:1] if self._symmetric else wanted
-        number = len(self._rows)
-        low, high = np.zeros(number), np.full(number, np.inf)
-        status = np.full(number, Status.NOT_CERTIFIED, dtype=np.uint8)
-        method = np.full(number, Method.NONE, dtype=np.uint8)
-        with suppress(deadline.OutOfTime):
-            if self._together.size:
-                at = self._together
-                first, *others = (getattr(self._above, question)(value, way) for way in wanted)
-                high[at], status[at], method[at] = first.upper, first.status, first.method
-                for other in others:
-                    # what the smaller bound is worth does not matter
-                    who = other.upper > high[at]
-                    more = at[who]
-                    high[more], status[more], method[more] = other.upper[who], other.status[who], other.method[who]
-                progress(at.size // 2, number)
-                if lower:
-                    low[at] = np.max([getattr(self._below, question)(value, way).lower for way in wanted], axis=0)
-            # no finite bound exists below the chance of an infinite loss
-            status[low == np.inf], method[low == np.inf] = Status.CERTIFIED, Method.CLOSED_FORM
-            known = (status == Status.CERTIFIED) | ((question == "delta") & (high <= _TINY))
-            left = np.flatnonzero(~known)
-            for k, row in enumerate(left):
-                deadline.check()
-                progress(number - left.size + k, number)
-                found = self._alone(int(row), question, value, wanted, lower)
-                low[row], high[row] = max(low[row], found.lower), min(high[row], found.upper)
-                status[row], method[row] = min(status[row], found.status), found.method
-        progress(number, number)
-        crossed = low > high * (1.0 + _CROSSED)
-        if crossed.any():
-            warn_of_contradiction(int(crossed.sum()), number)
-            low[crossed], high[crossed] = 0.0, np.inf
-            status[crossed], method[crossed] = Status.NOT_CERTIFIED, Method.NONE
-        low = np.minimum(low, high) if lower else np.full(number, np.nan)
-        with np.errstate(invalid="ignore"):
-            middle = np.where(np.isfinite(high) | (low == high), 0.5 * (low + high), np.nan)
-        return Bounds(low, middle, high, status, method)[self._place]
-
-    def rdp_epsilon(self, delta: float) -> NDArray:
-        """Everybody's Renyi bound of epsilon."""
-        steps = [compose([(upper, 1)]) for upper, _ in self._columns]
-
-        def log_moments(theta: NDArray) -> NDArray:
-            # the divergence grows with the order, so that a larger one may stand for a rounded one
-            orders = np.nextafter(1.0 + theta, np.inf)
-            moments = np.array([step.rdp(orders) * theta * (1.0 + _ROUNDING) for step in steps])
-            # finite, because steps that are not taken count 0 times it
-            return np.minimum(moments.reshape(len(steps), theta.size), _NO_MOMENT)
-
-        found = best_epsilon(WholeCounts(np.ascontiguousarray(self._rows)), log_moments, delta)
-        found[found > _NO_EPSILON] = np.inf
-        return np.where(self._rows.any(axis=1), found, 0.0)[self._place]
-
-    def _alone(self, row: int, question: str, value: float, wanted: tuple[Direction, ...], lower: bool) -> Bounds:
-        """Bounds of one row by compositions of its own."""
-        steps = [(*columns, int(n)) for columns, n in zip(self._columns, self._rows[row], strict=True) if n]
-        direction = wanted[0] if len(wanted) == 1 else "both"
-        found: Bounds = getattr(compose([(upper, n) for upper, _, n in steps]), question)(value, direction)
-        if not lower or all(below is upper for upper, below, _ in steps):
-            return found
-        less = compose([(below, n) for _, below, n in steps if below is not None])
-        return replace(found, lower=getattr(less, question)(value, direction).lower)

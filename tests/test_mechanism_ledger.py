@@ -25,7 +25,7 @@ def composed_alone(monkeypatch):
     def refuse(*_):
         raise AssertionError("a row was composed by itself")
 
-    monkeypatch.setattr("pld_accountant.mechanism_ledger._Rows._alone", refuse)
+    monkeypatch.setattr("pld_accountant.composition.counted_rows.CountedRows._alone", refuse)
 
 
 def counted(steps, people=MANY, seed=0, most=30):
@@ -395,7 +395,7 @@ def test_nobody_exceeds_the_worst_case(monkeypatch, question, at):
         return pa.Bounds(one.lower, one.estimate, upper, status, one.method)
 
     monkeypatch.setattr(ManyCompositions, question, looser)
-    monkeypatch.setattr("pld_accountant.mechanism_ledger._Rows._alone", lambda *_: _nothing())
+    monkeypatch.setattr("pld_accountant.composition.counted_rows.CountedRows._alone", lambda *_: _nothing())
     found = getattr(ledger, question)(at)
     assert np.all(found.upper == worst) and np.all(found.lower <= worst)
     assert found.status[-2:].tolist() == [pa.Status.CERTIFIED, pa.Status.RENYI_ONLY]
@@ -562,7 +562,7 @@ def test_the_larger_direction_counts_with_its_status(monkeypatch, larger, unknow
         return pa.Bounds(np.zeros(MANY), upper, upper, status, np.zeros(MANY, dtype=np.uint8))
 
     monkeypatch.setattr(ManyCompositions, "delta", answer)
-    monkeypatch.setattr("pld_accountant.mechanism_ledger._Rows._alone", lambda *_: _nothing())
+    monkeypatch.setattr("pld_accountant.composition.counted_rows.CountedRows._alone", lambda *_: _nothing())
     found = ledger.delta(0.5, bounds="upper")
     worst = ledger.worst_case().delta(0.5).upper
     assert np.all(found.upper == min(most, worst))

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..ledger import Ledger
     from ..mechanism_ledger import MechanismLedger
 
-    AnyLedger = Ledger | MechanismLedger
+    AnyLedger: TypeAlias = Ledger | MechanismLedger
 
 __all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
 
