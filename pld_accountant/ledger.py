@@ -157,7 +157,7 @@ class Ledger(PeopleCounts):
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of all numbers of a ledger."""
-        if self.schedule and self._full_batches:
+        if self.schedule and all(rate == 1.0 for _, rate, _ in self.schedule):
             return replace(_GUARANTEE, sentence=_GUARANTEE.sentence.replace(_SAMPLING, ""))
         return _GUARANTEE
 

@@ -164,22 +164,76 @@ class MechanismLedger(NamedPeople, SavedState):
         UserWarning
             As `compose`, if samples of different relations are counted for one person.
 
-        Examples
-        --------
-        Integers with discrete noise, each person's contribution by itself:
-
-        >>> import pld_accountant as pa
-        >>> contributions = np.array([1, 3, 3, 0])
-        >>> ledger = pa.MechanismLedger(4)
-        >>> for k in (1, 3):
-        ...     ledger.record(pa.DiscreteLaplace(0.1, sensitivity=k), contributions == k)
-        >>> ledger.epsilon(1e-6).upper.round(2)
-        array([0.1, 0.3, 0.3, 0. ])
+        Notes
+        -----
+        If people's data decide which mechanisms are recorded, the worst case depends on them, too.  For contributions
+        of different sizes see `record_contributions` and `record_norms`.
         """
         numbers, most, counted = self._times(times, planned)
         parts = self._checked(mechanism, numbers).counts
         self._plan({part: n * most for part, n in parts.items()}, counted=counted)
         self._add({(part, part): n * numbers for part, n in parts.items()})
+
+    def record_contributions(
+        self,
+        make: Callable[[Any], Any],
+        contributions: Any,
+        *,
+        largest: float,
+        times: Any = 1,
+        planned: int | None = None,
+    ) -> None:
+        """Count a mechanism whose noise is relative to each person's own contribution, such as a number of visits.
+
+        Parameters
+        ----------
+        make : callable
+            ``make(k)`` is what somebody with the contribution k takes part in: anything that `record` takes.  Larger
+            contributions must lose more.
+        contributions : array_like of int or float, shape (num_examples,)
+            At least 0; who contributes 0 takes part in nothing.
+        largest : int or float
+            The largest contribution that is allowed, above 0, fixed without looking at the data.  The worst case takes
+            part in ``make(largest)``.
+        times, planned
+            As in `record`.
+
+        Raises
+        ------
+        ValueError
+            For a contribution above `largest`; if ``make(largest)`` is proven to lose less than another; otherwise as
+            `record`.  Then nothing is counted.
+
+        Examples
+        --------
+        >>> import pld_accountant as pa
+        >>> ledger = pa.MechanismLedger(4)
+        >>> ledger.record_contributions(lambda k: pa.DiscreteLaplace(0.1, sensitivity=k), [1, 3, 3, 0], largest=5)
+        >>> ledger.epsilon(1e-6).upper.round(2)
+        array([0.1, 0.3, 0.3, 0. ])
+        >>> round(ledger.worst_case().epsilon(1e-6).upper, 2)
+        0.5
+        """
+        numbers, most, counted = self._times(times, planned)
+        validate.in_order(contributions, "contributions")
+        own = validate.numbers(contributions, "contributions")
+        if own.shape != (self.num_examples,) or not np.all((own >= 0.0) & (own < np.inf)):
+            raise ValueError(f"contributions must be {self.num_examples} finite numbers of at least 0, got {own!r}")
+        validate.positive(largest, "largest")
+        if np.any(own > largest):
+            person = int(np.argmax(own))
+            raise ValueError(f"person {person} contributes {own[person]:g}, more than the largest, {largest:g}")
+        worst = self._checked(make(largest), np.where(own > 0.0, numbers, 0))
+        columns: dict[tuple[Any, Any], NDArray] = {}
+        for k in np.unique(own[(own > 0.0) & (numbers > 0)]).tolist():
+            here = np.where(own == k, numbers, 0)
+            step = self._checked(make(int(k) if k == int(k) else k), here)
+            if step.advantage().lower > worst.advantage().upper:
+                raise ValueError(f"make({largest:g}) must lose the most, but make({k:g}) loses more")
+            for part, n in step.counts.items():
+                columns[part, part] = columns.get((part, part), 0) + n * here
+        self._plan({part: n * most for part, n in worst.counts.items()}, counted=counted)
+        self._add(columns)
 
     def record_norms(
         self, mechanism: Any, norms: Any, *, max_norm: float = 1.0, times: Any = 1, planned: int | None = None

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline, validate
+from ..engine import renyi
 from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..engine.working import warn_of_contradiction
 from ..locked import Locked
@@ -86,6 +87,7 @@ class OwnCurve:
         return float(found.lower), float(found.upper)
 
 
+_UP = 1.0 + 2.0**-50  # the round-off of products
 _TINY = 1e-9  # relative width of bounds that are certified on both sides, however they were found
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 _FAR = 1e6  # an epsilon beyond which lie infinite losses, and what counts as such
@@ -143,6 +145,21 @@ class Composition(Locked, ABC):
     @abstractmethod
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         """`mu`, of checked arguments."""
+
+    def log_moments_of_both(self, theta: NDArray) -> NDArray:
+        """Upper bounds of the log-moments of the loss, in both directions, from `rdp`; shape of theta."""
+        # the divergence grows with the order, so that a larger one may stand for a rounded one
+        return np.asarray(self._rdp(np.nextafter(1.0 + theta, np.inf)) * theta * _UP)
+
+    def _capped(self, found: Bounds, question: Question) -> Bounds:
+        """These bounds, or the Renyi bound where it is smaller."""
+        most = renyi.optimum(self.log_moments_of_both, question)
+        epsilon = isinstance(question, EpsilonAt)
+        most = max(most, 0.0) if epsilon else math.nextafter(math.exp(min(most, 0.0)), math.inf)
+        if not most < found.upper:
+            return found
+        status = Status.RENYI_ONLY if found.status == Status.NOT_CERTIFIED else Status(found.status)
+        return between(float(found.lower), most, status, Proof.RENYI)
 
     def epsilon(
         self,

@@ -15,7 +15,7 @@ from .. import deadline
 from ..counting.counts import WholeCounts
 from ..engine.renyi import best_epsilon
 from ..engine.working import warn_of_contradiction
-from ..mechanisms.base import Direction
+from ..mechanisms.base import Direction, Enclosed, SeveralPairs
 from ..mechanisms.renyi_boxes import RenyiBox
 from ..results import Bounds, Method, Status
 from . import compose
@@ -24,7 +24,6 @@ from .many import ManyCompositions
 __all__ = ["CountedRows"]
 
 _FEW = 8  # different rows of counts, each of which is composed by itself
-_ROUNDING = 2.0**-50
 _TINY = 1e-30  # a delta that is known to be this small needs no closer bound
 _NO_MOMENT, _NO_EPSILON = 1e200, 1e150  # stand for infinite log-moments; an epsilon that such a one gave
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
@@ -93,6 +92,11 @@ class CountedRows:
                 found = self._alone(int(row), question, value, wanted, lower)
                 low[row], high[row] = max(low[row], found.lower), min(high[row], found.upper)
                 status[row], method[row] = min(status[row], found.status), found.method
+            if question == "epsilon" and self._renyi_may_be_smaller:
+                renyi = self._renyi(value)
+                less = renyi < high
+                high, method = np.where(less, renyi, high), np.where(less, np.uint8(Method.RENYI), method)
+                status[less & (status == Status.NOT_CERTIFIED)] = Status.RENYI_ONLY
         progress(number, number)
         crossed = low > high * (1.0 + _CROSSED)
         if crossed.any():
@@ -106,18 +110,28 @@ class CountedRows:
 
     def rdp_epsilon(self, delta: float) -> NDArray:
         """Everybody's Renyi bound of epsilon."""
+        return self._renyi(delta)[self._place]
+
+    @cached_property
+    def _renyi_may_be_smaller(self) -> bool:
+        """Whether a mechanism lies below another in composition, and is told by its divergences besides."""
+        return any(
+            isinstance(upper, SeveralPairs) or (isinstance(upper, Enclosed) and getattr(upper, "rho", None) is not None)
+            for upper, _ in self._columns
+        )
+
+    def _renyi(self, delta: float) -> NDArray:
+        """The Renyi bound of each row's epsilon: (rows,)."""
         steps = [compose([(upper, 1)]) for upper, _ in self._columns]
 
         def log_moments(theta: NDArray) -> NDArray:
-            # the divergence grows with the order, so that a larger one may stand for a rounded one
-            orders = np.nextafter(1.0 + theta, np.inf)
-            moments = np.array([step.rdp(orders) * theta * (1.0 + _ROUNDING) for step in steps])
+            moments = np.array([step.log_moments_of_both(theta) for step in steps])
             # finite, because steps that are not taken count 0 times it
             return np.minimum(moments.reshape(len(steps), theta.size), _NO_MOMENT)
 
         found = best_epsilon(WholeCounts(np.ascontiguousarray(self._rows)), log_moments, delta)
         found[found > _NO_EPSILON] = np.inf
-        return np.where(self._rows.any(axis=1), found, 0.0)[self._place]
+        return np.where(self._rows.any(axis=1), found, 0.0)
 
     def _alone(self, row: int, question: str, value: float, wanted: tuple[Direction, ...], lower: bool) -> Bounds:
         """Bounds of one row by compositions of its own."""

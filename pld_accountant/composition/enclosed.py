@@ -106,9 +106,11 @@ class EnclosedComposition(Composition):
         return max(self._below.slack, self._above.slack) >= _MOST_SLACK
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
+        found = UNKNOWN if self._far else self._between(question, wanted, width)
+        return self._capped(found, question) if self._rho else found
+
+    def _between(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         low, high = self._below, self._above
-        if self._far:
-            return UNKNOWN
         if isinstance(question, EpsilonAt):
             more, less = low.grown(float(question.delta)), high.shrunk(float(question.delta))
             above = high.composition._answer(EpsilonAt(less), wanted, width) if less > 0.0 else UNKNOWN
@@ -148,11 +150,16 @@ class EnclosedComposition(Composition):
         least = low.composition._mu(min_delta, wanted).lower
         return between(least, most.upper, most.status, most.method)
 
+    @cached_property
+    def _rho(self) -> dict[Any, float]:
+        """rho of the mechanisms whose divergences of order alpha are known to be at most rho alpha."""
+        rhos = {m: getattr(m, "rho", None) for m in self._counts if isinstance(m, Enclosed)}
+        return {m: rho for m, rho in rhos.items() if rho is not None}
+
     def _rdp(self, orders: NDArray) -> NDArray:
-        rhos = {m: getattr(m, "rho", None) if isinstance(m, Enclosed) else None for m in self._counts}
-        others = {m: n for m, n in self._counts.items() if rhos[m] is None}
-        if len(others) < len(rhos):
-            rho = math.fsum(self._counts[m] * rho for m, rho in rhos.items() if rho is not None)
+        if self._rho:
+            others = {m: n for m, n in self._counts.items() if m not in self._rho}
+            rho = math.fsum(self._counts[m] * rho for m, rho in self._rho.items())
             return np.asarray((dominating(others)._rdp(orders) + rho * orders) * _UP)
         # a slack: the divergence is that of the f with f''(x) = x^(alpha - 2), an integral of deltas; a ratio of the
         # laws, r, adds (2 alpha - 1) r / (alpha - 1), and rest is at least 2 r
@@ -160,6 +167,8 @@ class EnclosedComposition(Composition):
         return np.asarray(high.composition._rdp(orders) + (high.slack / (orders - 1.0) + high.rest) * _UP)
 
     def rdp_epsilon(self, delta: float) -> float:
+        if self._rho:
+            return float(self._capped(UNKNOWN, EpsilonAt(validate.delta(delta))).upper)
         less = float(self._above.shrunk(validate.delta(delta)))
         return self._above.composition.rdp_epsilon(less) if less > 0.0 else math.inf
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import validate
 from ..engine.question import EpsilonAt, Question
 from ..mechanisms.base import Direction, Enclosed, SeveralPairs
 from ..notions import gdp
 from ..results import Bounds, Status
-from .base import Composition, between, spare
+from .base import UNKNOWN, Composition, between, spare
 from .enclosed import EnclosedComposition, dominating
 from .known import KnownComposition
 
@@ -57,9 +58,11 @@ class SeveralPairsComposition(Composition):
         return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
+        return self._capped(self._between(question, self._distinct(wanted), width), question)
+
+    def _between(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         from scipy import optimize
 
-        wanted = self._distinct(wanted)
         above = self._above._answer(question, wanted, width)
         lower, status = 0.0, Status(above.status)
 
@@ -103,7 +106,7 @@ class SeveralPairsComposition(Composition):
         return (EnclosedComposition if enclosed else KnownComposition)(self._counts)._rdp(orders)
 
     def rdp_epsilon(self, delta: float) -> float:
-        return self._above.rdp_epsilon(delta)
+        return float(self._capped(UNKNOWN, EpsilonAt(validate.delta(delta))).upper)
 
 
 def of_mechanisms(

@@ -184,14 +184,17 @@ def _two_point_moments(theta: NDArray, c: NDArray) -> NDArray:
     """The largest log E[exp(theta loss)] of the pairs with losses t and t - c, rounded up.
 
     It is theta t + log(1 - (1 - e^(-theta c)) (e^t - 1) / (e^c - 1)), concave in t and largest where
-    (1 + theta) e^(t - c) = theta (1 + (1 - e^-c) / (e^(theta c) - 1)).  A t that is wrong by its round-off costs a
-    second-order term.
+    (1 + theta) e^(t - c) = theta (1 + (1 - e^-c) / (e^(theta c) - 1)).  c - t is computed, because it may be less than
+    the round-off of c.  If it is wrong by its own round-off, this costs a second-order term.
     """
     with np.errstate(over="ignore"):
         rest = -np.expm1(-c) / np.expm1(theta * c)
-        t = np.clip(c + np.log1p(rest) - np.log1p(1.0 / theta), 0.0, c)
-        share = np.exp(t - c) * np.expm1(-t) / np.expm1(-c)
-        second = np.log1p(np.expm1(-theta * c) * share)
+        apart = np.clip(np.log1p(1.0 / theta) - np.log1p(rest), 0.0, c)
+        t = c - apart
+        share, rest = np.exp(-apart) * np.expm1(-t) / np.expm1(-c), np.expm1(-apart) / np.expm1(-c)
+        small = share < 0.5  # of the two, which add up to 1
+        near = np.log1p(np.expm1(-theta * c) * np.where(small, share, 0.0))
+        second = np.where(small, near, np.log(np.where(small, 1.0, rest + np.exp(-theta * c) * share)))
     size = theta * (t + c) + np.abs(second)
     return theta * t + second + 32.0 * _UNIT * size
 

@@ -49,10 +49,11 @@ class DiscreteGaussianVector:
     density.  All of them are ratios of theta sums, 1 + 2 sum_k e^(-2 pi^2 t^2 k^2) cos(2 pi k x) by Poisson's formula.
     With an integer added to the data, x and n are moved alike, so that both data sets, and their mixtures, keep the
     factors.  Delta therefore lies between those of two Gaussian mechanisms.  Their epsilons are about t^2 / sigma^2
-    apart, relative.
+    apart, relative.  No upper bound exceeds the Renyi bound from ``rho``, which is closer for little noise.
 
-    Here t^2 is 4 up to a sigma of 2,500, and the factors add 1e-33 to delta for each coordinate and step: no smaller
-    delta has a bound.  From a sigma of 10,000 on t^2 is 64, and the factors add nothing that a double can tell.
+    Here t^2 is 4 up to a sigma of 2,500, and the factors add 1e-33 to delta for each coordinate and step: without
+    sampling smaller deltas have the Renyi bound alone, with sampling none.  From a sigma of 10,000 on t^2 is 64,
+    and the factors add nothing that a double can tell.
 
     References
     ----------

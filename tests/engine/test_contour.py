@@ -332,17 +332,22 @@ def test_an_integral_serves_epsilons_nearby():
     assert found.error(epsilon) <= found.error(0.9 * epsilon)
 
 
-@pytest.mark.parametrize("guess", [0.95, 1.0, 1.05])
-def test_guesses_on_either_side_take_one_integral(guess, monkeypatch):
+def test_guesses_on_either_side_take_one_integral(monkeypatch):
     sigma, q, steps, epsilon, delta = CASE
-    asked = []
+    parts, asked, low, high = [(sigma, q, steps)], [], [], []
     monkeypatch.setattr(contour, "integrate", lambda *given: (asked.append(given[1]), integrate(*given))[1])
-    monkeypatch.setattr(contour.RoughComposition, "epsilon", lambda *given: guess * epsilon)
-    lower, upper, method = alone([(sigma, q, steps)], EpsilonAt(delta), "remove")
-    truth = oracle_few.direct_epsilon([(sigma, q, steps)], delta, "remove").value
-    assert len(asked) == 1 and method is Method.CONTOUR
-    assert lower * (1.0 - 1e-12) <= truth <= upper * (1.0 + 1e-12)
-    assert upper - lower <= 1e-6 * upper
+    for number, guess in enumerate((0.95, 1.0, 1.05), start=1):
+        monkeypatch.setattr(contour.RoughComposition, "epsilon", lambda *_, guess=guess: guess * epsilon)
+        lower, upper, method = alone(parts, EpsilonAt(delta), "remove")
+        assert len(asked) == number and method is Method.CONTOUR
+        assert upper - lower <= 1e-6 * upper
+        low.append(lower)
+        high.append(upper)
+    below, above = (
+        oracle_few.direct(parts, end, "remove", 1e-19 * delta)
+        for end in (min(high) * (1.0 + 1e-12), max(low) * (1.0 - 1e-12))
+    )
+    assert below <= delta <= above
 
 
 @pytest.mark.parametrize(("place", "epsilon"), [(9.0, 0.93), (2.0, 1.0), (9.0, 1.0), (2.0, 1.3)])

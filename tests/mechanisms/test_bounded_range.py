@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 import pld_accountant as pa
 from pld_accountant.composition.base import between
-from pld_accountant.mechanisms import bounded_range_run
+from pld_accountant.mechanisms import bounded_range, bounded_range_run
 from pld_accountant.mechanisms.bounded_range import TwoPoints
 from pld_accountant.mechanisms.bounded_range_run import BoundedRangeRun
 from pld_accountant.results import Method
@@ -179,3 +179,30 @@ def test_mu_looks_at_no_delta_below_the_least(min_delta):
     assert found.status == pa.Status.CERTIFIED and found.lower <= found.upper < 0.8
     if min_delta == 0.4:
         assert found.upper == 0.0
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-12])
+def test_no_bound_exceeds_the_renyi_bound_of_the_worst_pairs(delta):
+    """The divergences of a step's worst pair at each order add up, whatever the adversary does."""
+    run, bounded = pa.compose([(pa.ExponentialMechanism(0.5), 5)]), 0.5
+    theta = np.geomspace(0.1, 400.0, 4000)
+    at = np.linspace(1e-4, 1.0 - 1e-4, 2001)[:, None] * bounded  # the larger loss; the other is smaller by the range
+    high = np.expm1(bounded - at) / np.expm1(bounded)  # its chance without the record
+    moments = high * np.exp((1.0 + theta) * at) + (1.0 - high) * np.exp((1.0 + theta) * (at - bounded))
+    constant = np.log1p(-1.0 / (1.0 + theta)) - np.log((1.0 + theta) * delta) / theta
+    exact = (5.0 * np.log(moments.max(axis=0)) / theta + constant).min()
+    assert run.rdp_epsilon(delta) == pytest.approx(exact, rel=1e-5)
+    found = run.epsilon(delta)
+    assert found.lower <= found.upper <= run.rdp_epsilon(delta)
+
+
+@pytest.mark.parametrize(("epsilon", "theta"), [(1.0, 1e17), (1e6, 4.8e10), (1e100, 2.0)])
+def test_moments_keep_a_distance_below_the_round_off_of_the_range(epsilon, theta):
+    """The best pair is so far from the largest loss: log(1 + 1 / theta), where sums with the range round to it."""
+    found = bounded_range._two_point_moments(np.array([theta]), np.array([[epsilon]]))[0, 0]
+    with mp.workdps(150):
+        c, order = mp.mpf(epsilon), mp.mpf(theta)
+        t = c - mp.log1p(1 / order)
+        share = mp.exp(t - c) * mp.expm1(-t) / mp.expm1(-c)
+        exact = order * t + mp.log1p(mp.expm1(-order * c) * share)
+        assert exact <= found <= exact * (1 + mp.mpf(1e-13))

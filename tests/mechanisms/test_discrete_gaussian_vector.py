@@ -10,6 +10,8 @@ import pytest
 import pld_accountant as pa
 from pld_accountant.mechanisms.base import Enclosure
 from pld_accountant.mechanisms.discrete_gaussian_vector import DiscreteGaussianVector
+from pld_accountant.notions import zcdp
+from pld_accountant.results import Method, Status
 
 
 def exact_delta(sigma, s, epsilon):
@@ -168,7 +170,8 @@ def test_other_questions_are_answered():
     assert run.epsilon(0.0).lower == np.inf
     boxes = pa.compose([(vector, 12), (pa.ZeroConcentratedDP(0.01), 1)]).epsilon(1e-6)
     assert run.epsilon(1e-6).upper < boxes.upper < np.inf
-    assert pa.compose([(pa.DiscreteGaussian(50.0, coordinates=2), 1)]).epsilon(1e-60).upper == np.inf
+    tiny = pa.compose([(pa.DiscreteGaussian(50.0, coordinates=2), 1)]).epsilon(1e-60)
+    assert tiny.status == Status.RENYI_ONLY and tiny.upper == pytest.approx(zcdp.zcdp_epsilon(2e-4, 1e-60), rel=1e-6)
 
 
 def test_it_is_hashable_and_told_by_its_own_call():
@@ -197,3 +200,33 @@ def test_it_is_hashable_and_told_by_its_own_call():
 def test_bad_arguments_are_refused(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         pa.DiscreteGaussian(*arguments, **options)
+
+
+@pytest.mark.parametrize("others", [[], [(pa.Laplace(2.0), 3)]])
+def test_no_bound_exceeds_the_renyi_bound_of_the_whole_law(others):
+    """Of little noise: the Gaussian above is farther away than zero-concentrated differential privacy."""
+    run = pa.compose([(pa.DiscreteGaussian(4.0, 6.0, coordinates=50), 2), *others])
+    rho = 2 * 36 / 32
+    alone = pa.compose([(pa.ZeroConcentratedDP(rho), 1), *others])
+    for delta in (1e-5, 1e-10):
+        found = run.epsilon(delta)
+        assert found.lower < found.upper == pytest.approx(alone.epsilon(delta).upper, rel=1e-6)
+        assert found.method == Method.RENYI and found.certified
+        assert run.rdp_epsilon(delta) == pytest.approx(found.upper, rel=1e-9)
+    epsilon = 1.1 * run.epsilon(1e-10).lower
+    assert run.delta(epsilon).upper == pytest.approx(alone.delta(epsilon).upper, rel=1e-6)
+    ledger = pa.MechanismLedger(12)
+    for mechanism, number in run.counts.items():
+        ledger.record(mechanism, number * np.arange(12))
+    upper = ledger.epsilon(1e-10).upper
+    assert (
+        np.all(upper <= ledger.rdp_epsilon(1e-10))
+        and upper[2] < ledger.composition(2)._above.composition.epsilon(1e-10).upper
+    )
+
+
+def test_what_is_too_far_away_has_the_renyi_bound():
+    run = pa.compose([(pa.DiscreteGaussian(4.0, 2.0, coordinates=10**34), 1)])
+    found = run.epsilon(1e-5)
+    assert found.status == Status.RENYI_ONLY and found.lower == 0.0
+    assert found.upper == pytest.approx(zcdp.zcdp_epsilon(0.125, 1e-5), rel=1e-6)
