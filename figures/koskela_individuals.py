@@ -22,7 +22,7 @@ import pld_accountant as pa
 from pld_accountant.notions import gdp, rdp
 from pld_accountant.report.figures import draw_histogram
 from pld_accountant.report.histogram import bin_edges, histogram
-from pld_accountant.report.individuals import Individuals, Request, assess
+from pld_accountant.report.individuals import Individuals, assess
 
 DELTA, MIN_DELTA = 1e-5, 1e-10
 REFRESH = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -208,7 +208,7 @@ def main() -> None:
     pictures = {
         "koskela-1a": lambda: draw_curve(run.log, mu),
         "koskela-1b": lambda: draw_thousand(ledger, run.log),
-        "koskela-1b-everybody": lambda: draw_everybody(assess(Request(run.ledger, DELTA, min_group=1)), run.accuracy),
+        "koskela-1b-everybody": lambda: draw_everybody(assess(run.ledger, DELTA, min_group=1), run.accuracy),
         "refreshed-norms": lambda: draw_refreshed(run.log),
         "scatter": lambda: draw_scatter(ledger, mu),
     }

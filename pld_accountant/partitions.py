@@ -18,7 +18,7 @@ from .events.table import Events, read_events
 from .files.fingerprint import Source
 from .laplace_ledger import ledger_of
 from .mechanisms.base import directions
-from .report.individuals import Individuals, Request, assess
+from .report.individuals import Individuals, assess
 from .report.outputs import arrow_table, empty_table, table_writer, write_all
 from .report.provenance import provenance
 from .report.summary import summarise
@@ -188,7 +188,7 @@ class PartitionJob:
         last = getattr(_LAST, "ledger", None)
         if last is not None:
             ledger._share_tables(last)
-        found = assess(Request(ledger, self.delta, self.direction, labels=events.labels))
+        found = assess(ledger, self.delta, self.direction, labels=events.labels)
         _LAST.ledger = ledger.select(ledger.people[:1])  # which keeps the tables, and one person's counts
         return found
 

@@ -12,7 +12,7 @@ from .. import validate
 from . import options
 from .kinds import load_ledger
 from .options import INPUT, OUTPUT, example, user_errors
-from .running import check_files, finish, progress_bars, read_log
+from .running import check_files, finish, progress_bars, question_of, read_log
 
 __all__ = ["compare", "epsilon", "report"]
 
@@ -35,13 +35,9 @@ def epsilon(
     figure: Path | None,
     json_file: Path | None,
     ledger_file: Path | None,
-    delta: float,
-    direction: str,
-    min_group: int,
     quiet: bool,
     quantiles: Sequence[float],
-    seconds: float | None,
-    **log: Any,
+    **given: Any,
 ) -> None:
     """The epsilon of every example in a log of gradient norms.
 
@@ -55,14 +51,16 @@ def epsilon(
     NORMS may be a ledger, or a journal of a training run, too; then it holds all parameters of the steps.
     """
     from ..report import calls
+    from ..report.individuals import assess
+    from ..report.summary import summarise
 
-    wanted = calls.planned(out, figure, json_file)
-    check_files([*wanted, (ledger_file, ())], (norms, log["groups"]))
+    wanted, question = calls.planned(out, figure, json_file), question_of(given)
+    check_files([*wanted, (ledger_file, ())], (norms, given["groups"]))
     bars = progress_bars(quiet)
-    read = read_log(norms, bars, **log)
-    request = read.request(delta, direction, quantiles, min_group, seconds)
+    read = read_log(norms, bars, **given)
     with bars("Accounting", "examples") as show:
-        found = calls.summary_of(request, show)
+        people = assess(read.ledger, **question, **read.about, progress=show)
+    found = summarise(people, quantiles)
     writers = calls.result_writers(found, out, figure, None)
     if ledger_file is not None:
         writers[ledger_file] = read.ledger.save
@@ -84,29 +82,26 @@ def epsilon(
 @options.json_file
 def compare(
     norms: Path,
-    delta: float,
-    direction: str,
     min_delta: float | None,
-    min_group: int,
-    quiet: bool,
-    quantiles: Sequence[float],
     out: Path | None,
     figure: Path | None,
     json_file: Path | None,
-    seconds: float | None,
-    **log: Any,
+    quiet: bool,
+    quantiles: Sequence[float],
+    **given: Any,
 ) -> None:
     """PLD, Gaussian and Renyi accounting of every example side by side; NORMS as in `epsilon`."""
     from ..report import calls, comparison
 
-    check_files(calls.planned(out, figure, json_file), (norms, log["groups"]))
+    question = question_of(given)
+    check_files(calls.planned(out, figure, json_file), (norms, given["groups"]))
     with user_errors():
-        comparison.check_min_delta(min_delta, delta)
+        comparison.check_min_delta(min_delta, question["delta"])
     bars = progress_bars(quiet)
-    read = read_log(norms, bars, **log)
-    request = read.request(delta, direction, quantiles, min_group, seconds)
+    read = read_log(norms, bars, **given)
     with user_errors(), bars("Comparing", "examples") as show:
-        found = comparison.comparison_of(request, min_delta, show)
+        more = {"min_delta": min_delta, "probabilities": quantiles, "progress": show}
+        found = comparison.compare(read.ledger, **question, **read.about, **more)
     writers = calls.result_writers(found, out, figure, None)
     finish(found.as_dict(), found.text(), json_file, quiet, writers, read.note)
 
@@ -132,16 +127,13 @@ def compare(
 @click.option("--out", type=OUTPUT, required=True, help="The page, as .html.")
 def report(
     ledger_file: Path,
-    delta: float,
-    direction: str,
     groups: Path | None,
-    min_group: int,
     json_file: Path | None,
     quiet: bool,
-    seconds: float | None,
     deltas: Sequence[float] | None,
     title: str,
     out: Path,
+    **question: Any,
 ) -> None:
     """One HTML page on everybody's epsilon, with charts and tables.
 
@@ -152,7 +144,7 @@ def report(
     from ..report import outputs
     from ..report.content import gather
     from ..report.html.page import page_writer
-    from ..report.individuals import Request, assess
+    from ..report.individuals import assess
 
     bars = progress_bars(quiet)
     check_files([(out, outputs.PAGE_ENDINGS), (json_file, ())], (ledger_file, groups))
@@ -160,9 +152,8 @@ def report(
         ledger = load_ledger(ledger_file)
         labels = None if groups is None else read_labels(groups, ledger.num_examples, people=ledger.people)
         source = fingerprint(ledger_file)
-    request = Request(ledger, delta, direction, labels, source=source, min_group=min_group, seconds=seconds)
     with bars("Accounting", "examples") as show:
-        found = assess(request, show)
+        found = assess(ledger, **question, labels=labels, source=source, progress=show)
     with user_errors(), bars("Further deltas", "examples") as show:
-        gathered = gather(ledger, found, deltas, progress=show, seconds=seconds)
+        gathered = gather(ledger, found, deltas, progress=show, seconds=question["seconds"])
     finish(gathered.summary.as_dict(), "", json_file, quiet, {out: page_writer(gathered, title)})

@@ -141,9 +141,9 @@ def _compared(found: Individuals, ledger: AnyLedger, show: Callable[[int, int], 
     """Numbers of people by how their bounds compare with new ones, and what else is not the ledger's."""
     import numpy as np
 
-    from ..report.individuals import Request, assess
+    from ..report.individuals import assess
 
-    anew = assess(Request(ledger, found.delta, str(found.parameters["direction"])), show)
+    anew = assess(ledger, found.delta, str(found.parameters["direction"]), progress=show)
     own, new = found.epsilon, anew.epsilon
     apart = (new.lower > own.upper) | (own.lower > new.upper)
     same = (new.lower == own.lower) & (new.upper == own.upper)

@@ -15,7 +15,7 @@ from .options import PROGRAM, STDOUT, user_errors
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["Log", "check_files", "finish", "progress_bars", "read_log"]
+__all__ = ["Log", "check_files", "finish", "progress_bars", "question_of", "read_log"]
 
 
 def progress_bars(quiet: bool) -> Callable[[str, str], Any]:
@@ -53,6 +53,11 @@ def finish(
         _echo_written(files)
 
 
+def question_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the arguments of `assess` out of those of a command; the others are those of `read_log`."""
+    return {name: given.pop(name) for name in ("delta", "direction", "min_group", "seconds")}
+
+
 def check_files(wanted: Iterable[tuple[Path | None, Sequence[str]]], inputs: Iterable[Path | None]) -> None:
     from ..report import outputs
 
@@ -81,14 +86,10 @@ class Log(NamedTuple):
     source: Any
     note: str
 
-    def request(
-        self, delta: float, direction: str, quantiles: Sequence[float], min_group: int, seconds: float | None
-    ) -> Any:
-        """The `report.individuals.Request` about this log."""
-        from ..report.individuals import Request
-
-        about = self.labels, self.index, self.facts, self.source
-        return Request(self.ledger, delta, direction, *about, quantiles, min_group, seconds)
+    @property
+    def about(self) -> dict[str, Any]:
+        """The arguments of `assess` and `compare` that stand here."""
+        return {"labels": self.labels, "index": self.index, "parameters": self.facts, "source": self.source}
 
 
 def read_log(

@@ -18,7 +18,7 @@ from ..ledger import Ledger
 from ..report.content import Report, gather
 from ..report.figures import draw_histogram, write_figure
 from ..report.html.page import page_writer
-from ..report.individuals import Individuals, Request, assess
+from ..report.individuals import Individuals, assess
 from ..report.outputs import Writer, json_writer, table_writer
 from ..report.summary import Summary, summarise
 from .dp_sgd import train
@@ -162,7 +162,7 @@ def run(seed: int = 0, steps: int = _STEPS, progress: Progress = _quiet) -> Digi
 
         labels, train_accuracy, test_accuracy = train_digits(seed, steps, on_step)
     with progress("Accounting", "people") as show:  # the digits are public, so nothing is hidden
-        individuals = assess(Request(ledger, DELTA, labels=labels, parameters=SETTINGS, min_group=1), show)
+        individuals = assess(ledger, DELTA, labels=labels, parameters=SETTINGS, min_group=1, progress=show)
     with progress("Further deltas", "people") as show:
         gathered = gather(ledger, individuals, progress=show)
     return DigitsRun(norms, labels, train_accuracy, test_accuracy, individuals, gathered, ledger)

@@ -14,8 +14,9 @@ from ..results import Guarantee
 from . import figures, outputs, summary
 from .comparison import Comparison, comparison_writer
 from .content import gather
+from .histogram import checked
 from .html.page import page_writer
-from .individuals import MIN_GROUP, QUANTILES, Request, assess
+from .individuals import MIN_GROUP, QUANTILES, assess
 from .outputs import Writer
 from .summary import Summary
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from .individuals import AnyLedger
 
-__all__ = ["draw_histogram", "planned", "result_writers", "summarise", "summary_of", "write_report", "write_results"]
+__all__ = ["draw_histogram", "planned", "result_writers", "summarise", "write_report", "write_results"]
 
 _MOST_BINS = 10_000
 
@@ -93,24 +94,20 @@ def summarise(
     >>> found.as_dict()["worst_case"]["upper"] < 1.0042, found.under_half
     (True, Share(count=2, total=3))
     """
-    request = Request(
+    checked(probabilities)
+    people = assess(
         ledger,
         delta,
         direction,
         labels=labels,
         parameters=parameters,
         source=source,
-        probabilities=probabilities,
         min_group=min_group,
         seconds=seconds,
         guarantee=guarantee,
+        progress=progress,
     )
-    return summary_of(request, progress)
-
-
-def summary_of(request: Request, progress: Callable[[int, int], None] | None = None) -> Summary:
-    """As `summarise`."""
-    return summary.summarise(assess(request, progress), request.probabilities)
+    return summary.summarise(people, probabilities)
 
 
 def draw_histogram(found: Summary | Comparison, *, bins: int = 50) -> Figure:
@@ -257,16 +254,17 @@ def write_report(
     """
     file = Path(path)
     outputs.check([(file, outputs.PAGE_ENDINGS)])
-    request = Request(
+    people = assess(
         ledger,
         delta,
         direction,
-        labels,
+        labels=labels,
         source=source,
         min_group=min_group,
         seconds=seconds,
         guarantee=guarantee,
+        progress=progress,
     )
-    content = gather(ledger, assess(request, progress), deltas, progress=progress, seconds=seconds)
+    content = gather(ledger, people, deltas, progress=progress, seconds=seconds)
     outputs.write_all({file: page_writer(content, title)})
     return file

@@ -14,8 +14,8 @@ from ..files.fingerprint import Source
 from ..notions import gdp
 from ..results import Bounds
 from ..rounding import finite_or_none, quantile_name, rounded_up
-from .histogram import quantiles
-from .individuals import MIN_GROUP, QUANTILES, Individuals, Request, assess
+from .histogram import checked, quantiles
+from .individuals import MIN_GROUP, QUANTILES, Individuals, assess
 from .outputs import Writer, table_writer
 from .provenance import provenance_line
 from .summary import columns, summarise, wrapped
@@ -23,7 +23,7 @@ from .summary import columns, summarise, wrapped
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["Comparison", "check_min_delta", "compare", "comparison_of", "comparison_writer", "with_mu"]
+__all__ = ["Comparison", "check_min_delta", "compare", "comparison_writer", "with_mu"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ def compare(
     min_delta : float, optional
         As in `Ledger.mu`, at most `delta`; by default the smaller of 1e-10 and `delta`.
     direction, labels, parameters, source, min_group, progress
-        As in `individuals.Request` and `assess`.
+        As in `calls.summarise`.
     index : ndarray of int, optional
         Each person's number, by default the ids of the ledger.
     probabilities : sequence of float in [0, 1]
@@ -203,22 +203,25 @@ def compare(
 
     **Cost**: the cost of `Ledger.mu`.
     """
-    request = Request(ledger, delta, direction, labels, index, parameters, source, probabilities, min_group, seconds)
-    return comparison_of(request, min_delta, progress)
-
-
-def comparison_of(
-    request: Request, min_delta: float | None = None, progress: Callable[[int, int], None] | None = None
-) -> Comparison:
-    """As `compare`."""
-    ledger, delta, direction = request.ledger, request.delta, request.direction
     if not hasattr(ledger, "mu"):
         raise ValueError(f"ledger must be a Ledger or a LaplaceLedger for Gaussian accounting, got {ledger!r}")
-    least = check_min_delta(min_delta, delta)
-    people = assess(request, progress)
-    mu = ledger.mu(least, direction, seconds=request.seconds)
+    least = check_min_delta(min_delta, validate.delta(delta))
+    checked(probabilities)
+    people = assess(
+        ledger,
+        delta,
+        direction,
+        labels=labels,
+        index=index,
+        parameters=parameters,
+        source=source,
+        min_group=min_group,
+        seconds=seconds,
+        progress=progress,
+    )
+    mu = ledger.mu(least, direction, seconds=seconds)
     worst = float(ledger.worst_case().mu(least, direction).upper)
-    return with_mu(people, mu, worst, least, tuple(request.probabilities))
+    return with_mu(people, mu, worst, least, tuple(probabilities))
 
 
 def with_mu(

@@ -14,7 +14,6 @@ from .. import validate
 from ..files.fingerprint import Source
 from ..mechanisms.base import directions
 from ..results import Bounds, Guarantee, Status
-from .histogram import checked
 from .provenance import provenance
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     AnyLedger: TypeAlias = Ledger | MechanismLedger
 
-__all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "Request", "assess"]
+__all__ = ["MIN_GROUP", "QUANTILES", "Individuals", "assess"]
 
 MIN_GROUP = 10  # people
 _ROUNDING = 1e-9  # relative, of a budget
@@ -176,91 +175,55 @@ class Individuals:
         return [int(count) for count in np.bincount(status, minlength=len(Status))]
 
 
-@dataclass(frozen=True)
-class Request:
-    """The people, the delta and the options of an output.
+def assess(
+    ledger: AnyLedger,
+    delta: float,
+    direction: str = "both",
+    *,
+    labels: Any = None,
+    index: np.ndarray | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    source: Source | str | os.PathLike[str] | None = None,
+    min_group: int = MIN_GROUP,
+    seconds: float | None = None,
+    guarantee: Guarantee | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Individuals:
+    """Compute every person's epsilon from a ledger, by privacy loss distributions and by Renyi accounting.
 
-    Attributes
+    No bound is changed here: the numbers are those of `Ledger.epsilon` and `Ledger.rdp_epsilon`.
+
+    Parameters
     ----------
-    ledger : Ledger, LaplaceLedger or MechanismLedger
-    delta : float
-        In (0, 1).
-    direction : {"both", "remove", "add"}
-    labels : array_like of shape (num_examples,), optional
-        The group of every person: integers or strings.
+    ledger, delta, direction, labels, parameters, source, min_group, seconds, guarantee, progress
+        As in `calls.summarise`.
     index : ndarray of int, optional
         Each person's number in the log; by default the ids of the ledger.
-    parameters : mapping, optional
-        Further parameters for the outputs, beside the ledger's.
-    source : Source or path, optional
-        The file that the norms came from, for the provenance of the outputs.
-    probabilities : sequence of float in [0, 1]
-        Quantiles to report.
-    min_group : int
-        See `Individuals`; 1 shows everything.
-    seconds : float, optional
-        A limit of time for everybody's bounds: see `Ledger.epsilon`.
-    guarantee : Guarantee, optional
-        What is proven for the run, if a filter or caps kept it; by default the ledger's.
 
     Raises
     ------
     ValueError
-        For a bad delta, direction, minimum or limit, or labels of a wrong shape.
+        For a bad argument, or a `guarantee` whose promise a person's epsilon exceeds.
     """
-
-    ledger: AnyLedger
-    delta: float
-    direction: str = "both"
-    labels: Any = None
-    index: np.ndarray | None = None
-    parameters: Mapping[str, Any] | None = None
-    source: Source | str | os.PathLike[str] | None = None
-    probabilities: Sequence[float] = QUANTILES
-    min_group: int = MIN_GROUP
-    seconds: float | None = None
-    guarantee: Guarantee | None = None
-
-    def __post_init__(self) -> None:
-        if not hasattr(self.ledger, "schedule"):
-            raise TypeError(f"ledger must be a ledger, such as Ledger, got {type(self.ledger).__name__}")
-        validate.delta(self.delta)
-        directions(self.direction)
-        validate.count(self.min_group, "min_group", least=1)
-        if not isinstance(self.guarantee, Guarantee | None):
-            raise TypeError(f"guarantee must be a Guarantee, as filters have, got {type(self.guarantee).__name__}")
-        if self.seconds is not None:
-            validate.positive(self.seconds, "seconds")
-        if not isinstance(self.parameters, Mapping | None):
-            raise TypeError(f"parameters must be a mapping of names to values, got {self.parameters!r}")
-        checked(self.probabilities)
-        if self.labels is not None:
-            validate.in_order(self.labels, "labels")
-            labels = np.ma.asarray(self.labels)
-            validate.array_shape(labels, (self.ledger.num_examples,), "labels")
-            missing = np.ma.getmaskarray(labels) | np.array([_is_missing(label) for label in labels.data.tolist()])
-            if missing.any():
-                raise ValueError(f"labels has {int(missing.sum())} missing values; every person has a group")
-
-
-def _is_missing(label: Any) -> bool:
-    return label is None or label == "nan" or (isinstance(label, float) and math.isnan(label))
-
-
-def assess(request: Request, progress: Callable[[int, int], None] | None = None) -> Individuals:
-    """Compute every person's epsilon from a ledger, by privacy loss distributions and by Renyi accounting.
-
-    No bound is changed here: the numbers are those of `Ledger.epsilon` and `Ledger.rdp_epsilon`.  `progress` is called
-    with (people done, people in all).
-    """
-    ledger, delta, direction, seconds = request.ledger, request.delta, request.direction, request.seconds
+    if not hasattr(ledger, "schedule"):
+        raise TypeError(f"ledger must be a ledger, such as Ledger, got {type(ledger).__name__}")
+    validate.delta(delta)
+    directions(direction)
+    least = validate.count(min_group, "min_group", least=1)
+    if not isinstance(guarantee, Guarantee | None):
+        raise TypeError(f"guarantee must be a Guarantee, as filters have, got {type(guarantee).__name__}")
+    if seconds is not None:
+        validate.positive(seconds, "seconds")
+    if not isinstance(parameters, Mapping | None):
+        raise TypeError(f"parameters must be a mapping of names to values, got {parameters!r}")
+    labels = None if labels is None else _checked_labels(labels, ledger.num_examples)
     worst = ledger.worst_case()
     own = ledger.run_parameters
-    given = {**own, **(request.parameters or {})}
+    given = {**own, **(parameters or {})}
     if changed := sorted(name for name, value in own.items() if not np.array_equal(given[name], value)):
-        raise ValueError(f"parameters must not contradict the ledger's {', '.join(changed)}, got {request.parameters}")
+        raise ValueError(f"parameters must not contradict the ledger's {', '.join(changed)}, got {parameters}")
     epsilon = ledger.epsilon(delta, direction=direction, progress=progress, seconds=seconds)
-    guarantee = request.guarantee or ledger.guarantee
+    guarantee = guarantee or ledger.guarantee
     if guarantee.promise is not None and delta >= guarantee.promise[1]:
         above = int((epsilon.lower > guarantee.promise[0] * (1.0 + _ROUNDING)).sum())
         if above:
@@ -276,12 +239,26 @@ def assess(request: Request, progress: Callable[[int, int], None] | None = None)
         worst_case_rdp=worst.rdp_epsilon(delta),
         guarantee=guarantee,
         steps=ledger.steps,
-        labels=None if request.labels is None else np.asarray(request.labels),
-        people=ledger.people if request.index is None else request.index,
+        labels=labels,
+        people=ledger.people if index is None else index,
         parameters={**given, "direction": direction, **({} if seconds is None else {"seconds": seconds})},
         schedule=ledger.schedule,
         schedule_from_events=ledger.schedule_from_events,
         looks_sampled=ledger.looks_sampled,
-        min_group=int(request.min_group),
-        provenance=provenance(request.source),
+        min_group=least,
+        provenance=provenance(source),
     )
+
+
+def _checked_labels(labels: Any, people: int) -> np.ndarray:
+    validate.in_order(labels, "labels")
+    given = np.ma.asarray(labels)
+    validate.array_shape(given, (people,), "labels")
+    missing = np.ma.getmaskarray(given) | np.array([_is_missing(label) for label in given.data.tolist()])
+    if missing.any():
+        raise ValueError(f"labels has {int(missing.sum())} missing values; every person has a group")
+    return np.asarray(labels)
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or label == "nan" or (isinstance(label, float) and math.isnan(label))

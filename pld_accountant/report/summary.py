@@ -10,7 +10,7 @@ from typing import Any
 from ..results import Bounds, Method, Status
 from ..rounding import finite_or_none, people_and_steps, quantile_name, rounded_up
 from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
-from .individuals import Individuals
+from .individuals import QUANTILES, Individuals
 from .provenance import provenance_line
 
 __all__ = ["Summary", "bounds_facts", "columns", "schedule_facts", "schedule_of", "summarise", "wrapped"]
@@ -154,9 +154,7 @@ class Summary:
         return columns(rows) + (f"\n({more} more groups are in the JSON summary)" if more > 0 else "")
 
 
-def summarise(
-    individuals: Individuals, probabilities: Sequence[float] = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-) -> Summary:
+def summarise(individuals: Individuals, probabilities: Sequence[float] = QUANTILES) -> Summary:
     """Summarise individuals by the upper bound of their epsilon.
 
     Parameters

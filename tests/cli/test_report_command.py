@@ -11,7 +11,7 @@ import pld_accountant as pa
 from pld_accountant.cli.commands import main
 from pld_accountant.report.content import gather
 from pld_accountant.report.html.page import page
-from pld_accountant.report.individuals import Request, assess
+from pld_accountant.report.individuals import assess
 
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
 PEOPLE = 60
@@ -41,7 +41,7 @@ def test_the_command_writes_the_page(folder, ledger, monkeypatch):
     words = ("--delta", "1e-6", "--groups", "labels.npy", "--deltas", "1e-3, 1e-4", "--title", "Mine")
     result = run("report", "ledger.npz", *words, "--out", "r.html")
     assert (result.exit_code, result.stderr) == (0, "")
-    found = assess(Request(ledger, 1e-6, labels=np.arange(PEOPLE) % 3, source="ledger.npz"))
+    found = assess(ledger, 1e-6, labels=np.arange(PEOPLE) % 3, source="ledger.npz")
     assert (folder / "r.html").read_text(encoding="utf-8") == page(gather(ledger, found, [1e-3, 1e-4]), "Mine")
 
 

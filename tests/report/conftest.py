@@ -10,7 +10,7 @@ import pld_accountant as pa
 from pld_accountant.report.content import AtDelta, Extremes, Report, gather
 from pld_accountant.report.histogram import Quantiles
 from pld_accountant.report.html.page import page
-from pld_accountant.report.individuals import Request, assess
+from pld_accountant.report.individuals import assess
 from pld_accountant.report.summary import summarise
 
 SETTINGS = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 5.0}
@@ -71,7 +71,7 @@ def ledger():
 @pytest.fixture(scope="session")
 def found(ledger):
     labels = np.array(["north", "south", "west"])[np.arange(PEOPLE) % 3]
-    return assess(Request(ledger, 1e-5, labels=labels, min_group=1))
+    return assess(ledger, 1e-5, labels=labels, min_group=1)
 
 
 @pytest.fixture(scope="session")

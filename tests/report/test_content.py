@@ -11,7 +11,7 @@ import pld_accountant as pa
 from pld_accountant.report.content import gather
 from pld_accountant.report.histogram import aligned_histogram
 from pld_accountant.report.html.page import page, page_writer
-from pld_accountant.report.individuals import Request, assess
+from pld_accountant.report.individuals import assess
 from pld_accountant.results import Status
 from pld_accountant.rounding import rounded_up
 
@@ -135,7 +135,7 @@ def test_parameters_and_a_schedule(found, read_page):
     ledger = pa.Ledger(PEOPLE, **SETTINGS)
     ledger.record(np.ones(PEOPLE), repeat=7)
     ledger.record(np.ones(PEOPLE), repeat=5, noise_multiplier=3.0, sample_rate=0.1)
-    read = read_page(page(gather(ledger, assess(Request(ledger, 2.5e-7, direction="add"))), ""))
+    read = read_page(page(gather(ledger, assess(ledger, 2.5e-7, direction="add")), ""))
     assert read.tables["schedule"] == [["7", "2", "0.05"], ["5", "3", "0.1"]]
     text = read.text()
     for words in ("Clipping norm (max_grad_norm) 5", "one record added Sampling", "Steps 12", "relative norms 256"):

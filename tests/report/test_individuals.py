@@ -11,7 +11,7 @@ from pld_accountant.report.comparison import compare
 from pld_accountant.report.content import gather
 from pld_accountant.report.figures import draw_histogram
 from pld_accountant.report.html.page import page
-from pld_accountant.report.individuals import Request, assess
+from pld_accountant.report.individuals import assess
 from pld_accountant.report.summary import summarise
 from pld_accountant.results import Method, Status
 from pld_accountant.rounding import rounded_up
@@ -28,7 +28,7 @@ def ledger():
 
 @pytest.fixture(scope="module")
 def found(ledger):
-    return assess(Request(ledger, 1e-5))
+    return assess(ledger, 1e-5)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def mixed(found):
 
 @pytest.mark.parametrize("direction", ["both", "add", "remove"])
 def test_the_numbers_are_those_of_the_ledger(ledger, direction):
-    people, expected = assess(Request(ledger, 1e-5, direction=direction)), ledger.epsilon(1e-5, direction=direction)
+    people, expected = assess(ledger, 1e-5, direction=direction), ledger.epsilon(1e-5, direction=direction)
     for name in ("lower", "estimate", "upper", "status", "method"):
         assert np.array_equal(getattr(people.epsilon, name), getattr(expected, name)), name
     assert np.array_equal(people.rdp_epsilon, ledger.rdp_epsilon(1e-5))
