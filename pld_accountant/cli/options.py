@@ -38,6 +38,7 @@ __all__ = [
     "number",
     "numbers",
     "of_a_log",
+    "of_the_worst_case",
     "pairs",
     "quiet",
     "sample_rate",
@@ -368,15 +369,18 @@ _QUESTION = (
 )
 
 
-def log_of_norms(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument and the options of a command that reads a log of norms."""
-    for option in reversed(_LOG_OF_NORMS):
-        function = option(function)
-    return function
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """One decorator for several options, in this order."""
+
+    def add(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
-def of_a_log(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a command that computes epsilons of a log."""
-    for option in reversed(_QUESTION):
-        function = option(function)
-    return log_of_norms(function)
+# for a command that reads a log of norms, one that computes epsilons of a log, and one on the worst case
+log_of_norms = _together(*_LOG_OF_NORMS)
+of_a_log = _together(*_LOG_OF_NORMS, *_QUESTION)
+of_the_worst_case = _together(delta, direction, seconds, json_file, quiet)

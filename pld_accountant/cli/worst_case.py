@@ -38,21 +38,8 @@ _OF_STEPS = (
 @options.noise_multiplier
 @options.sample_rate
 @options.steps
-@options.delta
-@options.direction
-@options.seconds
-@options.json_file
-@options.quiet
-def epsilon_of(
-    noise_multiplier: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    direction: str,
-    seconds: float | None,
-    json_file: Path | None,
-    quiet: bool,
-) -> None:
+@options.of_the_worst_case
+def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, **question: Any) -> None:
     """The epsilon of the worst case, a person clipped at every step, in one line.
 
     A second line follows if the bounds are not certified on both sides.
@@ -60,11 +47,11 @@ def epsilon_of(
     from ..composition import compose
     from ..mechanisms.sampled_gaussian import SampledGaussian
 
-    check_files([(json_file, ())], ())
+    check_files([(question["json_file"], ())], ())
     with user_errors():
         composition = compose([(SampledGaussian(noise_multiplier, sample_rate), steps)])
     asked = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
-    _answer(composition, delta, direction, seconds, asked, _GUARANTEE, json_file, quiet)
+    _answer(composition, asked, _GUARANTEE, **question)
 
 
 @options.command(
@@ -75,20 +62,8 @@ def epsilon_of(
 @click.option(
     "--file", "file", type=options.INPUT, help="Further steps, one in a line; what follows a # in a line is left out."
 )
-@options.delta
-@options.direction
-@options.seconds
-@options.json_file
-@options.quiet
-def compose(
-    steps: Sequence[str],
-    file: Path | None,
-    delta: float,
-    direction: str,
-    seconds: float | None,
-    json_file: Path | None,
-    quiet: bool,
-) -> None:
+@options.of_the_worst_case
+def compose(steps: Sequence[str], file: Path | None, **question: Any) -> None:
     """The epsilon of any mechanisms together, for the worst case, in one line.
 
     STEPS are mechanisms as in Python, with a count before them: "10 * DiscreteGaussian(20)", or
@@ -97,7 +72,7 @@ def compose(
     from ..composition import compose as composed
     from ..mechanisms.text import parsed
 
-    check_files([(json_file, ())], () if file is None else (file,))
+    check_files([(question["json_file"], ())], (file,))
     with user_errors(), warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         given = [*steps, *(_lines(file) if file is not None else ())]
@@ -109,7 +84,7 @@ def compose(
             raise ValueError(str(warning)) from None
     told = [{"mechanism": repr(mechanism), "count": n} for mechanism, n in composition.counts.items()]
     asked = {"neighbours": "those of the mechanisms", "steps": composition.steps, "mechanisms": told}
-    _answer(composition, delta, direction, seconds, asked, _OF_STEPS, json_file, quiet)
+    _answer(composition, asked, _OF_STEPS, **question)
 
 
 def _lines(file: Path) -> list[str]:
@@ -120,11 +95,12 @@ def _lines(file: Path) -> list[str]:
 
 def _answer(
     composition: Composition,
+    asked: Mapping[str, Any],
+    guarantee: str,
+    *,
     delta: float,
     direction: str,
     seconds: float | None,
-    asked: Mapping[str, Any],
-    guarantee: str,
     json_file: Path | None,
     quiet: bool,
 ) -> None:
@@ -150,14 +126,10 @@ def _answer(
     epilog=example("calibrate --target-epsilon 1 --delta 1e-5 --sample-rate 0.005 --steps 10000"),
 )
 @options.number("--target-epsilon")
-@options.delta
 @options.number("--noise-multiplier", required=False)
 @options.number("--sample-rate", required=False)
 @options.number("--steps", required=False)
-@options.direction
-@options.seconds
-@options.json_file
-@options.quiet
+@options.of_the_worst_case
 def calibrate(
     target_epsilon: float,
     delta: float,
