@@ -199,7 +199,10 @@ def user_errors() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
-def checked(check: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
+
+
+def checked(check: Callable[[Any], Any]) -> Callback:
     """A callback of an option that applies a check; None stays None."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
@@ -217,7 +220,7 @@ def _probability(percent: float) -> float:
     return percent / 100
 
 
-def numbers(check: Callable[[float], float]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+def numbers(check: Callable[[float], float]) -> Callback:
     """A callback of an option for numbers separated by commas, each checked as in `checked`."""
 
     def each(value: str) -> tuple[float, ...]:
@@ -230,35 +233,24 @@ def numbers(check: Callable[[float], float]) -> Callable[[click.Context, click.P
     return checked(each)
 
 
-def pairs(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, str] | None:
+@checked
+def pairs(value: str) -> dict[str, str]:
     """A callback of an option for pairs ``name=value`` separated by commas; None stays None."""
-    if value is None:
-        return None
     parts = [part.partition("=") for part in value.split(",")]
     if not all(name and middle and other for name, middle, other in parts):
-        raise click.BadParameter(f"must be pairs NAME=COLUMN and commas, got {value!r}", context, parameter)
+        raise ValueError(f"must be pairs NAME=COLUMN and commas, got {value!r}")
     return {name.strip(): other.strip() for name, _, other in parts}
 
 
-def schedule(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> tuple[tuple[float, float, int], ...] | None:
+@checked
+def schedule(value: str) -> tuple[tuple[float, float, int], ...]:
     """A callback of an option for groups ``noise:rate:steps`` separated by commas; None stays None."""
-    if value is None:
-        return None
     try:
-        parts = [part.split(":") for part in value.split(",")]
-        return tuple(
-            (
-                validate.noise_multiplier(float(noise)),
-                validate.sample_rate(float(rate)),
-                validate.count(float(number), "steps", least=1),
-            )
-            for noise, rate, number in parts
-        )
+        groups = [[float(number) for number in part.split(":")] for part in value.split(",")]
+        return tuple(validate.schedule(groups))
     except ValueError as error:
         told = f"must be NOISE:RATE:STEPS, with commas between several groups, got {value!r}: {error}"
-        raise click.BadParameter(told, context, parameter) from error
+        raise ValueError(told) from error
 
 
 _NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
