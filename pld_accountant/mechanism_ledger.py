@@ -273,11 +273,7 @@ class MechanismLedger(NamedPeople, SavedState):
             )
         numbers, most, counted = self._times(times, planned)
         self._checked(mechanism, numbers)
-        given = validate.norms(norms, self.num_examples)
-        if given.ndim != 1:
-            raise ValueError(f"norms must have shape ({self.num_examples},), got {given.shape}")
-        if not np.all((given >= 0.0) & (given < np.inf)):
-            raise validate.norm_error(given)
+        given = validate.step_norms(norms, self.num_examples)
         edges = self._edges(validate.clipping_norm(max_norm, "max_norm"))
         bucket = np.searchsorted(edges, np.minimum(given, edges[-1]))
         at_edge = edges[bucket] == np.minimum(given, edges[-1])

@@ -32,6 +32,7 @@ __all__ = [
     "schedule",
     "sequence",
     "share",
+    "step_norms",
     "wants_lower",
 ]
 
@@ -227,6 +228,15 @@ def norms(values: Any, num_examples: int, *, as_given: bool = False) -> np.ndarr
     if as_given:
         return np.require(array, np.float32 if array.dtype == np.float32 else np.float64, ["C", "A"])
     return np.require(array, np.float64, ["C", "A", "W"])
+
+
+def step_norms(values: Any, num_examples: int, *, first_row: int = 0) -> np.ndarray:
+    """The norms of one step, finite and at least 0: (num_examples,) float64."""
+    array = norms(values, num_examples)
+    array_shape(array, (num_examples,), "norms")
+    if not np.all((array >= 0) & (array < np.inf)):
+        raise norm_error(array, first_row=first_row)
+    return array
 
 
 def not_real(dtype: Any) -> str:

@@ -121,16 +121,13 @@ class Filter(SavedState):
 
     def _admit(self, norms: Any, steps: int | None = None, **step: Any) -> np.ndarray:
         count = 1 if steps is None else validate.count(steps, "steps", least=1, most=_MOST_STEPS)
-        if np.ndim(norms) == 0 and not self._individual:
-            array = validate.norms(np.reshape(norms, 1), 1)
-        else:
+        if self._individual:
             array = validate.norms(norms, self._num_examples)
             validate.array_shape(array, (self._num_examples,), "norms")
-        if self._individual:
             admitted = self._book(array, count, **step)
         else:
-            if not np.all((array >= 0) & (array < np.inf)):
-                raise validate.norm_error(array)
+            one = np.ndim(norms) == 0
+            array = validate.step_norms(np.reshape(norms, 1) if one else norms, 1 if one else self._num_examples)
             fit = 0 if self._halted else int(self._book(array.max(keepdims=True), count, **step)[0])
             self._halted = fit < count
             admitted = np.full(self._num_examples, fit)

@@ -96,10 +96,7 @@ class _Odometer(SavedState):
         """
         if "steps" in step:
             raise TypeError("an odometer books one step at a time; call record for each of them")
-        array = validate.norms(norms, self._num_examples)
-        validate.array_shape(array, (self._num_examples,), "norms")
-        if not np.all((array >= 0) & (array < np.inf)):
-            raise validate.norm_error(array)
+        array = validate.step_norms(norms, self._num_examples)
         # The largest possible norm, if it is known: an error must not depend on the present people.
         norm = step.get("max_grad_norm") or self._smallest.max_grad_norm or float(array.max())
         self._smallest.renew()

@@ -308,10 +308,7 @@ class IndividualSteps:
         ValueError
             For a norm that is NaN, infinite or negative; the caps are unchanged then.
         """
-        array = validate.norms(norms, len(self.people))
-        validate.array_shape(array, (len(self.people),), "norms")
-        if not np.all((array >= 0) & (array < np.inf)):
-            raise validate.norm_error(array, first_row=self.steps)
+        array = validate.step_norms(norms, len(self.people), first_row=self.steps)
         self._settle()
         self._norms = array * self.slack if self.mode == "caps" else array.copy()
         self._written = None  # the journal tells refreshes apart, even if their caps are equal

@@ -162,10 +162,7 @@ class Journal:
         OSError
             If the disk is full or read-only.  The journal then ends with the record before.
         """
-        array = validate.norms(norms, self.num_examples)
-        validate.array_shape(array, (self.num_examples,), "norms")
-        if not np.all((array >= 0) & (array < np.inf)):
-            raise validate.norm_error(array, first_row=self.steps)
+        array = validate.step_norms(norms, self.num_examples, first_row=self.steps)
         self._write(_record(_ROW, array.astype("<f8").tobytes()))
         self._has_row = True
 
@@ -346,11 +343,9 @@ class _Reader:
     ) -> JournalRow:
         assert key is not None
         try:
-            if not np.all((norms >= 0) & (norms < np.inf)):
-                raise validate.norm_error(norms)
             noise, rate, clip = key
             return JournalRow(
-                norms,
+                validate.step_norms(norms, norms.size),
                 steps,
                 validate.noise_multiplier(noise),
                 validate.sample_rate(rate),
