@@ -1,13 +1,13 @@
 """Files of ledgers: parameters and a tally, written whole, and checked before they are used.
 
-A file is not trusted, even if its checksum is right: `Saved.tally` takes over what `Ledger.record` and `Ledger.merge`
+A file is not trusted, even if its checksum is right: `tally_of` takes over what `Ledger.record` and `Ledger.merge`
 could have made, and nothing else.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -21,11 +21,11 @@ from .counting.tally import Tally
 from .files import store
 from .files.saved_state import SavedArrays
 
-__all__ = ["KIND", "LAPLACE_KIND", "PARAMETERS", "VERSION", "Saved", "opened", "save"]
+__all__ = ["COUNTED", "KIND", "LAPLACE_KIND", "PARAMETERS", "VERSION", "opened", "save", "tally_of"]
 
 KIND, LAPLACE_KIND, VERSION = "pld-accountant ledger", "pld-accountant Laplace ledger", 2
 PARAMETERS = ("num_examples", "noise_multiplier", "sample_rate", "max_grad_norm", "buckets")
-_COUNTED = "schedule_from_events"
+COUNTED = "schedule_from_events"
 _ROWS = 4096  # people whose counts are checked at once
 
 
@@ -48,16 +48,16 @@ def save(
             arrays |= {f"bits{i}": block.bits, f"counts{i}": block.counts, f"short{i}": block.lower_weights}
     else:
         arrays |= {"counts": tally.counts, "short": tally.lower_weights}
-    header = _header(parameters, tally) | ({_COUNTED: True} if counted else {})
+    header = _header(parameters, tally) | ({COUNTED: True} if counted else {})
     store.save(path, kind, VERSION, header, arrays)
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], kind: str = KIND) -> Iterator[Saved]:
-    """The contents of a file; every error of the block becomes a `StoreError` that names the file."""
+def opened(path: str | os.PathLike[str], kind: str = KIND) -> Iterator[tuple[dict[str, Any], SavedArrays]]:
+    """Header and arrays of a file, not yet checked; every error of the block becomes a `StoreError` that names it."""
     header, arrays = store.load(path, kind, VERSION)
     with store.refuse_invalid(path, kind):
-        yield Saved(header, arrays)
+        yield header, SavedArrays(arrays)
 
 
 def _header(parameters: Mapping[str, Any], tally: Tally | PackedTally) -> dict[str, Any]:
@@ -69,52 +69,33 @@ def _header(parameters: Mapping[str, Any], tally: Tally | PackedTally) -> dict[s
     }
 
 
-class Saved:
-    """The header and the arrays of a file, not yet checked."""
+def tally_of(header: Mapping[str, Any], saved: SavedArrays, parameters: Mapping[str, Any]) -> Tally | PackedTally:
+    """The groups, the schedule and the counts, for a ledger with these checked parameters, or `ValueError`.
 
-    def __init__(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self._header, self._arrays = header, dict(arrays)
-
-    def parameters(self) -> dict[str, Any]:
-        """The arguments of the ledger's constructor, which checks them."""
-        return {name: self._header[name] for name in PARAMETERS}
-
-    def counted(self) -> bool:
-        """Whether the schedule's steps were counted from events."""
-        return validate.flag(self._header.pop(_COUNTED, False), _COUNTED)
-
-    def take(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """Remove and return the arrays with these names that there are."""
-        return {name: self._arrays.pop(name) for name in names if name in self._arrays}
-
-    def tally(self, parameters: Mapping[str, Any]) -> Tally | PackedTally:
-        """The groups, the schedule and the counts, for a ledger with these checked parameters, or `ValueError`.
-
-        The conditions are those that `Tally.count` and `Tally.merge` keep, so the counters neither overflow nor
-        disagree.
-        """
-        header, saved = self._header, SavedArrays(self._arrays)
-        tally = Tally(parameters["num_examples"], parameters["buckets"])
-        for i, (sigma, rate) in enumerate(header["groups"]):
-            tally.groups.append(Buckets(rate, sigma, saved.take(f"edges{i}", np.float64, (None,))))
-        for sigma, rate, steps in header["schedule"]:
-            key = validate.noise_multiplier(sigma), validate.sample_rate(rate)
-            tally.schedule[key] = validate.count(steps, "steps")
-        if _header(parameters, tally) != header:
-            raise ValueError("its header has unknown parts, or a value of another type")
-        fits = [[group.can_count(*step) for group in tally.groups] for step in tally.schedule]
-        if not all(map(any, fits)) or not all(map(any, zip(*fits, strict=True))) or bool(fits) != bool(tally.groups):
-            raise ValueError("its schedule and its groups of buckets do not match")
-        if "bits0" in self._arrays:
-            packed = _packed(saved, parameters["num_examples"], tally)
-            saved.finish()
-            return packed
-        shape = parameters["num_examples"], sum(group.size for group in tally.groups)
-        tally.counts = saved.take("counts", (np.uint16, np.uint32), shape)
-        tally.lower_weights = saved.take("short", (np.int32, np.int64), shape, least=0)
+    The conditions are those that `Tally.count` and `Tally.merge` keep, so the counters neither overflow nor
+    disagree.  No array and no part of the header may be left over.
+    """
+    tally = Tally(parameters["num_examples"], parameters["buckets"])
+    for i, (sigma, rate) in enumerate(header["groups"]):
+        tally.groups.append(Buckets(rate, sigma, saved.take(f"edges{i}", np.float64, (None,))))
+    for sigma, rate, steps in header["schedule"]:
+        key = validate.noise_multiplier(sigma), validate.sample_rate(rate)
+        tally.schedule[key] = validate.count(steps, "steps")
+    if _header(parameters, tally) != header:
+        raise ValueError("its header has unknown parts, or a value of another type")
+    fits = [[group.can_count(*step) for group in tally.groups] for step in tally.schedule]
+    if not all(map(any, fits)) or not all(map(any, zip(*fits, strict=True))) or bool(fits) != bool(tally.groups):
+        raise ValueError("its schedule and its groups of buckets do not match")
+    if "bits0" in saved:
+        packed = _packed(saved, parameters["num_examples"], tally)
         saved.finish()
-        _check_counts(tally)
-        return tally
+        return packed
+    shape = parameters["num_examples"], sum(group.size for group in tally.groups)
+    tally.counts = saved.take("counts", (np.uint16, np.uint32), shape)
+    tally.lower_weights = saved.take("short", (np.int32, np.int64), shape, least=0)
+    saved.finish()
+    _check_counts(tally)
+    return tally
 
 
 def _packed(saved: SavedArrays, people: int, like: Tally) -> PackedTally:

@@ -45,11 +45,11 @@ def _load(cls: type[_C], path: str | os.PathLike[str], **expected: Any) -> _C:
         If the file was cut or altered, is not a ledger of this format version, holds what no ledger can hold, or has
         other parameters.
     """
-    with ledger_file.opened(path, cls._KIND) as saved:
-        ledger = cls(**saved.parameters())
-        named = saved.take(ids.ARRAYS)
-        ledger._counted = saved.counted()
-        ledger._tally = saved.tally(ledger._parameters)
+    with ledger_file.opened(path, cls._KIND) as (header, saved):
+        ledger = cls(**{name: header[name] for name in ledger_file.PARAMETERS})
+        named = saved.optional(ids.ARRAYS)
+        ledger._counted = validate.flag(header.pop(ledger_file.COUNTED, False), ledger_file.COUNTED)
+        ledger._tally = ledger_file.tally_of(header, saved, ledger._parameters)
         ledger._restore_ids(named)
     agree(path, expected, ledger._parameters)
     return ledger

@@ -68,6 +68,9 @@ class SavedArrays:
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
         self._arrays = dict(arrays)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
     def take(
         self,
         name: str,
