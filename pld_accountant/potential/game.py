@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -111,7 +112,7 @@ class Game(NamedTuple):
     @classmethod
     def from_file(cls, run: Run, header: dict[str, Any], arrays: dict[str, NDArray]) -> Game:
         """The game of a file; raise an error if it is not of this run, or cannot be one."""
-        if header["run"] != _plain(run._asdict()):
+        if header["run"] != json.loads(json.dumps(run._asdict())):  # tuples are lists there
             raise ValueError("it is of another run")
         theta, saved = float(header["theta"]), SavedArrays(arrays)
         shape = (len(run.sample_rates), NORMS.size)
@@ -138,13 +139,6 @@ class Game(NamedTuple):
             potentials.append(Potential(theta, kappa, period, kept["drift"], cells))
         saved.finish()
         return cls(run, theta, charges, (potentials[0], potentials[1]))
-
-
-def _plain(value: Any) -> Any:
-    """In the form that JSON returns."""
-    if isinstance(value, dict):
-        return {name: _plain(v) for name, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def build_game(run: Run, report: Callable[[float], None] | None = None) -> Game:
