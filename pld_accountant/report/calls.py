@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import validate
 from ..files.fingerprint import Source
 from ..results import Guarantee
 from . import figures, outputs, summary
-from .comparison import Comparison, comparison_writer
+from .comparison import Comparison
 from .content import gather
 from .histogram import checked
 from .html.page import page_writer
@@ -153,11 +155,10 @@ def result_writers(
     _check_results(found)
     facts, writers = found.as_dict(), {}
     if out is not None:
-        ending = out.suffix.lower()
+        more = {}
         if isinstance(found, Comparison):
-            writers[out] = comparison_writer(found, ending, facts)
-        else:
-            writers[out] = outputs.table_writer(found.individuals, ending, facts)
+            more = {"mu": np.asarray(found.mu.upper), "gaussian_epsilon": found.gaussian_epsilon}
+        writers[out] = outputs.table_writer(found.individuals, out.suffix.lower(), facts, more=more)
         if (beside := outputs.companion(out)) is not None:
             writers[beside] = outputs.json_writer(outputs.table_facts(facts))
     if figure is not None:

@@ -16,14 +16,13 @@ from ..results import Bounds
 from ..rounding import finite_or_none, quantile_name, rounded_up
 from .histogram import checked, quantiles
 from .individuals import MIN_GROUP, QUANTILES, Individuals, assess
-from .outputs import Writer, table_writer
 from .provenance import provenance_line
 from .summary import columns, summarise, wrapped
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-__all__ = ["Comparison", "check_min_delta", "compare", "comparison_writer", "with_mu"]
+__all__ = ["Comparison", "check_min_delta", "compare", "with_mu"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,9 +244,3 @@ def _gaussian_epsilon(delta: float, mu: np.ndarray) -> np.ndarray:
     out = np.full(mu.shape, np.inf)
     out[finite] = gdp.epsilon(delta, mu[finite])
     return out
-
-
-def comparison_writer(found: Comparison, ending: str, facts: Mapping[str, Any]) -> Writer:
-    """A writer of one row per person: the columns of `outputs.table_writer`, and mu and gaussian_epsilon."""
-    more = {"mu": np.asarray(found.mu.upper), "gaussian_epsilon": found.gaussian_epsilon}
-    return table_writer(found.individuals, ending, facts, more=more)
