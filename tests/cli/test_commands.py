@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from command_line import fails, run
 
 import pld_accountant as pa
-from pld_accountant.cli.commands import main
 from pld_accountant.results import Status
 
 STEPS, PEOPLE = 30, 12
@@ -40,23 +39,6 @@ def folder(tmp_path, monkeypatch):
     np.save("norms.npy", NORMS)
     np.save("labels.npy", np.arange(PEOPLE) % 3)
     return tmp_path
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def fails(*words):
-    """Run what must fail as a mistake of the user's, and give the one line."""
-    before = sorted(os.listdir())
-    result = run(*words)
-    assert result.exit_code == 2, result.output
-    assert isinstance(result.exception, SystemExit)
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("pld-accountant: ")
-    assert result.stdout == ""
-    assert sorted(os.listdir()) == before, "something was written"
-    return line
 
 
 def test_epsilon_writes_what_the_ledger_says(folder):

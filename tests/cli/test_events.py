@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from command_line import fails, run
 
 import pld_accountant as pa
-from pld_accountant.cli.commands import main
 
 PEOPLE = ["ann", "bob", "<b>", "dan"]
 STEP = {"noise_multiplier": 2.0, "sample_rate": 0.05}
@@ -31,18 +30,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pyarrow.table(TABLE), "events.parquet")
     return tmp_path
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def fails(*words):
-    before = sorted(os.listdir())
-    result = run(*words)
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    assert sorted(os.listdir()) == before
-    return result.stderr
 
 
 def expected():

@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from command_line import run
 
 import pld_accountant as pa
-from pld_accountant.cli.commands import main
 from pld_accountant.files.fingerprint import fingerprint
 from pld_accountant.training.journal import Journal
 
@@ -41,10 +40,6 @@ def folder(tmp_path, monkeypatch):
     pq.write_table(pyarrow.table({"person": [1], "norm": [0.5]}), "events.parquet")
     np.save("norms.npy", np.ones((3, 2)))
     return tmp_path
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def test_record_counts_events_and_logs(folder):

@@ -9,7 +9,7 @@ import click
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from command_line import run
 
 from pld_accountant import __version__
 from pld_accountant.cli.commands import main
@@ -26,10 +26,6 @@ def folder(tmp_path, monkeypatch):
     np.save("norms.npy", np.random.default_rng(0).gamma(2.0, 2.0, (20, PEOPLE)))
     np.save("labels.npy", np.array(["many"] * 21 + ["few"] * 9))
     return tmp_path
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.mark.parametrize("command", ["epsilon", "compare"])

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import run
 
 import pld_accountant as pa
-from pld_accountant.cli.commands import main
 from pld_accountant.report.content import gather
 from pld_accountant.report.html.page import page
 from pld_accountant.report.individuals import assess
@@ -30,10 +29,6 @@ def folder(tmp_path, monkeypatch, ledger):
     ledger.save("ledger.npz")
     np.save("labels.npy", np.arange(PEOPLE) % 3)
     return tmp_path
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def test_the_command_writes_the_page(folder, ledger, monkeypatch):

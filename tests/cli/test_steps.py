@@ -5,22 +5,11 @@ import math
 import re
 
 import pytest
-from click.testing import CliRunner
+from command_line import fails, run
 
 import pld_accountant as pa
-from pld_accountant.cli.commands import main
 from pld_accountant.mechanisms.text import _MAKERS, parsed, written
 from pld_accountant.rounding import rounded_down, rounded_up
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def fails(*words):
-    result = run(*words)
-    assert result.exit_code == 2 and result.stdout == "", result.output
-    return result.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ import os
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from command_line import run
 
 import pld_accountant as pa
-from pld_accountant.cli.commands import main
 from pld_accountant.notions import gdp
 from pld_accountant.report.comparison import check_min_delta, compare
 from pld_accountant.report.figures import COLOURS, draw_comparison
@@ -146,13 +145,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*words):
-    return CliRunner().invoke(main, ["compare", *map(str, words)])
-
-
 def test_the_command(folder, found):
     files = ("--out", "c.parquet", "--figure", "c.png", "--json", "c.json")
-    result = run("norms.npy", *OPTIONS, "--groups", "labels.npy", *files)
+    result = run("compare", "norms.npy", *OPTIONS, "--groups", "labels.npy", *files)
     assert (result.exit_code, result.stderr) == (0, "")
     table = pq.read_table("c.parquet")
     assert np.array_equal(table["gaussian_epsilon"], found.gaussian_epsilon)
@@ -168,8 +163,8 @@ def test_the_command(folder, found):
 
 
 def test_some_people_are_the_same_people(folder):
-    assert run("norms.npy", *OPTIONS, "--out", "all.npz").exit_code == 0
-    some = run("norms.npy", *OPTIONS, "--groups", "labels.npy", "--people", 4, "--out", "some.npz")
+    assert run("compare", "norms.npy", *OPTIONS, "--out", "all.npz").exit_code == 0
+    some = run("compare", "norms.npy", *OPTIONS, "--groups", "labels.npy", "--people", 4, "--out", "some.npz")
     assert some.exit_code == 0 and "sample 4 of 15 people" in some.stdout
     with np.load("all.npz") as everybody, np.load("some.npz") as few:
         who = few["id"]
@@ -177,7 +172,7 @@ def test_some_people_are_the_same_people(folder):
         assert np.array_equal(few["group"], who % 3)
         for name in ("epsilon_upper", "rdp_epsilon", "gaussian_epsilon"):
             assert np.allclose(few[name], everybody[name][who], rtol=1e-4), name  # orders are picked for all together
-    assert run("norms.npy", *OPTIONS, "--people", 99, "--out", "more.npz").exit_code == 0
+    assert run("compare", "norms.npy", *OPTIONS, "--people", 99, "--out", "more.npz").exit_code == 0
     with np.load("all.npz") as everybody, np.load("more.npz") as more:
         assert np.array_equal(everybody["epsilon_upper"], more["epsilon_upper"])
 
@@ -195,7 +190,7 @@ def test_some_people_are_the_same_people(folder):
 )
 def test_mistakes(folder, words, message):
     before = sorted(os.listdir())
-    result = run("norms.npy", *OPTIONS, *words)
+    result = run("compare", "norms.npy", *OPTIONS, *words)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert message in line

@@ -3,12 +3,10 @@
 import json
 import os
 import struct
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from killed_processes import killing
 
 import pld_accountant as pa
 from pld_accountant.files.store import StoreError
@@ -230,17 +228,7 @@ def counted(path):
 
 
 def killed(folder, kills):
-    script = Path(__file__).with_name("killed_runs.py")
-    done = subprocess.run(
-        [sys.executable, script, folder, str(kills)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=script.parents[2],
-        env={**os.environ, "PYTHONPATH": str(script.parents[2]), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(killing(__file__, "killed_runs.py", folder, kills))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
