@@ -18,7 +18,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import BinaryIO
 
 import numpy as np
@@ -192,9 +191,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 
