@@ -6,7 +6,6 @@ import csv
 import os
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from .formats import ReadError, require
 from .npy import read_npy
 
 __all__ = ["read_labels"]
-
-Reader = Callable[[Path, int], np.ndarray]
 
 _IDS = "id", "person"
 _OTHER_SEPARATOR = re.compile("[;\t]")
@@ -71,15 +68,13 @@ def read_labels(
     everybody = np.arange(num_examples) if people is None else np.asarray(people)
     if file.suffix.lower() == ".parquet" and file.exists():
         return _by_id(file, everybody)
-    from_csv = partial(_from_csv, people=everybody)
-    readers: dict[str, Reader] = {".npy": _from_npy, ".csv": from_csv, ".txt": _from_text}
-    reader = readers.get(file.suffix.lower())
+    reader = {".npy": _from_npy, ".csv": _from_csv, ".txt": _from_text}.get(file.suffix.lower())
     if not file.exists():
         raise FileNotFoundError(f"{file} does not exist")
     if reader is None:
         raise ReadError(f"{file} must end in .npy, .csv, .txt or .parquet")
     try:
-        labels = reader(file, num_examples)
+        labels = reader(file, everybody)
     except ReadError:
         raise
     except Exception as error:  # numpy, csv and the decoding of text have many kinds of errors
@@ -89,7 +84,7 @@ def read_labels(
     return labels
 
 
-def _from_npy(file: Path, num_examples: int) -> np.ndarray:
+def _from_npy(file: Path, _people: np.ndarray) -> np.ndarray:
     with file.open("rb") as raw:
         labels = read_npy(raw, file.stat().st_size)
     if labels.ndim != 1:
@@ -101,11 +96,11 @@ def _from_npy(file: Path, num_examples: int) -> np.ndarray:
     return labels
 
 
-def _from_text(file: Path, num_examples: int) -> np.ndarray:
+def _from_text(file: Path, _people: np.ndarray) -> np.ndarray:
     return _typed(file.read_text(encoding="utf-8-sig").rstrip().splitlines(), file)
 
 
-def _from_csv(file: Path, num_examples: int, people: np.ndarray) -> np.ndarray:
+def _from_csv(file: Path, people: np.ndarray) -> np.ndarray:
     with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = list(csv.reader(lines))
     while rows and not rows[-1]:
@@ -124,7 +119,7 @@ def _from_csv(file: Path, num_examples: int, people: np.ndarray) -> np.ndarray:
         raise ReadError(f"{file} must be separated by commas, not by semicolons or tabs")
     else:
         # If there is one line more than people, the first line is a header.
-        column, rows = 0, rows[len(rows) == num_examples + 1 :]
+        column, rows = 0, rows[len(rows) == len(people) + 1 :]
     if any(len(row) != len(header) for row in rows):
         number = next(i for i, row in enumerate(rows) if len(row) != len(header))
         raise ReadError(f"{file}: the row of person {number} has {len(rows[number])} fields, not {len(header)}")
