@@ -12,7 +12,7 @@ import os
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -206,8 +206,8 @@ class SavedState(Locked, ABC):
         people = validate.count(parameters["num_examples"], "num_examples", least=1)
         return people if parameters.get("individual", True) else 1
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and state to one file, atomically and with a checksum.
+    def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
+        """Write parameters and state to one file, atomically and with a checksum, or to a file open for writing bytes.
 
         Save after a step is booked and before it is released.  A crash in between then over-counts, which is safe.
 

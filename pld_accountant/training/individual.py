@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -497,10 +498,9 @@ class IndividualSteps:
         resumed at an older checkpoint, count them as well (`journal` keeps them).
         """
         self._flush()
-        with tempfile.TemporaryDirectory() as folder:
-            parts = {"ledger": _file(folder, self._ledger.save)}
-            if self.keep is not None:
-                parts["keep"] = _file(folder, self.keep.save)
+        parts = {"ledger": _file(self._ledger.save)}
+        if self.keep is not None:
+            parts["keep"] = _file(self.keep.save)
         header = {**self._identity(), "steps": self.steps, "refreshes": self.refreshes}
         header["before_first_refresh"] = bool(np.isnan(self._norms).any())
         norms = np.where(np.isnan(self._norms), 0.0, self._norms)
@@ -551,11 +551,11 @@ class IndividualSteps:
         }
 
 
-def _file(folder: str, write: Callable[[Any], None]) -> np.ndarray:
+def _file(save: Callable[[BinaryIO], None]) -> np.ndarray:
     """The bytes that a `save` writes."""
-    path = Path(folder) / "part"
-    write(path)
-    return np.frombuffer(path.read_bytes(), dtype=np.uint8)
+    file = BytesIO()
+    save(file)
+    return np.frombuffer(file.getbuffer(), dtype=np.uint8)
 
 
 def _unpacked(folder: str, saved: SavedArrays, name: str) -> Path:
