@@ -34,12 +34,14 @@ def single_steps(counts: Counts, steps: StepFamily, question: Question, working:
     if parts[0][1] is not None:
         keys += [np.concatenate([p[i] for p in parts]).astype(np.float64) for i in (1, 2)]
     distinct, index = np.unique(np.stack(keys), axis=1, return_inverse=True)
-    at = distinct[0].astype(np.int64)
-    between = (distinct[2].astype(np.int64), distinct[3]) if len(distinct) > 2 else (None, None)
-    if isinstance(question, EpsilonAt):
-        lower, upper = steps.epsilon_of_step(distinct[1], at, *between)
+    asked, at, wants_epsilon = distinct[1], distinct[0].astype(np.int64), question.wants_epsilon
+    if len(distinct) > 2:
+        assert isinstance(steps, SampledGaussianSteps)  # only these are interpolated
+        drawn = at, distinct[2].astype(np.int64), distinct[3]
+        of_drawn = steps.epsilon_of_drawn_step if wants_epsilon else steps.log_delta_of_drawn_step
+        lower, upper = of_drawn(asked, *drawn)
     else:
-        lower, upper = steps.log_delta_of_step(distinct[1], at, *between)
+        lower, upper = (steps.epsilon_of_step if wants_epsilon else steps.log_delta_of_step)(asked, at)
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isfinite(lower), 0.5 * (lower + upper), upper)
     index = index.reshape(-1)

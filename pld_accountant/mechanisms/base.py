@@ -25,9 +25,8 @@ __all__ = [
     "Spectrum",
     "SplittableSteps",
     "StepFamily",
+    "bisected",
     "directions",
-    "mixture_epsilon",
-    "mixture_log_delta",
     "noise_of_share",
 ]
 
@@ -36,7 +35,7 @@ Direction = Literal["remove", "add"]
 MASS_ERROR = 1e-12
 """Largest relative error of the masses that a family computes (`StepFamily.masses`)."""
 
-_HALVINGS = 40  # of the distance between the two outcomes' epsilons
+_HALVINGS = 40  # of the distance between two bounds of epsilon
 
 
 def directions(direction: str) -> tuple[Direction, ...]:
@@ -182,20 +181,12 @@ class StepFamily(Protocol):
         """Upper bounds of K(theta) = log E[exp(theta L)], shape (size, tilts); tight even where costly if `exact`."""
         ...
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """Lower and upper log delta(epsilon) of single steps.
-
-        With `lower_row` and `weight`, steps that are drawn openly: `row` with probability `weight`, else `lower_row`;
-        a lower row of -1 costs nothing.
-        """
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        """Lower and upper log delta(epsilon) of single steps."""
         ...
 
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """Lower and upper epsilon(delta) of single steps, otherwise as `log_delta_of_step`."""
+    def epsilon_of_step(self, delta: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        """Lower and upper epsilon(delta) of single steps."""
         ...
 
     def largest_loss(self) -> NDArray:
@@ -334,11 +325,11 @@ class SplittableSteps(CharacteristicSteps, Protocol):
 
 
 class DeltaSteps(ABC):
-    """Delta and epsilon of single steps, for a family that gives `_log_delta` and `largest_loss` of its rows."""
+    """Epsilon of single steps, for a family that gives `log_delta_of_step` and `largest_loss` of its rows."""
 
     @abstractmethod
-    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
-        """Lower and upper log delta(epsilon) of single steps."""
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        """See `StepFamily`."""
 
     @abstractmethod
     def largest_loss(self) -> NDArray:
@@ -348,26 +339,15 @@ class DeltaSteps(ABC):
         """Upper bounds of epsilon(delta) of single steps, at least 0."""
         return np.maximum(self.largest_loss()[row], 0.0)
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `StepFamily`."""
-        upper = self._log_delta(epsilon, row)
-        if lower_row is None or weight is None:
-            return upper
-        return mixture_log_delta(self._log_delta(epsilon, lower_row), upper, weight, lower_row >= 0)
-
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+    def epsilon_of_step(self, delta: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """See `StepFamily`."""
         top = self._most(delta, row)
 
         def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
-            return self.log_delta_of_step(epsilon, row, lower_row, weight)
+            return self.log_delta_of_step(epsilon, row)
 
         zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
-        low, high = mixture_epsilon(bounds, np.log(delta), np.zeros(top.shape), top)
+        low, high = bisected(bounds, np.log(delta), np.zeros(top.shape), top)
         return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
 
 
@@ -377,19 +357,7 @@ def noise_of_share(noise: float, share: float) -> float:
     return found if Fraction(found) * Fraction(share) <= Fraction(noise) else math.nextafter(found, 0.0)
 
 
-def mixture_log_delta(
-    lower: tuple[NDArray, NDArray] | None, upper: tuple[NDArray, NDArray], weight: NDArray, costly: NDArray
-) -> tuple[NDArray, NDArray]:
-    """log of (1 - weight) delta_lower + weight delta_upper, both bounds; the lower outcome is free if not `costly`."""
-    if lower is None:
-        return upper
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_weight, log_rest = np.log(weight), np.where(costly, np.log1p(-weight), -np.inf)
-        low, high = (np.logaddexp(log_rest + a, log_weight + b) for a, b in zip(lower, upper, strict=True))
-    return low, high
-
-
-def mixture_epsilon(
+def bisected(
     log_delta: Callable[[NDArray], tuple[NDArray, NDArray]], log_goal: NDArray, low: NDArray, high: NDArray
 ) -> tuple[NDArray, NDArray]:
     """Lower and upper epsilon at which bounds of log delta cross `log_goal`, by bisection of [low, high].

@@ -140,18 +140,14 @@ class BoundedRangeSteps(LaplaceSteps):
         high, low = _log_sinhc((theta + 0.5) * c), _log_sinhc(0.5 * c)
         return np.minimum(high - low + 32.0 * _UNIT * (high + low), theta * c * (1.0 + 4.0 * _UNIT))
 
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+    def epsilon_of_step(self, delta: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`."""
-        if lower_row is not None and weight is not None:
-            return super().epsilon_of_step(delta, row, lower_row, weight)
         c = self._cap[row]
         change = 2.0 * np.log1p(-np.minimum(np.sqrt(delta * -np.expm1(-c)), 1.0 - _UNIT))
         error = _SLACK * (c - change)
         return np.maximum(c + change - error, 0.0), np.maximum(c + change + error, 0.0)
 
-    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         ends, cap = [], self._cap[row]
         for side in (-1.0, 1.0):
             exponent = 0.5 * (epsilon - cap) - side * _SLACK * (epsilon + cap)

@@ -372,7 +372,7 @@ class DiscreteSteps(DeltaSteps):
         """The mass of truncated losses; none but these, given that the loss is finite."""
         return self._beyond
 
-    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """Sum over the losses above epsilon."""
         ends = np.empty((2, row.size))
         for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):

@@ -245,17 +245,13 @@ class SymmetricSteps:
                     found[row, i] = max(math.log1p(max(total, 0.0)), 0.0) * (1.0 + 1e-14) + 1e-15
         return found
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`; that of the half, as epsilon is at least 0."""
-        return self._half.log_delta_of_step(epsilon, row, lower_row, weight)
+        return self._half.log_delta_of_step(epsilon, row)
 
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+    def epsilon_of_step(self, delta: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`."""
-        return self._half.epsilon_of_step(delta, row, lower_row, weight)
+        return self._half.epsilon_of_step(delta, row)
 
     def largest_loss(self) -> NDArray:
         """inf."""

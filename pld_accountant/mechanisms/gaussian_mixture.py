@@ -319,7 +319,7 @@ class GaussianMixtureSteps(DeltaSteps):
         """None: both mixtures have the same support."""
         return np.zeros(self.size)
 
-    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """Integral over the losses above epsilon."""
         value = np.array(
             [float(self.masses(int(k), np.array([e, np.inf]))[1][0]) for e, k in zip(epsilon, row, strict=True)]

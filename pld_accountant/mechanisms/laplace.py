@@ -107,17 +107,13 @@ class LaplaceSteps(DeltaSteps, BoundedSteps):
         far = theta * c * (1.0 + 4.0 * _UNIT) + np.log(first) + 1e-12
         return np.minimum(np.where(theta * c < 600.0, near, far), theta * c * (1.0 + 4.0 * _UNIT))
 
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+    def epsilon_of_step(self, delta: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`."""
-        if lower_row is not None and weight is not None:
-            return super().epsilon_of_step(delta, row, lower_row, weight)
         epsilon = self._cap[row] + 2.0 * np.log1p(-delta)
         error = _SLACK * (self._cap[row] - 2.0 * np.log1p(-delta))
         return np.maximum(epsilon - error, 0.0), np.maximum(epsilon + error, 0.0)
 
-    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """delta(epsilon) = 1 - exp((epsilon - c) / 2) up to c, 0 beyond."""
         ends, cap = [], self._cap[row]
         for side in (-1.0, 1.0):

@@ -57,28 +57,20 @@ class MixedSteps:
         """See `base.StepFamily`."""
         return self._joined(lambda p: p.log_moments(theta, exact=exact))
 
-    def _of_steps(
-        self, name: str, value: NDArray, row: NDArray, lower_row: NDArray | None, weight: NDArray | None
-    ) -> tuple[NDArray, NDArray]:
+    def _of_steps(self, name: str, value: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         low, high = np.empty(row.size), np.empty(row.size)
         for part, first, last in zip(self._parts, self._first[:-1], self._first[1:], strict=True):
             some = (first <= row) & (row < last)
-            lower = None if lower_row is None else np.where(lower_row[some] < 0, -1, lower_row[some] - first)
-            drawn = None if weight is None else weight[some]
-            low[some], high[some] = getattr(part, name)(value[some], row[some] - first, lower, drawn)
+            low[some], high[some] = getattr(part, name)(value[some], row[some] - first)
         return low, high
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`."""
-        return self._of_steps("log_delta_of_step", epsilon, row, lower_row, weight)
+        return self._of_steps("log_delta_of_step", epsilon, row)
 
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+    def epsilon_of_step(self, delta: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`."""
-        return self._of_steps("epsilon_of_step", delta, row, lower_row, weight)
+        return self._of_steps("epsilon_of_step", delta, row)
 
     def largest_loss(self) -> NDArray:
         """See `base.StepFamily`."""

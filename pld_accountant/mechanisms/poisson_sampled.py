@@ -182,7 +182,7 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
             found[row, ~small] = far + 1e-11 + 1e-14 * (np.abs(far) + np.abs(top))
         return np.minimum(found, np.multiply.outer(self.largest_loss(), theta))
 
-    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         low, high = np.empty((2, row.size))
         for i, (e, k) in enumerate(zip(epsilon.tolist(), row.tolist(), strict=True)):
             deadline.check()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import validate
 from ..threads import for_blocks
 from . import complex_law, hockey_stick, quadrature
-from .base import Direction, Spectrum, StepFamily, mixture_epsilon, mixture_log_delta, noise_of_share
+from .base import Direction, Spectrum, StepFamily, bisected, noise_of_share
 
 __all__ = ["SampledGaussian", "SampledGaussianSteps"]
 
@@ -196,35 +196,43 @@ class SampledGaussianSteps:
 
     # ------------------------------------------------------------------ one step in closed form
 
-    def log_delta_of_step(
-        self, epsilon: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`.
-
-        A full batch is not drawn: its precision is the mean of the outcomes' precisions (`counting.interpolation`).
-        """
-        q, direction = self.q[row], self.direction
-        if lower_row is None or weight is None:
-            return hockey_stick.log_delta_bounds(epsilon, self.sigma[row], q, direction)
-        noise, sigma, costly = self._outcomes(row, lower_row, weight)
-        first, second = (hockey_stick.log_delta_bounds(epsilon, s, q, direction) for s in (noise, sigma))
-        return mixture_log_delta(first, second, weight, costly)
-
-    def epsilon_of_step(
-        self, delta: NDArray, row: NDArray, lower_row: NDArray | None = None, weight: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`."""
-        q, direction = self.q[row], self.direction
-        if lower_row is None or weight is None:
-            return hockey_stick.epsilon_bounds(delta, self.sigma[row], q, direction)
+        return hockey_stick.log_delta_bounds(epsilon, self.sigma[row], self.q[row], self.direction)
+
+    def epsilon_of_step(self, delta: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+        """See `base.StepFamily`."""
+        return hockey_stick.epsilon_bounds(delta, self.sigma[row], self.q[row], self.direction)
+
+    def log_delta_of_drawn_step(
+        self, epsilon: NDArray, row: NDArray, lower_row: NDArray, weight: NDArray
+    ) -> tuple[NDArray, NDArray]:
+        """Lower and upper log delta of steps drawn openly: `row` with probability `weight`, else `lower_row`.
+
+        A lower row of -1 costs nothing.  A full batch is not drawn: its precision is the mean of the outcomes'
+        precisions (`counting.interpolation`).
+        """
         noise, sigma, costly = self._outcomes(row, lower_row, weight)
+        q, direction = self.q[row], self.direction
+        first, second = (hockey_stick.log_delta_bounds(epsilon, s, q, direction) for s in (noise, sigma))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_weight, log_rest = np.log(weight), np.where(costly, np.log1p(-weight), -np.inf)
+            low, high = (np.logaddexp(log_rest + a, log_weight + b) for a, b in zip(first, second, strict=True))
+        return low, high
+
+    def epsilon_of_drawn_step(
+        self, delta: NDArray, row: NDArray, lower_row: NDArray, weight: NDArray
+    ) -> tuple[NDArray, NDArray]:
+        """Lower and upper epsilon of steps drawn openly, as for `log_delta_of_drawn_step`."""
+        noise, sigma, costly = self._outcomes(row, lower_row, weight)
+        q, direction = self.q[row], self.direction
         bottom = np.where(costly, hockey_stick.epsilon_bounds(delta, noise, q, direction)[0], 0.0)
         top = hockey_stick.epsilon_bounds(delta, sigma, q, direction)[1]
 
         def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
-            return self.log_delta_of_step(epsilon, row, lower_row, weight)
+            return self.log_delta_of_drawn_step(epsilon, row, lower_row, weight)
 
-        low, high = mixture_epsilon(bounds, np.log(delta), bottom, top)
+        low, high = bisected(bounds, np.log(delta), bottom, top)
         return low * (1.0 - hockey_stick.SLACK), high * (1.0 + hockey_stick.SLACK)
 
     def _outcomes(self, row: NDArray, lower_row: NDArray, weight: NDArray) -> tuple[NDArray, NDArray, NDArray]:

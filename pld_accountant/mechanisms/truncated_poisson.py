@@ -233,7 +233,7 @@ class DrawnSteps(DeltaSteps):
             found[row] = value + 1e-13 * np.abs(value) + 1e-16
         return found
 
-    def _log_delta(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
+    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         low, high = np.empty((2, row.size))
         zero = np.zeros(1, dtype=np.int64)
         for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):

@@ -101,11 +101,11 @@ def test_an_interpolated_step_is_the_mixture_of_its_outcomes(direction):
     sigma, q, weight = np.array([3.0, 2.0, 2.0, 1.0]), np.array([0.02, 0.02, 0.3, 0.3]), np.array([0.3, 0.8])
     steps, lower, upper = SampledGaussianSteps(sigma, q, direction), np.array([0, 2]), np.array([1, 3])
     epsilon = np.full(2, 0.013)
-    low, high = steps.log_delta_of_step(epsilon, upper, lower, weight)
+    low, high = steps.log_delta_of_drawn_step(epsilon, upper, lower, weight)
     parts = [np.exp(hockey_stick.log_delta(epsilon, sigma[row], q[row], direction)) for row in (lower, upper)]
     exact = np.log((1.0 - weight) * parts[0] + weight * parts[1])
     assert np.all((low <= exact) & (exact <= high) & (high - low < 1e-9))
-    a, b = steps.epsilon_of_step(np.exp(exact), upper, lower, weight)
+    a, b = steps.epsilon_of_drawn_step(np.exp(exact), upper, lower, weight)
     assert np.all((a <= epsilon) & (epsilon <= b) & (b - a < 1e-6 * epsilon))
 
 
@@ -120,11 +120,11 @@ def test_the_mixture_lies_between_its_bounds(direction, lower_row, weight):
         below = hp.one_step(epsilon, 3.0, 0.3, direction) if lower_row >= 0 else 0
         with mpmath.workdps(60):
             exact = (1 - mpmath.mpf(weight)) * below + weight * hp.one_step(epsilon, 2.0, 0.3, direction)
-            low, high = steps.log_delta_of_step(one(epsilon), *given)
+            low, high = steps.log_delta_of_drawn_step(one(epsilon), *given)
             if exact > 0:
                 assert low[0] <= mpmath.log(exact) <= high[0]
         if 0 < exact < 0.5:
-            a, b = steps.epsilon_of_step(one(exact), *given)
+            a, b = steps.epsilon_of_drawn_step(one(exact), *given)
             assert a[0] <= epsilon * (1.0 + 1e-12)
             assert epsilon * (1.0 - 1e-12) <= b[0]
             assert b[0] - a[0] <= 1e-6 * epsilon + 1e-11
@@ -132,7 +132,7 @@ def test_the_mixture_lies_between_its_bounds(direction, lower_row, weight):
 
 def test_a_lower_outcome_that_costs_nothing():
     steps = SampledGaussianSteps(one(1.0), one(0.02), "remove")
-    low, high = steps.epsilon_of_step(one(1e-3), np.array([0]), np.array([-1]), one(0.5))
+    low, high = steps.epsilon_of_drawn_step(one(1e-3), np.array([0]), np.array([-1]), one(0.5))
     half = steps.epsilon_of_step(one(2e-3), np.array([0]))
     assert low[0] == pytest.approx(half[0][0], rel=1e-8)
     assert high[0] == pytest.approx(half[1][0], rel=1e-8)
@@ -141,7 +141,7 @@ def test_a_lower_outcome_that_costs_nothing():
 def test_a_full_batch_between_two_edges_is_one_gaussian():
     steps, weight = SampledGaussianSteps(np.array([2.0, 1.0]), np.ones(2), "remove"), one(0.4)
     between = np.array([1]), np.array([0]), weight
-    low, high = steps.epsilon_of_step(one(1e-5), *between)
+    low, high = steps.epsilon_of_drawn_step(one(1e-5), *between)
     exact = hockey_stick.epsilon_bounds(one(1e-5), one(1.0 / np.sqrt(0.6 / 4.0 + 0.4)), one(1.0), "remove")
     assert low[0] == pytest.approx(exact[0][0], rel=1e-9)
     assert high[0] == pytest.approx(exact[1][0], rel=1e-9)
