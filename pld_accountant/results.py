@@ -81,7 +81,7 @@ _METHOD_SENTENCES = {
     Method.GRID: "Inner product with Fourier transforms of losses on a grid.",
     Method.RENYI: "Renyi (Chernoff) bound.",
     Method.NONE: "No method.",
-    Method.LATTICE: "Sum over finitely many losses, on a lattice or one by one.",
+    Method.LATTICE: "Sum over finitely many losses, on a few lattices.",
     Method.CONTOUR: "Integral along a bent contour in the complex plane.",
     Method.CONJUGATE: "Convex conjugate of the curve of delta.",
 }

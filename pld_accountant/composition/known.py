@@ -273,18 +273,17 @@ class KnownComposition(Composition):
             return lower + float(np.log1p(-back)) if back < 1.0 else 0.0
 
     def _lattice(self, direction: Direction) -> DiscreteSum | None:
-        """The sum of discrete laws if their losses lie on one lattice, or are few."""
+        """The sum of discrete laws if their losses lie on few lattices."""
         if direction not in self._lattices:
             pairs = [m for m in self._counts if isinstance(m, Discrete)]
             if len(pairs) < len(self._counts):
                 self._lattices[direction] = None
             else:
-                from ..engine.atoms import AtomSum
                 from ..engine.lattice import LatticeSum
 
                 with suppress(deadline.OutOfTime), deadline.strict():
                     laws, counts = [m.law(direction) for m in pairs], list(self._counts.values())
-                    self._lattices[direction] = LatticeSum.of(laws, counts) or AtomSum.of(laws, counts)
+                    self._lattices[direction] = LatticeSum.of(laws, counts)
         return self._lattices.get(direction)
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
