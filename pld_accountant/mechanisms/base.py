@@ -40,15 +40,10 @@ _HALVINGS = 40  # of the distance between two bounds of epsilon
 
 def directions(direction: str) -> tuple[Direction, ...]:
     """("remove", "add") for "both"; raises ValueError for any other word than the three."""
-    if not isinstance(direction, str):
+    known: dict[str, tuple[Direction, ...]] = {"both": ("remove", "add"), "remove": ("remove",), "add": ("add",)}
+    if not isinstance(direction, str) or direction not in known:
         raise ValueError(f"direction must be 'remove', 'add' or 'both', got {direction!r}")
-    if direction == "both":
-        return ("remove", "add")
-    if direction == "remove":
-        return ("remove",)
-    if direction == "add":
-        return ("add",)
-    raise ValueError(f"direction must be 'remove', 'add' or 'both', got {direction!r}")
+    return known[direction]
 
 
 @runtime_checkable
