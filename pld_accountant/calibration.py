@@ -122,7 +122,12 @@ def calibrate(
     what = f"epsilon={target:.15g} at delta={dlt:.15g}"
 
     def at(place: float) -> _End:
-        run = _composed(make(int(place) if whole else place))
+        try:
+            run = _composed(make(int(place) if whole else place))
+        except ValueError as error:
+            if place in (first, last):
+                raise ValueError(f"make({place:g}), at an end of between, is refused: {error}") from error
+            raise
         if target == 0.0:
             return _End(place, _excess(run.delta(0.0, direction, seconds=_part()).upper, dlt))
         return _End(place, _excess(_upper_epsilon(run, dlt, direction, target), target))

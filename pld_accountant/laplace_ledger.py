@@ -59,7 +59,7 @@ class LaplaceLedger(Ledger):
 
     `epsilon` takes delta = 0, alone: the sum of a person's own losses, as pure DP adds them up.
 
-    **Cost**: one to two milliseconds for each distinct row of counts, after some seconds for tables if steps are
+    **Cost**: one to three milliseconds for each distinct row of counts, after some seconds for tables if steps are
     sampled; people with equal counts share a row, and further questions share the tables.
 
     References

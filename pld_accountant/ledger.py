@@ -232,9 +232,10 @@ class Ledger(PeopleCounts):
 
         **Error**: with 256 buckets the upper bound typically exceeds the true epsilon by at most a relative 1e-4.  For
         deltas down to 1e-15 the bounds differ by at most 0.5 % of the worst case's epsilon.  They may differ by more
-        for smaller deltas, and for fewer than 17 steps: by 1.7 % at ten steps and delta 1e-15.  Few rare steps with
-        little noise are the worst: 6 % and people without a lower bound were seen at 14 steps of sample rate 1e-5,
-        noise multiplier 0.53 and delta 4e-12, where 1,000 people had more than 300 different counts.
+        for smaller deltas, for fewer than 17 steps (by 1.7 % at ten steps and delta 1e-15), and for rare steps, of
+        which a person expects to be sampled in less than one.  The latter are the worst: 2 % was seen at 2,000 steps of
+        rate 1e-4 and delta 1e-12, 21 % at 1,000 steps of rate 1e-5 and delta 1e-15, and 6 % and people without a lower
+        bound at 14 steps of rate 1e-5, noise multiplier 0.53 and delta 4e-12.
         No upper bound exceeds the worst case's; within a limit of time, the worst case's own bound may be wider, too.
         If nothing but
         the Renyi bound or the worst case's bound is found for a person, the smaller one is the upper bound and the

@@ -95,6 +95,11 @@ def test_bad_arguments_are_refused(options):
         pa.calibrate(pa.Gaussian, **{"target_epsilon": 1.0, "delta": 1e-5, **options})
 
 
+def test_an_end_that_the_mechanism_refuses_is_named():
+    with pytest.raises(ValueError, match=r"make\(0.5\), at an end of between, is refused: sigma must be from 4"):
+        pa.calibrate(lambda s: [(pa.DiscreteGaussian(s, 2.0, coordinates=9), 6)], 17.0, 1e-10, between=(0.5, 100))
+
+
 HARD = (1e5, 1e-100, 0.01, 1000)  # an epsilon of 1e5 at a delta of 1e-100: ten seconds for each evaluation
 
 

@@ -122,3 +122,11 @@ def test_wrong_noise():
         ledger.record([0.5, 0.5], noise_multiplier=1e-3)
     assert ledger.steps == 0
     assert ledger.epsilon(0).upper.tolist() == [0.0, 0.0] == ledger.epsilon(1e-6).upper.tolist()
+
+
+def test_without_sampling_the_guarantee_assumes_none():
+    ledger = pa.LaplaceLedger(1, noise_multiplier=2.0, sample_rate=1.0, max_grad_norm=1.0)
+    ledger.record([1.0])
+    assert "Poisson" not in ledger.guarantee.sentence
+    ledger.record([1.0], sample_rate=0.1)
+    assert "Poisson" in ledger.guarantee.sentence

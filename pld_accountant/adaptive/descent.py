@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from .. import validate
+from ..filters.base import NoisySteps
 from ..filters.integer_budget import NoisyStepFilter
 from ..locked import held
 from ..results import Guarantee
@@ -122,6 +123,8 @@ def descend(
     >>> bool(abs(run.parameters[0] - 1) < 0.1), run.steps, float(f.spent().max())
     (True, 60, 1.0)
     """
+    if not isinstance(filter, NoisySteps):
+        raise ValueError(f"filter must be one of noisy steps, such as GaussianFilter, got {type(filter).__name__}")
     if not (filter.guarantee.proven_adaptive or allow_unproven):
         raise ValueError(
             f"filter: {type(filter).__name__} is not proven for adaptive runs, and each step of this run depends on "
@@ -138,12 +141,11 @@ def descend(
     public = validate.positive(public, "normaliser")
     rng = validate.generator(rng)
     validate.function(gradient, "gradient")
-    if not callable(learning_rate):
-        validate.nonnegative(learning_rate, "learning_rate")
     readings: list[tuple[int, str, float]] = []
 
     for step in range(count):
         rate = learning_rate(step) if callable(learning_rate) else learning_rate
+        validate.nonnegative(rate, "learning_rate")
         norms, weighted_sum = _unpack(gradient(parameters), filter.num_examples, parameters.size)
         weights = _admit(norms, filter, rng)
         _keep(filter, journal)

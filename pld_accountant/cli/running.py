@@ -114,6 +114,8 @@ def read_log(
     given = {"orientation": orientation, "dataset": dataset, "examples": examples}
     of_events: dict[str, Any] = {"columns": columns, "schedule": schedule}
     with user_errors():
+        if not norms.exists():
+            raise ValueError(f"{norms} does not exist")
         if holds_ledger(norms):
             return _read_ledger(norms, bars, {**parameters, **of_events, **given}, groups, people)
         events = is_events_file(norms, columns)

@@ -54,18 +54,27 @@ def own_shares(epsilon: Any, budget: Callable[[float], float]) -> tuple[float, d
     Raises
     ------
     ValueError
-        If the budget of somebody's epsilon is not above 0.
+        If somebody's epsilon is not above 0, or implies less than 1e-6 of the largest one's budget.
     """
     validate.in_order(epsilon, "epsilon")
     values = validate.numbers(epsilon, "epsilon")
     if values.ndim == 0:
         return validate.positive(epsilon, "epsilon"), {}
-    if values.ndim > 1 or not values.size or not np.all((values > 0) & (values < np.inf)):
+    if values.ndim > 1 or not values.size:
         raise ValueError("epsilon must be a number above 0, or one for each person")
+    if not np.all((values > 0) & (values < np.inf)):
+        person = int(np.argmin((values > 0) & (values < np.inf)))
+        raise ValueError(
+            f"epsilon must be above 0 and finite for everybody, got {values[person]} for person {person}; leave "
+            "people without a budget out of the filter and of every release"
+        )
     each, place = np.unique(values, return_inverse=True)
     budgets = np.array([budget(one) for one in each.tolist()])
-    if not budgets[0] > 0:
-        raise ValueError(f"no budget implies the smallest epsilon, {float(each[0])!r}; group the people by epsilon")
+    if not budgets[0] > _SMALLEST_SHARE * budgets[-1]:
+        raise ValueError(
+            f"the smallest epsilon, {float(each[0])!r}, has no budget, or less than {_SMALLEST_SHARE:g} of that of the "
+            f"largest, {float(each[-1])!r}: take a filter for each group of people"
+        )
     return float(each[-1]), {"shares": np.minimum(budgets / budgets[-1], 1.0)[place]}
 
 

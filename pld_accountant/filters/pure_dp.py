@@ -64,7 +64,8 @@ class PureStepFilter(IntegerBudgetFilter):
             # the kernel rounds up by more than the round-off of a root and its square, and it finds a NaN
             charged = norms if self._power == 2 else np.sqrt(norms, dtype=np.float64)
         if admit_square(charged, math.inf, 1.0, self._scale, count, self._left, admitted) >= 0:
-            raise validate.norm_error(norms)
+            person = int(np.argmin((norms >= 0) & (norms < np.inf)))
+            raise ValueError(f"epsilons must be finite and at least 0, got {norms[person]} for person {person}")
         return admitted
 
     def headroom(self) -> np.ndarray:

@@ -55,8 +55,9 @@ PAGE_ENDINGS = (".html", ".htm")
 Writer = Callable[[BinaryIO], Any]
 
 SCHEMA_VERSION = 1
-DIGEST = "pld_accountant_sha256"
 """Version of the columns and the facts of a table with a row per person."""
+DIGEST = "pld_accountant_sha256"
+"""Key of the digest of such a table."""
 COLUMNS: dict[str, dict[str, str]] = {
     "id": {"meaning": "the person: the id in the events, else the number of the column in the log, from 0"},
     "group": {"meaning": "the label that was given for the person"},

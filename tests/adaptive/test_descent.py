@@ -7,6 +7,7 @@ from pld_accountant.adaptive.descent import descend
 from pld_accountant.adaptive.stopping import ActiveCount, TrainingAccuracy
 from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
 from pld_accountant.filters.pld import PLDFilter
+from pld_accountant.filters.pure_dp import PureDPFilter
 from pld_accountant.filters.renyi import RenyiFilter
 
 PEOPLE, SIGMA, CLIP = 30, 5.0, 1.5
@@ -265,6 +266,8 @@ def test_a_sampled_run_asks_everybody():
         ("norms", lambda f: descend(lambda p: (np.full(PEOPLE, -1.0), sum), [0, 0], f, **ARGS)),
         ("steps", lambda f: descend(gradient, [0, 0], f, learning_rate=1.0, steps=-1)),
         ("normaliser", lambda f: descend(gradient, [0, 0], f, normaliser=0.0, **ARGS)),
+        ("learning_rate", lambda f: descend(gradient, [0, 0], f, learning_rate=lambda step: np.nan, steps=1)),
+        ("filter must be one of noisy", lambda f: descend(gradient, [0, 0], PureDPFilter(1.0, num_examples=3), **ARGS)),
         ("target or patience", lambda f: TrainingAccuracy(lambda p: p, 1.0)),
         ("noise", lambda f: ActiveCount(1, noise=np.nan)),
         (

@@ -275,3 +275,12 @@ def test_describe_of_a_filter_and_of_nothing(folder):
     for file in ("x.txt", "absent.npz", "other.json"):
         result = run("describe", file)
         assert result.exit_code == 2 and result.stdout == "" and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("epsilon", "--delta", "1e-5"), ("record", "--max-grad-norm", "1", "--out", "y.npz")]
+)
+def test_a_missing_file_is_told_first(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(words[0], "absent.npy", *words[1:])
+    assert (result.exit_code, result.stderr) == (2, "pld-accountant: absent.npy does not exist\n")

@@ -60,6 +60,20 @@ def test_budgets_that_are_none_are_refused(epsilon):
         PureDPFilter(epsilon, num_examples=2)
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: PureDPFilter([1.0, 0.0], num_examples=2), "got 0.0 for person 1; leave people without a budget out"),
+        (lambda: PureDPFilter([1e-7, 10.0], num_examples=2), "1e-07, has no budget, or less than 1e-06 of that of the"),
+        (lambda: PureDPFilter(1.0, num_examples=2).admit([0.1, -1]), "epsilons must .* got -1.0 for person 1"),
+        (lambda: PureDPFilter(1.0, num_examples=2).admit([np.nan, 0]), "epsilons must .* got nan for person 0"),
+    ],
+)
+def test_mistakes_are_told_in_the_words_of_the_call(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
 def test_float32_epsilons_are_charged_in_full():
     steps = np.random.default_rng(2).uniform(0.01, 0.9, 20).astype(np.float32)
     f = PureDPFilter(1.0, num_examples=20)
