@@ -7,6 +7,8 @@ In: mechanisms and how often each runs.  Out: `Bounds` of epsilon, delta, mu, tr
     enclosed.py        mechanisms that lie between others
     several_pairs.py   mechanisms whose worst pair depends on the question
     black_box.py       mechanisms of which only Renyi divergences are known
+    many.py            many compositions of the same mechanisms, which share tables
+    counted_rows.py    many people's compositions, of which equal ones are answered once
 
 May import: engine, counting, tables.makers, mechanisms, notions.
 """

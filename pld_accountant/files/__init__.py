@@ -10,6 +10,7 @@ names it.
     saved_state.py  base class of objects that are saved and resumed; checks of the arrays in their files
     norm_log.py     norm logs, read in blocks of steps
     formats.py      the file formats of norm logs
+    cells.py        texts in cells of CSV tables
     groups.py       the group of every person
     fingerprint.py  names and digests of input files
 

@@ -11,7 +11,7 @@ safe side.
     content.py, html/          the HTML page
     figures.py                 pictures, and the style of every picture
     outputs.py, provenance.py  files; the version, the time and the input file that stand in each
-    reading.py                 results read back from Parquet
+    reading.py, folder.py      results read back from Parquet; results in parts
 
 May import: results, rounding, version, validate, notions, files, and the public methods of ledger and composition.
 """
