@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -64,7 +65,7 @@ class MechanismLedger(NamedPeople, SavedState):
     -----
     Several threads may use one ledger.  `copy.copy`, `copy.deepcopy` and `pickle` make an independent one.  `save` and
     `load` keep it in a file, if its mechanisms are those of `pa.compose`'s texts: not a user's own laws.  `summarise`,
-    `write_report` and the commands ``epsilon``, ``report``, ``verify`` and ``describe`` take it.
+    `write_report` and the commands ``epsilon``, ``report``, ``merge``, ``verify`` and ``describe`` take it.
 
     **Memory**: 8 bytes for each person and mechanism, a bucket of norms being a mechanism; up to ten times that during
     a question.
@@ -302,7 +303,7 @@ class MechanismLedger(NamedPeople, SavedState):
             raise ValueError(f"mechanism must be one such as SampledGaussian, got {mechanism!r}") from None
         people = numbers > 0
         for part in step.counts:
-            records = getattr(part, "records", None)
+            records = _records(part)
             if records is not None and records < np.count_nonzero(people):
                 raise ValueError(f"{part!r} has {records} records, and {np.count_nonzero(people)} people took part")
         if any(getattr(part, "neighbours", None) for part in step.counts):
@@ -339,7 +340,10 @@ class MechanismLedger(NamedPeople, SavedState):
 
     def _plan(self, steps: dict[Any, int], *, counted: bool) -> None:
         """Count the worst case's steps, or raise `ValueError` if they are more than integers hold."""
-        total = self._planned | {m: self._planned.get(m, 0) + number for m, number in steps.items() if number}
+        more = {m: self._planned.get(m, 0) + number for m, number in steps.items() if number}
+        self._plan_all(self._planned | more, counted=counted)
+
+    def _plan_all(self, total: dict[Any, int], *, counted: bool) -> None:
         if sum(total.values()) > _MOST_COUNT:
             raise ValueError(f"a person's steps must be at most {_MOST_COUNT:,}, got {sum(total.values()):,}")
         self._planned = total
@@ -350,6 +354,36 @@ class MechanismLedger(NamedPeople, SavedState):
         for column, numbers in columns.items():
             if numbers.any():
                 self._counts[column] = self._counts.get(column, 0) + numbers
+
+    def _join(self, other: MechanismLedger, rows: tuple[NDArray, NDArray] | None, *, same_steps: bool) -> None:
+        """See `NamedPeople`."""
+        own, theirs = rows or (np.arange(self.num_examples),) * 2
+        counts = {column: _of_rows(numbers, own) for column, numbers in self._counts.items()}
+        for column, numbers in other._counts.items():
+            counts[column] = counts.get(column, 0) + _of_rows(numbers, theirs)
+        limits = {limit for upper, _ in counts if (limit := _records(upper)) is not None}
+        for records in limits if same_steps else ():
+            took_part = np.any([n > 0 for (upper, _), n in counts.items() if _records(upper) == records], axis=0)
+            if np.count_nonzero(took_part) > records:
+                raise ValueError(f"{np.count_nonzero(took_part)} people took part in batches of {records} records")
+        merged = max if same_steps else operator.add
+        planned = {m: merged(self._planned.get(m, 0), n) for m, n in other._planned.items()}
+        self._plan_all(self._planned | planned, counted=other._counted)
+        self._counts, self._number, self._found = counts, own.size, None
+        self._parameters["num_examples"] = own.size
+
+    def _take_rows(self, rows: NDArray) -> None:
+        """See `NamedPeople`."""
+        self._counts = {column: _of_rows(numbers, rows) for column, numbers in self._counts.items()}
+        self._number, self._found, self._parameters["num_examples"] = rows.size, None, rows.size
+
+    def _rearranged(self, people: Any, rows: NDArray) -> MechanismLedger:
+        """See `NamedPeople`."""
+        new = MechanismLedger(rows.size, buckets=self.buckets)
+        new._counts, new._planned, new._counted = self._counts, dict(self._planned), self._counted
+        new._take_rows(rows)
+        new._people = people
+        return new
 
     def _state(self) -> dict[str, NDArray]:
         columns = [[written(upper), lower and written(lower)] for upper, lower in self._counts]
@@ -521,6 +555,16 @@ class MechanismLedger(NamedPeople, SavedState):
                     one = _unknown(self.num_examples)
                 found.append(_capped(one, most))
         return found[0] if np.ndim(values) == 0 else stacked(found)
+
+
+def _of_rows(numbers: NDArray, rows: NDArray) -> NDArray:
+    """The numbers of the people of these rows; 0 for a row of -1."""
+    return np.where(rows >= 0, numbers[rows], 0)
+
+
+def _records(mechanism: Any) -> int | None:
+    """The number of records that batches are drawn from, if the mechanism depends on it."""
+    return getattr(mechanism, "records", None)
 
 
 def _share(progress: Progress | None, k: int, questions: int) -> Progress:

@@ -17,7 +17,6 @@ from .events import ids
 from .events.table import Events, read_events
 from .files.npy import release_pages
 from .files.saved_state import Load, agree
-from .locked import held, unlocked
 from .named_people import NamedPeople, Progress
 
 __all__ = ["PeopleCounts", "Progress"]
@@ -362,105 +361,17 @@ class PeopleCounts(NamedPeople):
             self._tally = self._tally.dense()
         return self._tally
 
-    @unlocked
-    def merge(self, other: PeopleCounts, *, same_steps: bool = False) -> None:
-        """Add the steps of another ledger.
+    def _join(self: _C, other: _C, rows: tuple[NDArray, NDArray] | None, *, same_steps: bool) -> None:
+        """See `NamedPeople`."""
+        self._tally = merged(self._tally, other._tally, rows, same_steps=same_steps)
+        self._counted |= other._counted
 
-        If people have ids, people are matched by id, and people of the other ledger who are new here come last.  A
-        person who is missing in one of the ledgers took no part in its steps.
-
-        Parameters
-        ----------
-        other : Ledger
-            Of the same people, or with ids if this ledger has ids.
-        same_steps : bool
-            Whether `other` holds *other people in the same steps*, such as another part of one table.  Then nobody may
-            be in both, and the steps are counted once in the schedule of the worst case.
-
-        Raises
-        ------
-        ValueError
-            If `other` is no ledger, people cannot be matched, or somebody is in both ledgers of the same steps.  Then
-            nothing has changed.
-        """
-        if type(other) is not type(self):
-            raise ValueError(f"other must be a {type(self).__name__}, as this ledger is, got {other!r}")
-        validate.flag(same_steps, "same_steps")
-        with held(self, other):
-            named = self._people is not None, other._people is not None
-            if named[0] != named[1]:
-                raise ValueError("one ledger has ids of people and the other has none; set `people` of both")
-            if not any(named):
-                if same_steps or other.num_examples != self.num_examples:
-                    raise ValueError(f"other must be a ledger of the same {self.num_examples} people, got {other!r}")
-                self._tally = merged(self._tally, other._tally)
-                self._counted |= other._counted
-                return
-            own, theirs = self._people, other._people
-            if same_steps and (both := int((ids.positions(theirs, own) >= 0).sum())):
-                raise ValueError(
-                    f"{both} people are in both ledgers; their steps would be counted twice. If the ledgers hold parts "
-                    "of these people's steps, make one ledger of both tables of events together"
-                )
-            everybody = ids.joined(own, theirs)
-            self._tally = merged(
-                self._tally,
-                other._tally,
-                (ids.positions(everybody, own), ids.positions(everybody, theirs)),
-                same_steps=same_steps,
-            )
-            self._people = everybody
-            self._counted |= other._counted
-
-    def select(self: _C, people: Any) -> _C:
-        """A ledger of some people, in this order, with all steps of the schedule.
-
-        Parameters
-        ----------
-        people : array_like
-            Distinct ids; numbers of people if nobody was named.
-
-        Raises
-        ------
-        ValueError
-            If somebody is not in this ledger.
-        """
-        if self._people is None:
-            rows = np.asarray(people)
-            if rows.ndim != 1 or rows.dtype.kind not in "iu" or np.unique(rows).size < rows.size:
-                raise ValueError(
-                    "people must be distinct numbers of people, not a mask (np.flatnonzero gives its numbers); "
-                    "this ledger has no ids"
-                )
-            if rows.size and not (rows.min() >= 0 and rows.max() < self.num_examples):
-                raise ValueError(f"people must lie between 0 and {self.num_examples - 1}")
-            return self._rearranged(None, rows.astype(np.int64))
-        wanted = ids.distinct(people)
-        rows = ids.positions(wanted, self._people)
-        if np.any(rows < 0):
-            raise ValueError(f"{wanted[int(np.argmin(rows))].as_py()!r} is not in this ledger")
-        return self._rearranged(wanted, rows)
-
-    def add_people(self, people: Any) -> None:
-        """Add people who took no part in the steps so far; they come last.
-
-        Raises
-        ------
-        ValueError
-            If the ledger has no ids, or somebody is in it already.
-        """
-        if self._people is None:
-            raise ValueError("this ledger has no ids; set `people` first")
-        new = ids.distinct(people)
-        rows = ids.positions(new, self._people)
-        if np.any(rows >= 0):
-            raise ValueError(f"{new[int(np.argmax(rows))].as_py()!r} is in this ledger already")
-        everybody = ids.joined(self._people, new)
-        self._tally = self._tally.of_rows(ids.positions(everybody, self._people))
-        self._people = everybody
+    def _take_rows(self, rows: NDArray) -> None:
+        """See `NamedPeople`."""
+        self._tally = self._tally.of_rows(rows)
 
     def _rearranged(self: _C, people: Any, rows: NDArray) -> _C:
-        """A ledger of the people of these rows; -1 stands for somebody without steps."""
+        """See `NamedPeople`."""
         new = type(self)(**self._parameters | {"num_examples": rows.size})
         new._people, new._tally, new._counted = people, self._tally.of_rows(rows), self._counted
         return new

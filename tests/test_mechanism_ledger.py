@@ -626,3 +626,73 @@ def test_fractions_and_lists_of_steps_are_contributions_too():
     ledger.record_contributions(lambda c: [(pa.Laplace(8.0 / c), 2), (pa.Gaussian(8.0 / c), 1)], [0.5, 0, 2], largest=2)
     exact = [pa.compose([(pa.Laplace(8.0 / c), 2), (pa.Gaussian(8.0 / c), 1)]).epsilon(1e-6).upper for c in (0.5, 2.0)]
     np.testing.assert_allclose(ledger.epsilon(1e-6).upper, [exact[0], 0.0, exact[1]], rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------ people who come and go
+
+
+def day(names, *, planned=1, mechanism=None):
+    """A ledger of one day, in which everybody with an even place took part."""
+    ledger = pa.MechanismLedger(len(names))
+    ledger.people = names
+    ledger.record(mechanism or pa.RandomizedResponse(0.5), np.arange(len(names)) % 2 == 0, planned=planned)
+    return ledger
+
+
+def counts_of(ledger):
+    """Everybody's number of steps, by id."""
+    return {name: ledger.composition(k).steps for k, name in enumerate(ledger.people.tolist())}
+
+
+def test_days_are_merged_by_id_and_somebody_who_joins_is_added(tmp_path):
+    first, second = day(["ann", "bob", "cat"]), day(["cat", "dan", "ann"], planned=3)
+    first.merge(second)
+    assert counts_of(first) == {"ann": 2, "bob": 0, "cat": 2, "dan": 0}
+    assert first.worst_case() == pa.compose([(pa.RandomizedResponse(0.5), 4)])
+    first.add_people(["eve"])
+    assert counts_of(first)["eve"] == 0 and first.num_examples == 5
+    first.record(pa.Laplace(3.0), [0, 0, 0, 0, 2])
+    first.save(tmp_path / "days.npz")
+    again = pa.MechanismLedger.load(tmp_path / "days.npz")
+    assert counts_of(again) == counts_of(first) and counts_of(again)["eve"] == 2
+    np.testing.assert_array_equal(again.epsilon(1e-6).upper, first.epsilon(1e-6).upper)
+    some = first.select(["eve", "ann"])
+    assert counts_of(some) == {"eve": 2, "ann": 2} and some.worst_case() == first.worst_case()
+    np.testing.assert_array_equal(some.epsilon(1e-6).upper, first.epsilon(1e-6).upper[[4, 0]])
+    assert first.num_examples == 5, "selecting changes nothing here"
+
+
+def test_other_people_in_the_same_steps_are_planned_once():
+    first, second = day(["ann", "bob"], planned=2), day(["cat", "dan"], planned=3)
+    first.merge(second, same_steps=True)
+    assert counts_of(first) == {"ann": 1, "bob": 0, "cat": 1, "dan": 0}
+    assert first.worst_case().steps == 3
+    with pytest.raises(ValueError, match="2 people are in both"):
+        first.merge(second, same_steps=True)
+    assert counts_of(first) == {"ann": 1, "bob": 0, "cat": 1, "dan": 0}
+
+
+def test_parts_of_one_table_hold_no_more_people_than_batches_have_records():
+    batches = pa.TruncatedPoisson(1.0, 0.1, 2, 4)
+    parts = [day(list("abcd")[k : k + 2], mechanism=batches) for k in (0, 2)]
+    parts[0].merge(parts[1], same_steps=True)
+    assert counts_of(parts[0]) == {"a": 1, "b": 0, "c": 1, "d": 0}
+    few = [day([name], mechanism=pa.TruncatedPoisson(1.0, 0.1, 2, 2)) for name in "abc"]
+    few[0].merge(few[1], same_steps=True)
+    with pytest.raises(ValueError, match="3 people took part in batches of 2 records"):
+        few[0].merge(few[2], same_steps=True)
+    assert counts_of(few[0]) == {"a": 1, "b": 1}
+
+
+def test_ledgers_of_other_kinds_and_without_ids_are_not_merged():
+    ledger = pa.MechanismLedger(2)
+    with pytest.raises(ValueError, match="other must be a MechanismLedger"):
+        ledger.merge(pa.LaplaceLedger(2, noise_multiplier=1.0, sample_rate=1.0, max_grad_norm=1.0))
+    with pytest.raises(ValueError, match="same 2 people"):
+        ledger.merge(pa.MechanismLedger(3))
+    with pytest.raises(ValueError, match="one ledger has ids"):
+        ledger.merge(day(["ann", "bob"]))
+    other = pa.MechanismLedger(2, buckets=8)
+    other.record(pa.Gaussian(2.0), [1, 3])
+    ledger.merge(other)
+    assert counts_of(ledger) == {0: 1, 1: 3} and ledger.schedule_from_events

@@ -66,8 +66,6 @@ def merge(ledgers: tuple[Path, ...], same_steps: bool, out: Path, json_file: Pat
         if len({path.resolve() for path in ledgers}) < len(ledgers):
             raise ValueError("LEDGERS names a file twice, whose steps would be counted twice")
         whole: Any = load_ledger(ledgers[0])
-        if not hasattr(whole, "merge"):
-            raise ValueError(f"{ledgers[0]} holds a {type(whole).__name__}, which is not merged")
         for done, path in enumerate(ledgers[1:], 1):
             show(done, len(ledgers))
             whole.merge(load_ledger(path), same_steps=same_steps)

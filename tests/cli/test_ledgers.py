@@ -248,6 +248,8 @@ def test_a_ledger_of_mechanisms_has_commands(folder):
     assert result.exit_code == 0 and "DiscreteGaussian(20.0, 1)" in (folder / "office.html").read_text()
     office.record(pa.DiscreteGaussian(20), np.arange(12), planned=12)
     office.save("other.npz")
+    result = run("merge", "office.npz", "other.npz", "--out", "both.npz")
+    assert result.exit_code == 0 and "12 people, 36 steps" in result.stdout, result.output
     result = run("verify", "other.npz", "--results", "office.parquet")
     assert result.exit_code == 1 and "another schedule" in result.stdout
 
@@ -257,7 +259,7 @@ def test_a_ledger_of_mechanisms_has_commands(folder):
     [
         (("compare", "--delta", 1e-6), "must be a Ledger or a LaplaceLedger for Gaussian accounting"),
         (("release", "--delta", 1e-6, "--epsilon", 1, "--edges", "1"), "must be a Ledger or a LaplaceLedger, got Mech"),
-        (("merge", "first.npz", "--out", "all.npz"), "holds a MechanismLedger, which is not merged"),
+        (("merge", "first.npz", "--out", "all.npz"), "other must be a MechanismLedger"),
     ],
 )
 def test_what_a_ledger_of_mechanisms_cannot_do_is_told(folder, words, message):
