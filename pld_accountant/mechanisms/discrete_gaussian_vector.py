@@ -72,7 +72,8 @@ class DiscreteGaussianVector:
         if not LEAST_SIGMA <= sigma <= _MOST_SIGMA:
             raise ValueError(
                 f"sigma must be from {LEAST_SIGMA:g} to {_MOST_SIGMA:g} for several coordinates, got {sigma}; "
-                "somebody who counts at most once in each of k cells has k steps of one coordinate, of any sigma"
+                "somebody who counts at most once in each of k cells has k steps of one coordinate, of any sigma; and "
+                "ZeroConcentratedDP(sensitivity**2 / (2 * sigma**2)) is a bound for any sigma"
             )
         object.__setattr__(self, "sigma", sigma)
         norm = validate.positive(self.sensitivity, "sensitivity")
