@@ -6,6 +6,7 @@ are functions of the repository's root: the last tests plant violations in a cop
 
 import ast
 import configparser
+import functools
 import re
 import shutil
 from collections.abc import Iterator
@@ -103,6 +104,9 @@ class Import(NamedTuple):
     name: str | None
 
 
+parsed = functools.cache(ast.parse)  # most files of a copy are as they were
+
+
 class House:
     """The modules under a root and their imports."""
 
@@ -114,7 +118,7 @@ class House:
                 inside = path.relative_to(root / folder).with_suffix("").parts
                 if not (folder == PACKAGE and inside[0] == "kernels"):  # a link to the folder of that name
                     self.paths[".".join((prefix, *inside))] = path
-        self.trees = {name: ast.parse(path.read_text()) for name, path in self.paths.items()}
+        self.trees = {name: parsed(path.read_text()) for name, path in self.paths.items()}
         self.rooms = {self.folder(name) for name in self.paths}
         self.imports = [i for name in self.paths for i in self._imports(name)]
 
