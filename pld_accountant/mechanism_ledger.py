@@ -225,11 +225,12 @@ class MechanismLedger(NamedPeople, SavedState):
             person = int(np.argmax(own))
             raise ValueError(f"person {person} contributes {own[person]:g}, more than the largest, {largest:g}")
         worst = self._checked(make(largest), np.where(own > 0.0, numbers, 0))
+        limit = worst.advantage().upper
         columns: dict[tuple[Any, Any], NDArray] = {}
         for k in np.unique(own[(own > 0.0) & (numbers > 0)]).tolist():
             here = np.where(own == k, numbers, 0)
             step = self._checked(make(int(k) if k == int(k) else k), here)
-            if step.advantage().lower > worst.advantage().upper:
+            if step.advantage().lower > limit:
                 raise ValueError(f"make({largest:g}) must lose the most, but make({k:g}) loses more")
             for part, n in step.counts.items():
                 columns[part, part] = columns.get((part, part), 0) + n * here
@@ -374,7 +375,8 @@ class MechanismLedger(NamedPeople, SavedState):
 
     def _take_rows(self, rows: NDArray) -> None:
         """See `NamedPeople`."""
-        self._counts = {column: _of_rows(numbers, rows) for column, numbers in self._counts.items()}
+        taken = ((column, _of_rows(numbers, rows)) for column, numbers in self._counts.items())
+        self._counts = {column: numbers for column, numbers in taken if numbers.any()}
         self._number, self._found, self._parameters["num_examples"] = rows.size, None, rows.size
 
     def _rearranged(self, people: Any, rows: NDArray) -> MechanismLedger:

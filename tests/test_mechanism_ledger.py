@@ -660,6 +660,8 @@ def test_days_are_merged_by_id_and_somebody_who_joins_is_added(tmp_path):
     assert counts_of(some) == {"eve": 2, "ann": 2} and some.worst_case() == first.worst_case()
     np.testing.assert_array_equal(some.epsilon(1e-6).upper, first.epsilon(1e-6).upper[[4, 0]])
     assert first.num_examples == 5, "selecting changes nothing here"
+    first.select(["bob"]).save(tmp_path / "nothing.npz")
+    assert counts_of(pa.MechanismLedger.load(tmp_path / "nothing.npz")) == {"bob": 0}
 
 
 def test_other_people_in_the_same_steps_are_planned_once():

@@ -156,11 +156,15 @@ class EnclosedComposition(Composition):
         rhos = {m: getattr(m, "rho", None) for m in self._counts if isinstance(m, Enclosed)}
         return {m: rho for m, rho in rhos.items() if rho is not None}
 
+    @cached_property
+    def _others(self) -> KnownComposition | EnclosedComposition:
+        """The mechanisms without a rho."""
+        return dominating({m: n for m, n in self._counts.items() if m not in self._rho})
+
     def _rdp(self, orders: NDArray) -> NDArray:
         if self._rho:
-            others = {m: n for m, n in self._counts.items() if m not in self._rho}
             rho = math.fsum(self._counts[m] * rho for m, rho in self._rho.items())
-            return np.asarray((dominating(others)._rdp(orders) + rho * orders) * _UP)
+            return np.asarray((self._others._rdp(orders) + rho * orders) * _UP)
         # a slack: the divergence is that of the f with f''(x) = x^(alpha - 2), an integral of deltas; a ratio of the
         # laws, r, adds (2 alpha - 1) r / (alpha - 1), and rest is at least 2 r
         high = self._above
