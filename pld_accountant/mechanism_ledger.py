@@ -223,7 +223,7 @@ class MechanismLedger(NamedPeople, SavedState):
         validate.positive(largest, "largest")
         if np.any(own > largest):
             person = int(np.argmax(own))
-            raise ValueError(f"person {person} contributes {own[person]:g}, more than the largest, {largest:g}")
+            raise ValueError(f"person {person} contributes {float(own[person])!r}, more than the largest, {largest!r}")
         worst = self._checked(make(largest), np.where(own > 0.0, numbers, 0))
         limit = worst.advantage().upper
         columns: dict[tuple[Any, Any], NDArray] = {}

@@ -605,7 +605,14 @@ def test_the_worst_case_of_contributions_does_not_depend_on_them():
 @pytest.mark.parametrize(
     ("make", "people", "largest", "words"),
     [
-        (visits, [1, 21], 20, "person 1 contributes 21, more than the largest, 20"),
+        (visits, [1, 21], 20, r"person 1 contributes 21.0, more than the largest, 20"),
+        (visits, np.array([1.0, 0.3], np.float32), 0.3, r"person 0 contributes 1.0"),
+        (
+            visits,
+            np.array([0.1, 0.3], np.float32),
+            0.3,
+            r"contributes 0.30000001\d+, more than the largest, 0.3",
+        ),
         (visits, [1, -1], 20, "contributions must be 2 finite numbers of at least 0"),
         (visits, [1, np.nan], 20, "contributions must be 2 finite numbers"),
         (visits, [1], 20, "contributions must be 2 finite numbers"),

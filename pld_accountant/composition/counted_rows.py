@@ -114,7 +114,7 @@ class CountedRows:
 
     @cached_property
     def _renyi_may_be_smaller(self) -> bool:
-        """Whether a mechanism lies below another in composition, and is told by its divergences besides."""
+        """Whether some mechanism is bounded by another one, while its own divergences are known, too."""
         return any(
             isinstance(upper, SeveralPairs) or (isinstance(upper, Enclosed) and getattr(upper, "rho", None) is not None)
             for upper, _ in self._columns

@@ -222,8 +222,8 @@ WHOLE: tuple[Method, ...] = (
     # rarer ones and smaller losses: without it 49 in place of 27 of 60 people need a contour at 16 steps of noise
     # multiplier 0.5, rate 1e-4 and delta 1e-10
     replace(_NEAR_GRID, points=1 << 15, narrow=1 << 15),
-    # masses of less than the grid's round-off, in 30 to 90 milliseconds for each person and kind; no delta of 100 to
-    # 400 people was told more closely, in four to fifteen times the time
+    # masses of less than the grid's round-off, in 30 to 90 milliseconds for each person and kind; it narrowed no delta
+    # of 100 to 400 people, which took up to fifteen times as long
     Contour(1e-3, 1e-3, most_people=10_000, most=1_200, most_kinds=16, delta=False),
     # rare steps whose Q is less than the round-off of masses: without it nobody has a lower bound at 1,000 steps of
     # rate 1e-5, noise multiplier 1 and delta 1e-15

@@ -187,10 +187,11 @@ def _two_point_moments(theta: NDArray, c: NDArray) -> NDArray:
         rest = -np.expm1(-c) / np.expm1(theta * c)
         apart = np.clip(np.log1p(1.0 / theta) - np.log1p(rest), 0.0, c)
         t = c - apart
-        share, rest = np.exp(-apart) * np.expm1(-t) / np.expm1(-c), np.expm1(-apart) / np.expm1(-c)
+        # two parts of 1, each from what keeps its digits
+        share, other = np.exp(-apart) * np.expm1(-t) / np.expm1(-c), np.expm1(-apart) / np.expm1(-c)
         less = -np.expm1(-theta * c) * share
-        near = less < 0.5  # beyond, 1 - share, which is `rest`, may have lost its digits
-        far = np.log(np.where(near, 1.0, rest + np.exp(-theta * c) * share))
+        near = less < 0.5  # beyond, 1 - share, which is `other`, may have lost its digits
+        far = np.log(np.where(near, 1.0, other + np.exp(-theta * c) * share))
         second = np.where(near, np.log1p(-np.where(near, less, 0.0)), far)
     size = theta * (t + c) + np.abs(second)
     return theta * t + second + 32.0 * _UNIT * size
