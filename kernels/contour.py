@@ -1,12 +1,9 @@
-"""Sums of complex exponentials: moments M(A) = E[g^A] of a step at complex A, and how they move around one A.
+"""How moments M(A) = E[g^A] of a step, sums of complex exponentials, move around one complex A.
 
 Legend
     a       complex exponent A of g (`mechanisms.complex_moments`)
     loss    (n,) complex: log g at the nodes of paths in the complex plane
-    bent    (n,) complex: g - 1 - log g at the nodes
     weight  (n,) complex: density times the rule's weight at the nodes
-    units   (4, n): round-off of a loss with its product a loss over |a|, and of `weight` relative to itself, in units
-            of 2^-53; |weight|; round-off of `bent`, in these units
     v       (corners,) complex: corners of a polygon around 0
     first   M is the sum of weight exp(a loss) over the nodes from here on
     last    M_mid is the sum over the nodes before this one;  first <= last
@@ -14,95 +11,10 @@ Legend
 
 import math
 
-from ._jit import inline, jit
+from ._jit import jit
 
-_BLOCK = 16  # terms in one block of a sum
-_SMALL = -60.0  # log of a term that is bounded instead of added up, relative to its weight or to the largest term
+_SMALL = -60.0  # log of a term that is bounded instead of added up, relative to the largest term
 _UNIT = 2.0**-53
-_SERIES = 0.06  # exponents up to which a power series serves
-_DOUBLINGS = 5  # times that a small exponent is doubled
-_DOUBLED = _SERIES * 2.0**_DOUBLINGS  # exponents up to which that serves
-
-
-@inline
-def _second(u):
-    """exp(u) - 1 - u of a small u: eight terms, of which the processor adds up several at a time."""
-    square = u * u
-    fourth = square * square
-    low = (1.0 / 2.0 + u * (1.0 / 6.0)) + square * (1.0 / 24.0 + u * (1.0 / 120.0))
-    high = (1.0 / 720.0 + u * (1.0 / 5040.0)) + square * (1.0 / 40320.0 + u * (1.0 / 362880.0))
-    return square * (low + fourth * high)
-
-
-@inline
-def _doubled(u):
-    """exp(u) - 1 - u from that of u / 32: with s that of v, that of 2 v is 2 s + (v + s)^2, whose terms do not cancel.
-
-    A doubling lowers the relative error of s and adds about 4 units of 2^-53.
-    """
-    v = u * 2.0**-_DOUBLINGS
-    s = _second(v)
-    for _ in range(_DOUBLINGS):
-        s, v = 2.0 * s + (v + s) * (v + s), 2.0 * v
-    return s
-
-
-@jit("void(c16[::1], c16[::1], c16[::1], c16[::1], f8[:, ::1], i8, i8, c16[:, ::1], f8[:, ::1])")
-def sums(a, loss, bent, weight, units, first, last, total, error):
-    """Write sums for M and for M_mid at each exponent, and their round-off in units of 2^-53.
-
-    total[0] is the sum of weight (exp(a loss) - 1 - a (g - 1)) over M's nodes, of terms of second order in small
-    losses: with u = a loss each is weight ((exp(u) - 1 - u) - a bent).  total[1] is that of weight exp(u) over M_mid's.
-
-    1. A loss is wrong by units[0], which exp(u) - 1 - u passes on, times |a (exp(u) - 1)|; and a bent by |a| units[3].
-    2. A term costs 24 units, the weight its own, and the sums in blocks of blocks 2 x 16 + n / 256.  Where it is a
-       difference of exp(u), 1 and u, 8 units of all three.
-    3. A term exp(u) below exp(-60) is left out, which costs less than a unit.
-    """
-    n = loss.size
-    chain = 2.0 * _BLOCK + n / (_BLOCK * _BLOCK) + 24.0
-    for i in range(a.size):
-        of_a = abs(a[i])
-        whole, mid = complex(0.0, 0.0), complex(0.0, 0.0)
-        of_whole, of_mid = 0.0, 0.0
-        block, block_mid = complex(0.0, 0.0), complex(0.0, 0.0)
-        for start in range(0, n, _BLOCK):
-            part, part_mid = complex(0.0, 0.0), complex(0.0, 0.0)
-            for j in range(start, min(start + _BLOCK, n)):
-                u = a[i] * loss[j]
-                share = units[2, j]
-                own = units[1, j] + chain
-                of_u = abs(u.real) + abs(u.imag)
-                if of_u <= _DOUBLED:
-                    second = _second(u) if of_u <= _SERIES else _doubled(u)
-                    less = u + second
-                    term, size = 1.0 + less, 1.0 + abs(less.real) + abs(less.imag)
-                else:
-                    term, size = complex(0.0, 0.0), 2.0**-33
-                    if u.real >= _SMALL:
-                        size = math.exp(u.real)
-                        term = complex(size * math.cos(u.imag), size * math.sin(u.imag))
-                    less = term - 1.0
-                    second = less - u
-                if j >= first:
-                    linear = a[i] * bent[j]
-                    part += weight[j] * (second - linear)
-                    of_less = abs(less.real) + abs(less.imag)
-                    moved = (abs(second.real) + abs(second.imag) + abs(linear.real) + abs(linear.imag)) * own
-                    if of_u > _DOUBLED:
-                        moved += 8.0 * (size + 1.0 + of_u)
-                    of_whole += share * (moved + of_a * (of_less * units[0, j] + units[3, j]))
-                if j < last:
-                    part_mid += weight[j] * term
-                    of_mid += share * size * (of_a * units[0, j] + own)
-            block += part
-            block_mid += part_mid
-            if start // _BLOCK % _BLOCK == _BLOCK - 1:
-                whole += block
-                mid += block_mid
-                block, block_mid = complex(0.0, 0.0), complex(0.0, 0.0)
-        total[0, i], total[1, i] = whole + block, mid + block_mid
-        error[0, i], error[1, i] = of_whole, of_mid
 
 
 @jit("void(c16, c16[::1], c16, c16[::1], c16[::1], f8[::1], i8, i8, f8[::1])")

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .node_sums import NodeSums, PathNodes
 from .positive_mixture import WIDEST, MixtureBoxes, PositiveMixture, complex_expm1, complex_expm1_less
 
 __all__ = ["LOG_DENSITY", "ComplexMoments", "LikelihoodRatio"]
@@ -159,8 +160,8 @@ class _Path:
         places = np.concatenate(edges)
         self.centre, self.half = 0.5 * (places[1:] + places[:-1]), 0.5 * (places[1:] - places[:-1])
 
-    def nodes(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """log g, g - 1 - log g, weights, and what `kernels.contour.sums` takes as units.
+    def nodes(self) -> PathNodes:
+        """The nodes of the rule.
 
         Round-off, in units of 2^-53: x is wrong by |x| and 4 r from the rule's abscissas, and log h as
         `PositiveMixture.units` says.  An exponent A log g costs 4 |A log g|, and log g itself 4 of |log g|.
@@ -178,7 +179,8 @@ class _Path:
             + 24.0 * np.abs(bent)
             + np.where(np.abs(loss) > 0.05, 8.0 * (np.abs(less) + np.abs(loss)), 0.0)
         )
-        return loss, bent, weight, np.stack([of_loss, of_weight, np.abs(weight), of_bent])
+        of_rise = (1.0 + np.abs(less)) * of_loss + 24.0 * np.abs(less)
+        return PathNodes(loss, less, bent, weight, of_loss, of_rise, of_bent, of_weight)
 
     def log_errors(self, a: complex) -> NDArray:
         """log of bounds of the rule's error of the integral of f, or of f - N h_Q: (panels, ellipses)."""
@@ -238,25 +240,20 @@ class ComplexMoments:
         else:
             corners = [complex(low), low + self._above], [low + self._above, *tail], [first, low + self._above]
             self._paths = [_Path(ratio, line).around_ellipses() for line in corners]
-        nodes = [path.nodes() for path in self._paths]
-        joined = (np.concatenate(parts, axis=-1) for parts in zip(*nodes, strict=True))
-        self._loss, self._bent, self._weight, self._units = joined
+        self._sums = NodeSums([path.nodes() for path in self._paths])
         with np.errstate(divide="ignore"):
-            self._log_weight = np.log(self._units[2])
-        ends = np.cumsum([loss.size for loss, *_ in nodes])
-        # M is the integral over the last two paths, M_mid that over the first two
-        self._first, self._last = (int(ends[0]), int(ends[1])) if len(ends) > 1 else (0, int(ends[0]))
+            self._log_weight = np.log(np.abs(self._sums.weight))
         self._linear = ratio.difference(first, tail[-1])
         self._linear_rule = sum(path.linear_error() for path in self._paths[-2:])
         self._kept: dict[complex, list[NDArray]] = {}
         # M = 1 - beyond + sum of weight (g^A - 1); for `around`, the part without g^A is a node of loss 0
         self._beyond = ratio.q.mass_below(-self._end) if self._finite else 0.0
-        self._constant = complex(1.0 - self._beyond) - self._weight[self._first :].sum()
+        self._constant = complex(1.0 - self._beyond) - self._sums.weight[self._sums.first :].sum()
 
     @property
     def nodes(self) -> int:
         """Number of nodes of all paths."""
-        return self._loss.size
+        return self._sums.loss.size
 
     def values(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """M - 1 and its round-off, M_mid and its round-off, at each A.
@@ -264,14 +261,10 @@ class ComplexMoments:
         M - 1 is of second order in small losses, because g - 1 has the mean 0.  So the sum is one of terms
         g^A - 1 - A (g - 1), and A times the integral of N h_Q (g - 1) along the path is added from its closed form.
         """
-        from ..kernels import contour
-
-        total, error = np.empty((2, a.size), dtype=complex), np.empty((2, a.size))
-        nodes = self._loss, self._bent, self._weight, self._units
-        contour.sums(a, *nodes, self._first, self._last, total, error)
+        whole, error, mid, of_mid = self._sums.at(a)
         linear, of_linear = self._linear
-        error[0] += 8.0 * self._beyond + np.abs(a) * (of_linear + 8.0 * abs(linear))
-        return total[0] + a * linear - self._beyond, _UNIT * error[0], total[1], _UNIT * error[1]
+        error += _UNIT * (8.0 * self._beyond + np.abs(a) * (of_linear + 8.0 * abs(linear)))
+        return whole + a * linear - self._beyond, error, mid, of_mid
 
     def log_moment(self, c: float) -> float:
         """log of M at a real exponent, rounded up."""
@@ -284,8 +277,8 @@ class ComplexMoments:
         """See `kernels.contour.around`."""
         from ..kernels import contour
 
-        nodes = self._loss, self._weight, self._log_weight
-        contour.around(a, corners, self._constant, *nodes, self._first, self._last, out)
+        nodes = self._sums.loss, self._sums.weight, self._log_weight
+        contour.around(a, corners, self._constant, *nodes, self._sums.first, self._sums.last, out)
 
     def rule_errors(self, one: complex, two: complex) -> tuple[float, float]:
         """Bounds of the rule's errors of M and of M_mid for all A between two.

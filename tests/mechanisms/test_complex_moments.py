@@ -115,8 +115,7 @@ def test_the_error_of_the_rule_is_not_idle(monkeypatch):
             off = off_by(m.values(np.array([a]))[2][0], exact(pair, a, mpmath.mpf(0.8), mpmath.mpf(2.5)))
             assert 1e-17 < off <= m.rule_errors(a, a)[1]
             # and of the mean of g - 1, which is added from its closed form
-            nodes = slice(m._first, None)
-            mean = np.sum(m._weight[nodes] * (m._loss[nodes] + m._bent[nodes]))
+            mean = m._sums._rise[m._sums.first :].sum()
             assert 0.0 < abs(mean - m._linear[0]) <= m._linear_rule + 1e-16
             assert m.rule_errors(a, a)[0] >= abs(a) * m._linear_rule
     assert max(shares) > 1e-6 and np.median(shares) > 1e-12

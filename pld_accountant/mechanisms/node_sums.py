@@ -1,0 +1,135 @@
+"""Sums of complex exponentials over the nodes of paths, and their round-off.
+
+With the weights w, losses l = log g and exponents A of `complex_moments`, two sums over nodes are wanted: that of
+w (exp(A l) - 1 - A (g - 1)), whose terms are of second order in small losses, and that of w exp(A l).
+
+**Small losses**, |A l| <= 1 for all exponents asked: the sum of w (exp(A l) - 1 - A l) is a Taylor series in A, whose
+coefficients are moments, and that of w A (g - 1 - l) is linear in A.
+
+**Large losses**: exp(i y) is (1 + i t) / (1 - i t) with t = tan(y / 2).  Where numpy has vector instructions for the
+tangent, it takes a tenth of the time of a sine and a cosine.
+
+Round-off, in units of 2^-53:
+
+1. A loss is wrong by `of_loss`.  exp(A l) passes this on times |A exp(A l)|, and the series times 1.72 |A|^2 |l|,
+   because |exp(u) - 1| <= (e - 1) |u| for |u| <= 1.  A weight is wrong by `of_weight` times itself.
+2. A term w exp(A l) costs 24 units of itself: four of the exponential, four of the tangent, whose error turns the term
+   by no more, and a dozen operations.
+3. numpy adds up a row in pairs of blocks, a block of 128 numbers as 8 sums: 28 + log2(n) units of the sum of moduli.
+4. Moment k costs 4 k units, and Horner's rule 4 k + 4.  For x <= 1 the sum over k >= 2 of x^k / k! is at most 0.72 x^2,
+   and that of k x^k / k! at most 1.72 x^2.  The remainder of the series is below a tenth of a unit of x^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NodeSums", "PathNodes"]
+
+_UNIT = 2.0**-53
+_TERM = 24.0  # step 2
+_ADDED = 28.0  # step 3
+_LAST = 18  # power of the series
+_SERIES = 8.0 * 1.72 + 4.0 * 0.72 + 0.1  # step 4
+
+
+class PathNodes(NamedTuple):
+    """The nodes of a path, and their round-off in units of 2^-53.
+
+    Attributes
+    ----------
+    loss, rise, bent : ndarray of complex, shape (nodes,)
+        log g, g - 1, and g - 1 - log g.
+    weight : ndarray of complex, shape (nodes,)
+        Density times the weight of the rule.
+    of_loss, of_rise, of_bent, of_weight : ndarray, shape (nodes,)
+        Round-off; that of `weight` is relative to it.
+    """
+
+    loss: NDArray
+    rise: NDArray
+    bent: NDArray
+    weight: NDArray
+    of_loss: NDArray
+    of_rise: NDArray
+    of_bent: NDArray
+    of_weight: NDArray
+
+
+class NodeSums:
+    """Sums over one path, or over three: one for M over the last two, and one for M_mid over the first two.
+
+    Parameters
+    ----------
+    paths : sequence of PathNodes
+
+    Attributes
+    ----------
+    loss, weight : ndarray of complex, shape (nodes,)
+        Of all paths; the last path begins with its largest losses.
+    first, last : int
+        The sum for M is over the nodes from `first` on, that for M_mid over those before `last`, none of one path.
+    """
+
+    def __init__(self, paths: Sequence[PathNodes]) -> None:
+        *others, tail = paths
+        order = np.argsort(-np.abs(tail.loss), kind="stable")
+        tail = PathNodes(*(values[order] for values in tail))
+        nodes = PathNodes(*map(np.concatenate, zip(*others, tail, strict=True)))
+        self.loss, self.weight = nodes.loss, nodes.weight
+        self.first, self.last = (others[0].loss.size if others else 0), nodes.loss.size - tail.loss.size
+        self._plane, self._weights = (np.stack([z.real, z.imag]) for z in (nodes.loss, nodes.weight))
+        self._rise, self._bent = nodes.weight * nodes.rise, nodes.weight * nodes.bent
+        self._falling = size = np.abs(tail.loss)
+        powers = np.empty((_LAST - 1, size.size), dtype=complex)
+        power = tail.loss
+        for k, row in enumerate(powers, 2):
+            power = np.multiply(power, tail.loss / k, out=row)
+        self._moments = powers * tail.weight
+        share, added = np.abs(nodes.weight), nodes.of_weight + _ADDED + math.log2(nodes.loss.size)
+        # errors of large losses, over |exp(A l)| and over that times |A|
+        self._of_power = np.stack([share * (added + _TERM), share * nodes.of_loss], axis=1)
+        # over 1 and |A|
+        of_rise = share * ((added + 4.0) * np.abs(nodes.rise) + nodes.of_rise)
+        self._of_large = np.stack([share * added, of_rise], axis=1)
+        # errors of small losses, over |A| and |A|^2
+        of_bent = share * ((added + 4.0) * np.abs(nodes.bent) + nodes.of_bent)
+        of_series = share[self.last :] * size * ((0.72 * added[self.last :] + _SERIES) * size + 1.72 * tail.of_loss)
+        self._of_small = np.stack([of_bent[self.last :], of_series], axis=1)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def at(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """The sum for M and its round-off, and the sum for M_mid and its round-off, at each exponent.
+
+        The round-off of sums beyond the range of doubles is not finite.
+        """
+        size = np.abs(a)
+        large = int(np.count_nonzero(self._falling * size.max() > 1.0))
+        end = self.last + large
+        modulus = np.exp(np.stack([a.real, -a.imag], axis=1) @ self._plane[:, :end])
+        tangent = np.tan(np.stack([a.imag, a.real], axis=1) @ (0.5 * self._plane[:, :end]))
+        square = tangent * tangent
+        scale = modulus / (1.0 + square)
+        cosine, sine = scale * (1.0 - square), 2.0 * scale * tangent  # times the modulus
+        u, v = self._weights[:, :end]
+        real, imag = cosine * u - sine * v, cosine * v + sine * u
+
+        def added(nodes: slice) -> NDArray:
+            return real[:, nodes].sum(axis=1) + 1j * imag[:, nodes].sum(axis=1)
+
+        series = np.zeros(a.size, dtype=complex)
+        for moment in self._moments[::-1, large:].sum(axis=1):
+            series = series * a + moment
+        linear = self._rise[self.first : end].sum() + self._bent[end:].sum()
+        whole = added(slice(self.first, None)) - self.weight[self.first : end].sum() - a * linear + series * a * a
+        of_one, of_rise = self._of_large[self.first : end].sum(axis=0)
+        of_bent, of_series = self._of_small[large:].sum(axis=0)
+        own, passed = (modulus[:, self.first :] @ self._of_power[self.first : end]).T
+        own_mid, passed_mid = (modulus[:, : self.last] @ self._of_power[: self.last]).T
+        error = own + of_one + size * (passed + of_rise + of_bent) + size * size * of_series
+        return whole, _UNIT * error, added(slice(self.last)), _UNIT * (own_mid + size * passed_mid)
