@@ -14,7 +14,7 @@ from .. import deadline, validate
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
-from .mixture_spectrum import TiltedMixture, log_moments, log_quotient_and_slope, log_ratio
+from .mixture_spectrum import TiltedMixture, log_moments, log_quotient, log_quotient_and_slope, log_ratio
 from .weighted_nodes import join
 
 __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
@@ -258,7 +258,7 @@ class GaussianMixtureSteps(DeltaSteps):
 
     def _loss(self, row: int, x: NDArray) -> NDArray:
         pair = self._pairs[row]
-        return self._sign * log_quotient_and_slope(x, pair[:2], pair[2:])[0]
+        return self._sign * log_quotient(x, pair[:2], pair[2:])
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
         """K at each tilt, rounded up, shape (size, tilts), at most that of the Gaussian of the largest shift.

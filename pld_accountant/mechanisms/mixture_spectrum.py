@@ -33,7 +33,7 @@ from .base import Spectrum
 from .exponential_sums import products
 from .weighted_nodes import UNIT, WeightedNodes
 
-__all__ = ["TiltedMixture", "log_moments", "log_quotient_and_slope", "log_ratio"]
+__all__ = ["TiltedMixture", "log_moments", "log_quotient", "log_quotient_and_slope", "log_ratio"]
 
 _REACH = 9.0  # r of step 1
 _TRUNCATED = 2e-17  # both tails, both as integrals and as sums, and the error of the rule, with room
@@ -66,11 +66,9 @@ def log_ratio(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
     return log.reshape(x.shape)
 
 
-def log_ratio_and_slope(x: NDArray, centres: NDArray, weights: NDArray) -> tuple[NDArray, NDArray]:
-    """`log_ratio` and its derivative, which is the mean of the centres that are likely at x."""
-    log = log_ratio(x, centres, weights)
-    slope = (centres * weights) @ np.exp(_exponents(x, centres) - log.reshape(-1))
-    return log, slope.reshape(x.shape)
+def _slope(x: NDArray, log: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
+    """The derivative of `log_ratio`, which is the mean of the centres that are likely at x."""
+    return ((centres * weights) @ np.exp(_exponents(x, centres) - log.reshape(-1))).reshape(x.shape)
 
 
 def _exponents(x: NDArray, centres: NDArray) -> NDArray:
@@ -81,11 +79,22 @@ def _exponents(x: NDArray, centres: NDArray) -> NDArray:
 def log_quotient_and_slope(
     x: NDArray, own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray]
 ) -> tuple[NDArray, NDArray]:
-    """log of one mixture's density over the other's, and its derivative; terms that both share do not lose its digits.
+    """`log_quotient` and its derivative."""
+    first, second = log_ratio(x, *own), log_ratio(x, *other)
+    return _quotient(x, first, second, own, other), _slope(x, first, *own) - _slope(x, second, *other)
+
+
+def log_quotient(x: NDArray, own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray]) -> NDArray:
+    """log of one mixture's density over the other's; terms that both share do not lose its digits.
 
     The difference of the densities over that of the other is summed for each centre, with the difference of weights.
     """
-    (first, rise), (second, fall) = (log_ratio_and_slope(x, *mixture) for mixture in (own, other))
+    return _quotient(x, log_ratio(x, *own), log_ratio(x, *other), own, other)
+
+
+def _quotient(
+    x: NDArray, first: NDArray, second: NDArray, own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray]
+) -> NDArray:
     found = first - second
     near = np.abs(found) < _NEAR
     if np.any(near):
@@ -95,7 +104,7 @@ def log_quotient_and_slope(
         # the changes add up to 0
         excess = np.expm1(np.minimum(centres * x[near] - 0.5 * centres**2 - second[near], 700.0))
         found[near] = np.log1p((change * excess).sum(axis=0))
-    return found, rise - fall
+    return found
 
 
 class TiltedMixture(NamedTuple):
