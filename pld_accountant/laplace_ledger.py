@@ -18,6 +18,7 @@ from .mechanisms.base import Direction, Mechanism, StepFamily, directions
 from .mechanisms.laplace import Laplace, LaplaceSteps
 from .mechanisms.mixed import mixed
 from .mechanisms.poisson_sampled import SampledBounded, SampledBoundedSteps
+from .people_counts import Progress
 from .results import Bounds
 from .tables.makers import TableMakers
 
@@ -96,14 +97,27 @@ class LaplaceLedger(Ledger):
             _checked(validate.noise_multiplier(noise_multiplier))
         super().record(norms, repeat, noise_multiplier=noise_multiplier, sample_rate=sample_rate)
 
-    def epsilon(self, delta: Any, direction: str = "both", **options: Any) -> Bounds:
+    def epsilon(
+        self,
+        delta: Any,
+        direction: str = "both",
+        *,
+        bounds: str = "all",
+        progress: Progress | None = None,
+        seconds: float | None = None,
+    ) -> Bounds:
         """Bounds of every person's epsilon(delta); as `Ledger.epsilon`, and also for delta = 0."""
         if np.ndim(delta) == 0 and delta == 0:
-            return self._pure()
-        return super().epsilon(delta, direction, **options)
+            return self._pure(direction, lower_wanted=validate.wants_lower(bounds))
+        return super().epsilon(delta, direction, bounds=bounds, progress=progress, seconds=seconds)
 
     def mu(
-        self, min_delta: float = 1e-10, direction: str = "both", *, seconds: float | None = None, **_options: Any
+        self,
+        min_delta: float = 1e-10,
+        direction: str = "both",
+        *,
+        progress: Progress | None = None,
+        seconds: float | None = None,
     ) -> Bounds:
         """Bounds of the smallest mu whose Gaussian curve lies above the person's wherever delta >= min_delta.
 
@@ -129,20 +143,21 @@ class LaplaceLedger(Ledger):
         step = Laplace(noise_multiplier)
         return step if sample_rate == 1.0 else SampledBounded(step, sample_rate)
 
-    def _pure(self) -> Bounds:
+    def _pure(self, direction: str, *, lower_wanted: bool) -> Bounds:
         """The sum of everybody's largest losses."""
+        wanted = directions(direction)
         tally = self._unpacked()
         if not tally.groups:
             zero = np.zeros(self.num_examples)
             return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
         upper = np.zeros(self.num_examples)
         lower = np.zeros(self.num_examples)
-        for direction in ("remove", "add"):
-            largest = self._of(direction).steps.largest_loss()[:, None]
+        for way in wanted:
+            largest = self._of(way).steps.largest_loss()[:, None]
             upper = np.maximum(upper, tally.whole().times(largest)[:, 0] * (1.0 + _ROUNDING))
             lower = np.maximum(lower, tally.whole(lower=True).times(largest)[:, 0] * (1.0 - _ROUNDING))
-        upper = np.minimum(upper, self.worst_case().epsilon(0.0).upper)
-        lower = np.minimum(lower, upper)
+        upper = np.minimum(upper, self.worst_case().epsilon(0.0, direction).upper)
+        lower = np.minimum(lower, upper) if lower_wanted else np.full(self.num_examples, np.nan)
         return Bounds(lower, 0.5 * (lower + upper), upper, status=np.zeros(self.num_examples, dtype=np.uint8))
 
     @staticmethod

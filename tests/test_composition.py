@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import mpmath
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 import pld_accountant as pa
 from pld_accountant import deadline
@@ -449,6 +449,16 @@ def test_samples_of_different_relations_are_told_apart():
         pa.compose([fixed, sampled])
     pa.compose([fixed, (pa.ReplaceOneSampledGaussian(1.0, 0.01), 10), (pa.Gaussian(1.0), 2), (pa.Laplace(2.0), 1)])
     pa.compose([sampled, (pa.RandomAllocation(1.0, 10), 1), (pa.PoissonSampled(pa.Laplace(2.0), 0.1), 1)])
+    for step in (pa.PureDP(1.0), pa.DensityPair(stats.logistic(1.0), stats.logistic(0.0))):
+        pa.compose([fixed, (step, 1)])  # on everybody
+        with pytest.warns(UserWarning, match=f"{type(step).__name__} is about a record that is added or removed"):
+            pa.compose([fixed, (pa.PoissonSampled(step, 0.1), 1)])
+
+
+def test_divergences_do_not_depend_on_what_was_asked_before():
+    first, second = (pa.compose([(pa.SampledGaussian(0.5, 0.01), 100)]) for _ in range(2))
+    first.epsilon(1e-5)  # takes looser log-moments at large orders
+    assert first.rdp(1025.0) == second.rdp(1025.0)
 
 
 def test_the_curve_near_delta_1_is_certified():

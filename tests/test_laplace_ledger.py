@@ -55,6 +55,17 @@ def test_exact_compositions_lie_between(parts, rate):
     assert found.upper.max() <= worst
 
 
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_the_largest_loss_is_that_of_the_direction(direction):
+    parts = [(1.0, 1.0, 4)]
+    ledger, run = ledger_of(parts, 0.1), exact(1.0, parts, 0.1)
+    found, truth = ledger.epsilon(0, direction), run.epsilon(0.0, direction)
+    assert found.lower.max() <= truth.upper and truth.lower <= found.upper.max() <= truth.upper
+    assert np.isnan(ledger.epsilon(0, direction, bounds="upper").lower).all()
+    with pytest.raises(ValueError, match="direction"):
+        ledger.epsilon(0, "sideways")
+
+
 def test_mu():
     parts = [(1.0, 10.0, 60)]
     found = ledger_of(parts, 1.0).mu(1e-6)

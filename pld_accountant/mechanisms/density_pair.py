@@ -110,6 +110,11 @@ class DensityPair:
         high = Cells.read(self._cells).high
         return 1.0 / max(float(np.abs(high[np.isfinite(high)]).max(initial=0.0)), 1e-300)
 
+    @property
+    def neighbours(self) -> str | None:
+        """See `base.Mechanism`."""
+        return "added or removed" if self.sample_rate < 1.0 else None
+
     def sampled(self, rate: float) -> DensityPair:
         """The same mechanism on a Poisson sample; rates of repeated samples multiply."""
         other = object.__new__(DensityPair)

@@ -174,6 +174,11 @@ class DiscretePair(Discrete):
         one, two = np.lexsort((q, p)), np.lexsort((p, q))
         return np.array_equal(p[one], q[two]) and np.array_equal(q[one], p[two])
 
+    @property
+    def neighbours(self) -> str | None:
+        """See `base.Mechanism`."""
+        return "added or removed" if self.sample_rate < 1.0 else None
+
     def sampled(self, rate: float) -> DiscretePair:
         """The same mechanism on a Poisson sample; rates of repeated samples multiply."""
         rate = validate.sample_rate(rate) * self.sample_rate

@@ -127,7 +127,7 @@ class SampledGaussianSteps:
         low = np.full(self.size, -np.inf) if begin == -np.inf else self._places(begin)
         self.part = np.stack([low, self._places(end)], axis=1)
         self._panels = end < np.inf
-        self._moments: dict[float, NDArray] = {}
+        self._moments: dict[tuple[float, bool], NDArray] = {}
 
     @property
     def size(self) -> int:
@@ -273,13 +273,13 @@ class SampledGaussianSteps:
         Unless `exact`, the unsampled Gaussian's K, an upper bound, replaces a K that needs more than 4,000 nodes.
         """
         most = _NODES_AT_MOST if exact else _NODES_FOR_MOMENTS
-        new = [t for t in dict.fromkeys(float(t) for t in theta) if t not in self._moments]
+        new = [t for t in dict.fromkeys(theta.tolist()) if (t, exact) not in self._moments]
         if new:
             losses = self._tilted(np.repeat(new, self.size))
             largest = np.tile(self.largest_loss(), len(new))
             found = quadrature.log_moments(losses, most, self._panels, largest, self.size)
-            self._moments.update(zip(new, found.reshape(len(new), -1), strict=True))
-        return np.stack([self._moments[float(t)] for t in theta], axis=1)
+            self._moments.update(zip([(t, exact) for t in new], found.reshape(len(new), -1), strict=True))
+        return np.stack([self._moments[t, exact] for t in theta.tolist()], axis=1)
 
     def complex_law(self, row: int) -> complex_law.ComplexLaw | None:
         """See `complex_law.ContourSteps`; none for nearly full batches, nor for little noise (long paths)."""
