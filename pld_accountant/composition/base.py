@@ -131,8 +131,8 @@ class Composition(Locked, ABC):
         """The larger answer of the directions, floats."""
 
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
-        """The directions to compute: one if both have the same losses."""
-        return wanted
+        """The directions to compute: one if both have the same losses, as where every step is symmetric."""
+        return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
 
     @abstractmethod
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:

@@ -104,10 +104,6 @@ class KnownComposition(Composition):
             found = larger(found, self._one(direction, question, width, found.lower))
         return found[0]
 
-    def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
-        """See `Composition`: every step is symmetric."""
-        return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
-
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         total, hidden = 0.0, False
         for direction in wanted if self._counts else ():

@@ -53,10 +53,6 @@ class SeveralPairsComposition(Composition):
             chosen[one] = chosen.get(one, 0) + n
         return dominating(chosen)
 
-    def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
-        """See `Composition`: every step is symmetric."""
-        return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
-
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         return self._capped(self._between(question, self._distinct(wanted), width), question)
 
