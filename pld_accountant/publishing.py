@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from . import validate
 from .files.formats import require
 from .ledger import Ledger
+from .notions.dp import mu_of_pure
 from .report.provenance import provenance
 
 __all__ = ["ORDERS", "OTHERS", "Release", "booked_mu", "release"]
@@ -157,20 +158,14 @@ class Release:
 def booked_mu(epsilon: float) -> float:
     """The smallest mu such that epsilon-differential privacy implies mu-GDP, rounded up.
 
-    The trade-off function of epsilon-DP is piecewise linear through (0, 1), (p, p) and (1, 0), with
-    p = 1 / (1 + exp(epsilon)) (Wasserman and Zhou 2010).  That of mu-GDP is convex (Dong, Roth and Su 2022,
-    Section 2.2) and passes through these points if mu = 2 Phi^-1(1 - p).  So it lies below.
+    It is `notions.dp.pure_mu`, for any epsilon.
 
     Examples
     --------
     >>> round(booked_mu(1.0), 4)
     1.232
     """
-    from scipy import special
-
-    validate.positive(epsilon, "epsilon")
-    p = special.expit(-float(epsilon))
-    return float(-2.0 * special.ndtri(p) * (1.0 + 2.0**-40) + 2.0**-50)
+    return float(mu_of_pure(np.array(validate.positive(epsilon, "epsilon"))))
 
 
 def release(

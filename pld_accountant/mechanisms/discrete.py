@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline, validate
+from ..notions.dp import mu_of_pure
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .exponential_sums import products
 from .weighted_nodes import UNIT, WeightedNodes, join
@@ -407,15 +408,12 @@ class DiscreteSteps(DeltaSteps):
         return found
 
     def gaussian_mu(self) -> NDArray:
-        """2 Phi^-1(1 / (1 + exp(-c))) of the largest |loss| c, rounded up; see `LaplaceSteps.gaussian_mu`.
+        """That of a mechanism of pure DP whose epsilon is the largest |loss|, rounded up.
 
         inf if Q gives outcomes that P never gives: no Gaussian curve lies above theirs at the far negative epsilons.
         """
-        from scipy import special
-
-        c = np.array([np.abs(loss).max() for loss, _ in self._laws])
-        mu = -2.0 * special.ndtri(1.0 / (1.0 + np.exp(np.minimum(c, 700.0)))) * (1.0 + 1e-12) + 1e-12
-        return np.where(self._excluded | (c > 700.0), np.inf, mu)
+        largest = np.array([np.abs(loss).max() for loss, _ in self._laws])
+        return np.where(self._excluded, np.inf, mu_of_pure(largest + self._of_losses))
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`; an atom at a knot belongs to the cell on its right, the last knot to the last cell."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
+from ..notions.dp import mu_of_pure
 from .base import DeltaSteps, Direction, StepFamily, noise_of_share
 from .bounded_law import BoundedLaw, BoundedSteps
 
@@ -137,16 +138,8 @@ class LaplaceSteps(DeltaSteps, BoundedSteps):
         return np.maximum(loss, -self._cap[:, None]) - _SLACK * self._cap[:, None]
 
     def gaussian_mu(self) -> NDArray:
-        """2 Phi^-1(1 / (1 + exp(-c))), rounded up: (c, 0)-DP implies it (Dong, Roth and Su 2022, Section 2).
-
-        With x = tanh(c / 2), it is 2 sqrt(2) erfinv(x), which keeps the digits of a small c.
-        """
-        from scipy import special
-
-        with np.errstate(over="ignore"):
-            far = -2.0 * special.ndtri(1.0 / (1.0 + np.exp(self._cap)))
-        near = np.sqrt(8.0) * special.erfinv(np.tanh(0.5 * self._cap))
-        return np.where(self._cap < 1.0, near, far) * (1.0 + 1e-12) + 1e-150
+        """That of a mechanism that is (c, 0)-DP, rounded up."""
+        return mu_of_pure(self._cap)
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
         """See `base.StepFamily`; an atom at a knot belongs to the cell on its right, the last knot to the last cell."""

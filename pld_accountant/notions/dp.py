@@ -13,7 +13,17 @@ import numpy as np
 
 from ._rounding import ROUNDING, exp_up, in_range, plain
 
-__all__ = ["dp_delta", "dp_epsilon", "group_dp", "member_dp", "pure_epsilon", "pure_mu", "pure_rdp", "pure_rho"]
+__all__ = [
+    "dp_delta",
+    "dp_epsilon",
+    "group_dp",
+    "member_dp",
+    "mu_of_pure",
+    "pure_epsilon",
+    "pure_mu",
+    "pure_rdp",
+    "pure_rho",
+]
 
 _LARGEST_EPSILON = 700.0  # up to here, exp neither overflows nor underflows
 _NDTR = 1e-12  # above the error of scipy's normal distribution function and its inverse, as in `gdp`
@@ -184,7 +194,7 @@ def pure_mu(epsilon: Any) -> Any:
     The trade-off function of randomised response has one corner, at (1, 1) / (1 + e^epsilon); the Gaussian one is
     convex and symmetric, so it lies below if it does there.
 
-    **Error**: rounded up, by about an absolute 1e-12.
+    **Error**: rounded up, by about a relative 1e-12.
 
     References
     ----------
@@ -195,10 +205,18 @@ def pure_mu(epsilon: Any) -> Any:
     >>> f"{pure_mu(1.0):.5f}"
     '1.23204'
     """
+    return plain(mu_of_pure(_epsilons(epsilon)))
+
+
+def mu_of_pure(epsilon: np.ndarray) -> np.ndarray:
+    """`pure_mu` of an array of numbers of at least 0 that need not be below 700; where exp overflows, inf."""
     from scipy import special
 
-    e = _epsilons(epsilon)
-    return plain(np.where(e > 0, -2 * special.ndtri(1 / (1 + np.exp(e))) * (1 + _NDTR) + _NDTR, 0.0))
+    with np.errstate(over="ignore"):
+        far = -2 * special.ndtri(1 / (1 + np.exp(epsilon)))
+    # with x = tanh(epsilon / 2) it is 2 sqrt(2) erfinv(x), which keeps the digits of a small epsilon
+    near = np.sqrt(8) * special.erfinv(np.tanh(0.5 * epsilon))
+    return np.where(epsilon > 0, np.where(epsilon < 1, near, far) * (1 + _NDTR) + 1e-150, 0.0)
 
 
 def pure_epsilon(*, rho: Any = None, mu: Any = None) -> Any:

@@ -80,7 +80,7 @@ def test_mu_is_the_smallest(epsilon):
     """The Gaussian trade-off function passes through the corner (a, a), a = 1 / (1 + e^epsilon)."""
     mu, corner = mpmath.mpf(dp.pure_mu(epsilon)), 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
     assert mpmath.ncdf(-mu / 2) <= corner
-    assert mpmath.ncdf(-(mu * (1 - mpmath.mpf(4e-12)) - mpmath.mpf(4e-12)) / 2) >= corner
+    assert mpmath.ncdf(-mu * (1 - mpmath.mpf(4e-12)) / 2) >= corner
 
 
 def test_the_gaussian_curve_lies_above():
