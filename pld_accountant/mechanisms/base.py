@@ -28,6 +28,7 @@ __all__ = [
     "bisected",
     "directions",
     "noise_of_share",
+    "sampled_loss",
 ]
 
 Direction = Literal["remove", "add"]
@@ -350,6 +351,19 @@ def noise_of_share(noise: float, share: float) -> float:
     """noise / share, rounded down, of a share above 0; at most 1e100, which is as good as no loss."""
     found = min(noise / share, 1e100)
     return found if Fraction(found) * Fraction(share) <= Fraction(noise) else math.nextafter(found, 0.0)
+
+
+def sampled_loss(loss: NDArray, rate: float | NDArray) -> NDArray:
+    """log(1 - rate + rate e^loss): the loss of a Poisson sample under removal, of that without sampling.
+
+    The pair (P, Q) becomes ((1 - rate) Q + rate P, Q) (Zhu, Dong and Wang 2022, Theorem 11).
+    """
+    excess = rate * np.expm1(np.minimum(loss, 700.0))
+    # close to -1, the excess has lost the digits of the sum
+    near = (excess > -0.5) & (loss <= 700.0)
+    with np.errstate(divide="ignore"):
+        far = np.logaddexp(np.log1p(-rate), np.log(rate) + loss)
+    return np.where(near, np.log1p(np.maximum(excess, -0.5)), far)
 
 
 def bisected(

@@ -40,7 +40,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Spectrum
+from .base import Spectrum, sampled_loss
 from .exponential_sums import products
 from .weighted_nodes import WeightedNodes, join
 
@@ -75,11 +75,7 @@ class BoundedLaw(NamedTuple):
 
     def sampled(self, loss: NDArray) -> NDArray:
         """L at each l."""
-        q = self.rate
-        if q == 1.0:
-            return loss
-        excess = q * np.expm1(loss)
-        return np.where(excess > -0.5, np.log1p(np.maximum(excess, -0.5)), np.log((1.0 - q) + q * np.exp(loss)))
+        return loss if self.rate == 1.0 else sampled_loss(loss, self.rate)
 
     def _tilted(self, loss: NDArray, log_mass: NDArray, theta: float) -> NDArray:
         """log of the tilted mass at each l, from the P mass without sampling."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from .base import Direction, Enclosure
+from .base import Direction, Enclosure, sampled_loss
 from .discrete import Discrete, DiscreteLaw, merged
 from .lognormal_sums import Side
 
@@ -189,13 +189,7 @@ class Cells(NamedTuple):
 
 
 def _sampled(loss: NDArray, rate: float) -> NDArray:
-    """log(1 - rate + rate e^loss)."""
-    if rate == 1.0:
-        return loss
-    excess = rate * np.expm1(np.minimum(loss, 1.0))
-    # close to -1, the excess has lost the digits of the sum
-    near = (loss < 1.0) & (excess > -0.5)
-    return np.where(near, np.log1p(np.maximum(excess, -0.5)), np.logaddexp(np.log1p(-rate), np.log(rate) + loss))
+    return loss if rate == 1.0 else sampled_loss(loss, rate)
 
 
 def _widened(loss: NDArray, sign: float) -> NDArray:

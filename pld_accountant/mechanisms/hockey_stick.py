@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..notions import gdp
+from .base import sampled_loss
 
 __all__ = ["SLACK", "epsilon_bounds", "log_delta", "log_delta_bounds"]
 
@@ -68,19 +69,12 @@ def epsilon_bounds(delta: NDArray, sigma: NDArray, q: NDArray, direction: str) -
         above = np.where(inside, np.minimum(share * (1.0 - _UNITS), 1.0 - 2.0**-53), 0.5)
         low = np.where(share < 1.0, gdp.epsilon(below, 1.0 / sigma, rounding="down"), 0.0)
         high = np.where(inside, gdp.epsilon(above, 1.0 / sigma), 0.0)
-        low, high = _amplified(low, q), _amplified(high, q)
+        low, high = sampled_loss(low, q), sampled_loss(high, q)
     else:
         goal = np.log(delta)
         slack = SLACK * (1.0 - goal)
         low, high = _bisect(goal + slack, sigma, q)[0], _bisect(goal - slack, sigma, q)[1]
     return low * (1.0 - SLACK), high * (1.0 + SLACK)
-
-
-def _amplified(t: NDArray, q: NDArray) -> NDArray:
-    """log(1 + q (e^t - 1))."""
-    with np.errstate(divide="ignore"):
-        far = t + np.log(q + (1.0 - q) * np.exp(-t))
-    return np.where(t > 600.0, far, np.log1p(q * np.expm1(np.minimum(t, 600.0))))
 
 
 def _bisect(goal: NDArray, sigma: NDArray, q: NDArray) -> tuple[NDArray, NDArray]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline, validate
-from .base import DeltaSteps, Direction, StepFamily
+from .base import DeltaSteps, Direction, StepFamily, sampled_loss
 from .bounded_law import BoundedLaw, BoundedSteps
 from .bounded_range import ExponentialMechanism
 from .laplace import Laplace, LaplaceSteps
@@ -102,11 +102,6 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
         law = self._parts[row].bounded_law(0)
         return law._replace(rate=float(self._rates[row]), remove=self.direction == "remove")
 
-    def _sampled(self, row: int, loss: NDArray) -> NDArray:
-        """log(1 - q + q exp(l)), the loss under removal."""
-        q = self._rates[row]
-        return _log_of(q * np.expm1(loss), (1.0 - q) + q * np.exp(loss))
-
     def _unsampled(self, row: int, loss: NDArray) -> NDArray:
         """l of a loss under removal, clipped beyond the largest and smallest.
 
@@ -114,9 +109,10 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
         that of the loss itself.  Close to the largest loss under addition, l moves much further.
         """
         q = self._rates[row]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore"):
             excess = np.expm1(loss) / q
-            found = _log_of(excess, 1.0 + excess if q < 0.5 else (np.exp(loss) - (1.0 - q)) / q)
+            rest = np.maximum(1.0 + excess if q < 0.5 else (np.exp(loss) - (1.0 - q)) / q, 0.0)
+            found = np.where(excess > -0.5, np.log1p(np.maximum(excess, -0.5)), np.log(rest))
         return np.clip(found, -self._cap[row] - 1.0, self._cap[row] + 1.0)
 
     def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
@@ -132,12 +128,12 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
             ends = self._unsampled(row, knots)
             p, u = part.masses(0, ends)
             mass, above = (1.0 - q) * self._other_masses(row, ends) + q * p, q * u
-            least = self._sampled(row, ends[:-1])
+            least = sampled_loss(ends[:-1], q)
         else:
             ends = -self._unsampled(row, -knots)
             mass, u = part.masses(0, ends)
             above = q * u / (q + (1.0 - q) * np.exp(ends[:-1]))
-            least = -self._sampled(row, -ends[:-1])
+            least = -sampled_loss(-ends[:-1], q)
         further = ends[:-1] <= -self._cap[row] - 1.0
         lost = np.where(further, -np.expm1(np.minimum(knots[:-1] - least, 0.0)), 0.0)
         return mass, np.clip(above + (mass - above) * lost, 0.0, mass)
@@ -204,8 +200,7 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
     def largest_loss(self) -> NDArray:
         """log(1 + q (e^c - 1)) under removal, -log(1 - q + q e^-c) under addition, rounded up."""
         sign = 1.0 if self.direction == "remove" else -1.0
-        found = [sign * float(self._sampled(k, sign * self._cap[k : k + 1])[0]) for k in range(self.size)]
-        return np.array(found) * (1.0 + 2.0**-46)
+        return sign * sampled_loss(sign * self._cap, self._rates) * (1.0 + 2.0**-46)
 
     def surely_lost(self, deviations: NDArray) -> NDArray:
         """From the losses without sampling: the mechanism runs on the record with chance q.
@@ -218,11 +213,11 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
         found = np.empty((self.size, deviations.size))
         for row, (part, q) in enumerate(zip(self._parts, self._rates, strict=True)):
             if self.direction == "add":
-                found[row] = -self._sampled(row, -part.surely_lost(deviations)[0])
+                found[row] = -sampled_loss(-part.surely_lost(deviations)[0], q)
                 continue
             log_share = special.log_ndtr(-deviations) - np.log(q)
             known = part.surely_lost(-special.ndtri_exp(np.minimum(log_share, -1e-9)))[0]
-            found[row] = self._sampled(row, np.where(log_share < -1e-9, known, -self._cap[row]))
+            found[row] = sampled_loss(np.where(log_share < -1e-9, known, -self._cap[row]), q)
         return found - 1e-12 * (1.0 + np.abs(found))
 
     def gaussian_mu(self) -> NDArray:
@@ -235,12 +230,12 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
 
     def typical_loss(self, row: int) -> float:
         """Where most of the mass without the record lies."""
-        loss = float(self._sampled(row, -self._cap[row : row + 1])[0])
+        loss = float(sampled_loss(-self._cap[row], self._rates[row]))
         return loss if self.direction == "remove" else -loss
 
     def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
         """All losses."""
-        low, high = self._sampled(row, np.array([-1.0, 1.0]) * self._cap[row])
+        low, high = sampled_loss(np.array([-1.0, 1.0]) * self._cap[row], self._rates[row])
         ends = (low, high) if self.direction == "remove" else (-high, -low)
         room = 1e-9 * (ends[1] - ends[0])
         return float(ends[0] - room), float(ends[1] + room)
@@ -253,9 +248,3 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
     def truncated(self, reach: float) -> StepFamily:
         """The steps themselves: their losses are bounded."""
         return self
-
-
-def _log_of(excess: NDArray, value: NDArray) -> NDArray:
-    """log of the value, which is 1 + excess: by the excess, or where that is close to -1 by the value."""
-    with np.errstate(divide="ignore"):
-        return np.where(excess > -0.5, np.log1p(np.maximum(excess, -0.5)), np.log(np.maximum(value, 0.0)))

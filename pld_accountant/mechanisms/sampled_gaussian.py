@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import validate
 from ..threads import for_blocks
 from . import complex_law, hockey_stick, quadrature
-from .base import Direction, Spectrum, StepFamily, bisected, noise_of_share
+from .base import Direction, Spectrum, StepFamily, bisected, noise_of_share, sampled_loss
 
 __all__ = ["SampledGaussian", "SampledGaussianSteps"]
 
@@ -255,11 +255,7 @@ class SampledGaussianSteps:
         if self.direction == "remove":
             return np.full((self.size, deviations.size), -np.inf)
         t = -np.multiply.outer(1.0 / self.sigma, deviations) - 0.5 / self.sigma[:, None] ** 2
-        with np.errstate(over="ignore", divide="ignore"):
-            q = self.q[:, None]
-            excess = q * np.expm1(np.minimum(t, 700.0))
-            # close to -1, the excess has lost the digits of the sum
-            return np.where(excess > -0.5, -np.log1p(np.maximum(excess, -0.5)), -np.log((1.0 - q) + q * np.exp(t)))
+        return -sampled_loss(t, self.q[:, None])
 
     def gaussian_mu(self) -> NDArray:
         """1 / sigma: a sampled step is a post-processing of the same step without sampling."""
