@@ -18,8 +18,7 @@ from .mechanisms.base import Direction, Mechanism, StepFamily, directions
 from .mechanisms.laplace import Laplace, LaplaceSteps
 from .mechanisms.mixed import mixed
 from .mechanisms.poisson_sampled import SampledBounded, SampledBoundedSteps
-from .people_counts import Progress
-from .results import Bounds
+from .results import Bounds, everybody
 from .tables.makers import TableMakers
 
 __all__ = ["LaplaceLedger", "ledger_of"]
@@ -103,7 +102,7 @@ class LaplaceLedger(Ledger):
         direction: str = "both",
         *,
         bounds: str = "all",
-        progress: Progress | None = None,
+        progress: Callable[[int, int], None] | None = None,
         seconds: float | None = None,
     ) -> Bounds:
         """Bounds of every person's epsilon(delta); as `Ledger.epsilon`, and also for delta = 0."""
@@ -116,7 +115,7 @@ class LaplaceLedger(Ledger):
         min_delta: float = 1e-10,
         direction: str = "both",
         *,
-        progress: Progress | None = None,
+        progress: Callable[[int, int], None] | None = None,
         seconds: float | None = None,
     ) -> Bounds:
         """Bounds of the smallest mu whose Gaussian curve lies above the person's wherever delta >= min_delta.
@@ -148,8 +147,7 @@ class LaplaceLedger(Ledger):
         wanted = directions(direction)
         tally = self._unpacked()
         if not tally.groups:
-            zero = np.zeros(self.num_examples)
-            return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
+            return everybody(Bounds(0.0, 0.0, 0.0), self.num_examples)
         upper = np.zeros(self.num_examples)
         lower = np.zeros(self.num_examples)
         for way in wanted:

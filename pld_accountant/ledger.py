@@ -22,7 +22,7 @@ from .mechanisms.base import Direction, Mechanism, StepFamily, directions
 from .mechanisms.sampled_gaussian import SampledGaussian, SampledGaussianSteps
 from .notions import gdp
 from .people_counts import PeopleCounts, Progress
-from .results import Bounds, Guarantee, Status, joined, stacked
+from .results import Bounds, Guarantee, Status, everybody, joined, stacked
 from .results import Method as Proof
 from .tables.makers import TableMakers
 
@@ -331,8 +331,7 @@ class Ledger(PeopleCounts):
         people, tally = self.num_examples, self._unpacked()
         wanted = wanted[:1] if self._full_batches else wanted
         if not tally.groups:
-            zero, certified = np.zeros(people), np.zeros(people, dtype=np.uint8)
-            return [Bounds(zero, zero, zero, certified, certified) for _ in questions]
+            return [everybody(Bounds(0.0, 0.0, 0.0), people)] * len(questions)
         if (kinds := tally.distinct()) is not None:
             first, place = kinds
             tell = None if progress is None else _share(progress, 0, people, people)
@@ -428,8 +427,7 @@ class Ledger(PeopleCounts):
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...], progress: Progress | None) -> Bounds:
         tally = self._unpacked()
         if not tally.groups:
-            zero = np.zeros(self.num_examples)
-            return Bounds(zero, zero, zero, status=np.zeros(self.num_examples, dtype=np.uint8))
+            return everybody(Bounds(0.0, 0.0, 0.0), self.num_examples)
         first, *others = wanted
         if self._full_batches:
             return self._full_batch_mu(tally, self._of(first).steps, min_delta)

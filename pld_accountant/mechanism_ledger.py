@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from . import deadline, validate
 from .composition import Composition, compose
+from .composition.base import UNKNOWN
 from .composition.counted_rows import CountedRows
 from .events import ids
 from .files.saved_state import SavedArrays, SavedState
@@ -21,14 +22,13 @@ from .files.store import StoreError
 from .mechanisms.base import ScalableMechanism, directions
 from .mechanisms.text import parsed, written
 from .named_people import NamedPeople, Progress
-from .results import Bounds, Guarantee, Method, Status, stacked
+from .results import Bounds, Guarantee, Status, everybody, stacked
 
 __all__ = ["MechanismLedger"]
 
 _ROUNDING = 2.0**-50  # of a share, in the safe direction of a lower bound
 _MOST_TIMES = 2**31
 _MOST_COUNT = 2**53
-_UNBOUNDED = Bounds(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Method.NONE)
 
 _GUARANTEE = Guarantee(
     kind="fixed steps",
@@ -548,13 +548,13 @@ class MechanismLedger(NamedPeople, SavedState):
         with deadline.limited(seconds, essentials=True):
             for k, value in enumerate(asked):
                 # first, because a limit of time may leave people with nothing else
-                most = _UNBOUNDED if self._several_relations else getattr(self.worst_case(), question)(value, direction)
+                most = UNKNOWN if self._several_relations else getattr(self.worst_case(), question)(value, direction)
                 try:
                     self._found = self._found or CountedRows(self._counts, self.num_examples)
                     tell = _share(progress, k, len(asked))
                     one = self._found.answer(question, value, wanted, lower=lower, progress=tell)
                 except deadline.OutOfTime:
-                    one = _unknown(self.num_examples)
+                    one = everybody(UNKNOWN, self.num_examples)
                 found.append(_capped(one, most))
         return found[0] if np.ndim(values) == 0 else stacked(found)
 
@@ -586,13 +586,6 @@ def _capped(found: Bounds, most: Bounds) -> Bounds:
     status = np.where(capped & (found.status == Status.NOT_CERTIFIED), np.uint8(Status.RENYI_ONLY), found.status)
     lower = np.minimum(found.lower, upper)
     return Bounds(lower, np.where(capped, 0.5 * (lower + upper), found.estimate), upper, status, method)
-
-
-def _unknown(people: int) -> Bounds:
-    """Nothing is known of anybody."""
-    status = np.full(people, Status.NOT_CERTIFIED, dtype=np.uint8)
-    method = np.full(people, Method.NONE, dtype=np.uint8)
-    return Bounds(np.zeros(people), np.full(people, np.nan), np.full(people, np.inf), status, method)
 
 
 def _share_above(k: int, buckets: int) -> float:

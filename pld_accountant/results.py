@@ -11,7 +11,7 @@ import numpy as np
 
 from .rounding import rounded_down, rounded_up
 
-__all__ = ["Bounds", "Guarantee", "Method", "Status", "joined", "shaped", "stacked"]
+__all__ = ["Bounds", "Guarantee", "Method", "Status", "everybody", "joined", "shaped", "stacked"]
 
 
 class Status(IntEnum):
@@ -231,6 +231,11 @@ class Bounds:
         for name, kind in (("status", Status), ("method", Method)):
             columns[name] = pandas.Categorical.from_codes(columns[name], [one.name for one in kind])
         return pandas.DataFrame(columns)
+
+
+def everybody(bounds: Bounds, people: int) -> Bounds:
+    """The bounds of one number as those of so many people."""
+    return shaped([bounds], (1,))[np.zeros(people, dtype=np.int64)]
 
 
 def joined(parts: Sequence[Bounds]) -> Bounds:

@@ -29,7 +29,7 @@ from ..mechanisms.laplace import Laplace
 from ..mechanisms.mixed import mixed
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..notions import gdp
-from ..results import Bounds, Status
+from ..results import Bounds, Status, everybody
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from .base import ROUNDING, UNKNOWN, Composition, OwnCurve
@@ -140,7 +140,7 @@ class KnownComposition(Composition):
             if isinstance(question, EpsilonAt):
                 lower, upper = lattice.epsilon(float(question.delta))
                 if lower < upper == np.inf:
-                    return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
+                    return everybody(UNKNOWN, 1)
             else:
                 lower, upper = lattice.delta(float(np.asarray(question.target)))
             middle = upper if np.isinf(upper) else 0.5 * (lower + upper)
@@ -196,7 +196,7 @@ class KnownComposition(Composition):
             if delta < below:
                 return _one_element(np.inf, np.inf, np.inf)
             if delta < above or (delta == above and below < above):
-                return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
+                return everybody(UNKNOWN, 1)
             if not self._costly:
                 return _one_element(0.0, 0.0, self._of_failures(direction))
             if delta == above:
@@ -207,7 +207,7 @@ class KnownComposition(Composition):
             low, found = self._epsilon_between(direction, deltas, width, wanted)
             lower, upper = max(low + moved - room, 0.0), max(float(found.upper[0]) + moved + room, 0.0)
             if not np.isfinite(upper):
-                return _one_element(0.0, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE)
+                return everybody(UNKNOWN, 1)
             return _one_element(lower, 0.5 * (lower + upper), upper, found.status[0], found.method[0])
         if above >= 1.0:
             return _one_element(below, 1.0, 1.0)
@@ -398,8 +398,7 @@ def failure_loss(mechanism: Discrete, direction: Direction) -> float:
 def _one_element(
     lower: float, estimate: float, upper: float, status: int = Status.CERTIFIED, method: int = Proof.CLOSED_FORM
 ) -> Bounds:
-    low, middle, high = (np.array([value], dtype=np.float64) for value in (lower, estimate, upper))
-    return Bounds(low, middle, high, np.array([status]), np.array([method]))
+    return everybody(Bounds(lower, estimate, upper, status, method), 1)
 
 
 def order_of(mechanism: Any) -> tuple[str, float, float]:
