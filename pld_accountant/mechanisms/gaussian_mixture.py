@@ -15,6 +15,7 @@ from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
 from .mixture_spectrum import TiltedMixture, log_moments, log_quotient, log_quotient_and_slope, log_ratio
+from .positive_mixture import PositiveMixture
 from .weighted_nodes import join
 
 __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
@@ -249,6 +250,7 @@ class GaussianMixtureSteps(DeltaSteps):
         self.direction: Direction = direction
         self._sign = 1.0 if direction == "remove" else -1.0
         self._moments: dict[tuple[int, bool], dict[float, float]] = {}
+        self._factors: dict[int, tuple[int, int]] = {}
         self._tables: dict[int, tuple[NDArray, NDArray]] = {}
 
     @property
@@ -271,15 +273,22 @@ class GaussianMixtureSteps(DeltaSteps):
             new = np.array([t for t in theta.tolist() if t not in known])
             if new.size:
                 bound = np.minimum(0.5 * new * (1.0 + new) * pair.shift**2 * (1.0 + 1e-14), new * largest)
-                own, other, _ = self._tilted(row, 0.0)
-                k = log_moments(own, other, new, _NODES_EXACT if exact else _NODES)
+                k = log_moments(self._tilted(row, 0.0), new, _NODES_EXACT if exact else _NODES)
                 known.update(zip(new.tolist(), np.minimum(k, bound).tolist(), strict=True))
             found[row] = [known[t] for t in theta.tolist()]
         return found
 
     def _tilted(self, row: int, theta: float) -> TiltedMixture:
-        (c, p, d, q), own = self._pairs[row], self._sign > 0
-        return TiltedMixture((c, p) if own else (d, q), (d, q) if own else (c, p), theta)
+        c, p, d, q = self._pairs[row]
+        if row not in self._factors:
+            self._factors[row] = (
+                PositiveMixture.of(c, p).factored().factors,
+                PositiveMixture.of(d, q).factored().factors,
+            )
+        of_p, of_q = self._factors[row]
+        if self._sign > 0:
+            return TiltedMixture((c, p), (d, q), theta, (of_p, of_q))
+        return TiltedMixture((d, q), (c, p), theta, (of_q, of_p))
 
     def spectrum(
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float

@@ -8,16 +8,18 @@ f = A^(1 + theta) B^-theta times that of x, and phi(omega) = E[exp(i omega L)] u
    u = (1 + theta) max A - theta min B, minima and maxima of the centres.  So f falls beyond u + r at least as fast as a
    normal density, and f(u + r) is at most exp((1 - r^2) / 2) times the mass of f in [u, u + 1]; likewise below l.
    With r = 9 the tails hold 1e-18 of the mass, as integrals or as sums.
-2. On the line Im x = y the modulus of A is at most its value at Re x, and that of B at least cos(y s / 2) times it, s
-   the largest distance of two centres of one mixture.  The argument of A / B lies between 0 and y D, D the largest
-   distance of two centres.  So f exp(i omega L) grows by at most exp(y^2 / 2 + omega |y| D) cos(y s / 2)^-theta.
+2. On the line Im x = y the modulus of A is at most its value at Re x.  Each mixture is a product of m factors, m = 1
+   but for binomial mixtures (`positive_mixture`), the centres of each at most s apart.  The modulus of B is at least
+   cos(y s / 2)^m times its value at Re x.  The argument of A / B lies between 0 and y D, D the largest distance of two
+   centres.  So f exp(i omega L) grows by at most exp(y^2 / 2 + omega |y| D) cos(y s / 2)^(-m theta).
 3. The rule of step h errs by at most 2 M / (exp(2 pi d / h) - 1) if this growth times the mass is at most M for
-   |y| < d (Trefethen and Weideman 2014, Theorem 5.1).  For B's own s, d s / 2 <= 1 / sqrt(1 + theta): the cosine adds
-   at most exp(0.62).  For A's, d s <= 2 < pi: A has no zero there.
+   |y| < d (Trefethen and Weideman 2014, Theorem 5.1).  For B's own s and m, d s / 2 <= 1 / sqrt(m (1 + theta)): the
+   cosine adds at most exp(0.62).  For A's, d s <= 2 < pi: A has no zero there.
 4. Beyond the band: on that line |f exp(i omega L)| is |f| exp(-omega arg), arg that of A / B or of B / A, whichever
    is positive for this sign of y.  The integral of this falls with omega, so its value at one frequency bounds |phi|
-   at all higher ones.  The arguments of A and of B grow with Re x while |y| s <= pi:
-   the derivative of arg A is a sum of (c_j - c_k) sin(y (c_j - c_k)) with positive weights.
+   at all higher ones.  Here s is the largest distance of two centres of one mixture.  The arguments of A and of B
+   grow with Re x while |y| s <= pi: the derivative of arg A is a sum of (c_j - c_k) sin(y (c_j - c_k)) with positive
+   weights.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from numpy.typing import NDArray
 from .. import deadline
 from .base import Spectrum
 from .exponential_sums import products
+from .positive_mixture import BINOMIAL
 from .weighted_nodes import UNIT, WeightedNodes
 
 __all__ = ["TiltedMixture", "log_moments", "log_quotient", "log_quotient_and_slope", "log_ratio"]
@@ -108,11 +111,12 @@ def _quotient(
 
 
 class TiltedMixture(NamedTuple):
-    """The tilted loss of one step: centres and weights of A and of B, and theta."""
+    """The tilted loss of one step: centres and weights of A and of B, theta, and how many factors A and B have."""
 
     own: tuple[NDArray, NDArray]
     other: tuple[NDArray, NDArray]
     theta: float
+    factors: tuple[int, int] = (1, 1)
 
     @property
     def _outermost(self) -> tuple[float, float, float, float]:
@@ -142,7 +146,8 @@ class TiltedMixture(NamedTuple):
     def nodes(self, width: float) -> tuple[float, float, int]:
         """The first node, the step and the number of nodes for frequencies up to `width`."""
         (low, high), (least_a, most_a, least_b, most_b) = self._ends, self._outermost
-        spread = max(most_a - least_a, (most_b - least_b) * math.sqrt(1.0 + self.theta))
+        own, other = self.factors
+        spread = max((most_a - least_a) / own, (most_b - least_b) * math.sqrt((1.0 + self.theta) / other))
         d = _WIDEST if spread * _WIDEST <= 2.0 else 2.0 / spread
         step = 2.0 * math.pi * d / (_LOG_ERROR + 0.5 * d * d + width * d * self._distance)
         return low, step, math.ceil(min((high - low) / step, 2.0**60)) + 2
@@ -157,7 +162,7 @@ class TiltedMixture(NamedTuple):
 
     def _weigh(self, low: float, step: float, number: int) -> WeightedNodes:
         """The rule's nodes with their shares of the tilted mass."""
-        x, log_a, log_b, of_log = _logs(self.own, self.other, low, step, number)
+        x, log_a, log_b, of_log = self._logs(low, step, number)
         exponent = (1.0 + self.theta) * log_a - self.theta * log_b - 0.5 * x * x
         top = float(exponent.max())
         weight = np.exp(exponent - top)
@@ -211,18 +216,18 @@ class TiltedMixture(NamedTuple):
                 np.maximum(falls[j % 2], 1e-150, out=falls[j % 2])
         return bound
 
+    def _logs(self, low: float, step: float, number: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """Nodes, log A and log B there, and their round-off in units of 2^-53.
 
-def _logs(
-    own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], low: float, step: float, number: int
-) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-    """Nodes, log A and log B there, and their round-off in units of 2^-53.
-
-    It is at most 4 T + 8, T the largest |c x| + c^2 / 2 of a centre c: the exponent is their difference.
-    """
-    x = low + step * np.arange(number)
-    centres = np.concatenate([own[0], other[0]])[:, None]
-    exponents = (np.abs(centres * x) + 0.5 * centres**2).max(axis=0)
-    return x, log_ratio(x, *own), log_ratio(x, *other), 4.0 * exponents + 8.0
+        It is at most 4 T + 8, T the largest |c x| + c^2 / 2 of a centre c: the exponent is their difference.  The
+        weights of m factors may be `BINOMIAL` m units away from binomial ones.
+        """
+        x = low + step * np.arange(number)
+        most = max(map(abs, self._outermost))
+        units = 4.0 * (most * np.abs(x) + 0.5 * most**2) + 8.0
+        if max(self.factors) > 1:
+            units += BINOMIAL * max(self.factors)
+        return x, log_ratio(x, *self.own), log_ratio(x, *self.other), units
 
 
 def _units(theta: float | NDArray, x: NDArray, of_log: NDArray, below: NDArray) -> NDArray:
@@ -230,8 +235,8 @@ def _units(theta: float | NDArray, x: NDArray, of_log: NDArray, below: NDArray) 
     return (1.0 + 2.0 * theta) * of_log + 2.0 * x * x + below + 16.0
 
 
-def log_moments(own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], theta: NDArray, most: int) -> NDArray:
-    """K of A and B at each tilt, rounded up; inf where it takes more nodes than `most`.
+def log_moments(law: TiltedMixture, theta: NDArray, most: int) -> NDArray:
+    """K of A and B at each tilt instead of the law's, rounded up; inf where it takes more nodes than `most`.
 
     The tilts of an octave, and all tilts up to 1, share the nodes of the largest of them.  For the others these lie
     closer together, and further out, than the rule needs.
@@ -239,10 +244,10 @@ def log_moments(own: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], th
     found = np.full(theta.shape, np.inf)
     octaves = np.ceil(np.log2(np.maximum(theta, 1.0)))
     for octave in np.unique(octaves):
-        low, step, number = TiltedMixture(own, other, float(2.0**octave)).nodes(0.0)
+        low, step, number = law._replace(theta=float(2.0**octave)).nodes(0.0)
         if number > most:
             continue
-        x, log_a, log_b, of_log = _logs(own, other, low, step, number)
+        x, log_a, log_b, of_log = law._logs(low, step, number)
         at = np.flatnonzero(octaves == octave)
         for some in np.array_split(at, math.ceil(at.size * number / _ELEMENTS)):
             deadline.check()

@@ -33,15 +33,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WIDEST", "MixtureBoxes", "PositiveMixture", "complex_expm1", "complex_expm1_less", "complex_log1p"]
+__all__ = [
+    "BINOMIAL",
+    "WIDEST",
+    "MixtureBoxes",
+    "PositiveMixture",
+    "complex_expm1",
+    "complex_expm1_less",
+    "complex_log1p",
+]
 
 _UNIT = 2.0**-53
 _FAR = 36.0  # exponents beyond are taken out of the sum
 _NEAR_ZERO = 0.25  # a sum below it is made of its terms, not of 1 plus an excess
 _SERIES, _TERMS = 0.06, 10  # exponents up to which a power series serves, and its last power
 _SLACK = 1e-12  # relative, for round-off
-_BINOMIAL = 16.0  # units by which ratios of neighbouring weights may differ from those of binomial weights
 _TURNED = 3.0  # argument between two places that are compared, at most; below pi
+
+BINOMIAL = 16.0
+"""Units of 2^-53 by which ratios of neighbouring weights may differ from those of binomial weights."""
 
 WIDEST = 3.0
 """Angle t |y| of a box, at most; below pi."""
@@ -108,13 +118,13 @@ class PositiveMixture(NamedTuple):
         j = np.arange(k)
         even = np.abs(c[1:] - c[-1] / k * (j + 1.0)) <= 4.0 * _UNIT * c[1:]
         odds = w[1:] / w[:-1] * (j + 1.0) / (k - j)
-        binomial = even.all() and np.ptp(odds) <= _BINOMIAL * _UNIT * odds.min()
+        binomial = even.all() and np.ptp(odds) <= BINOMIAL * _UNIT * odds.min()
         return self._replace(factors=k) if binomial else self
 
     @property
     def _weight_units(self) -> float:
         """Units by which weights may differ from binomial ones."""
-        return _BINOMIAL * self.factors if self.factors > 1 else 0.0
+        return BINOMIAL * self.factors if self.factors > 1 else 0.0
 
     @property
     def top(self) -> float:

@@ -87,15 +87,15 @@ TILTS = np.array([0.01, 0.3, 1.0, 1.1, 1.9, 2.0, 4.1, 7.9])
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_log_moments_of_tilts_that_share_nodes(name, direction, monkeypatch):
     """They are rounded up, by little; a tilt's number does not depend on which others are asked for."""
-    own, other, _ = law_of(name, direction, 0.0)
-    found = log_moments(own, other, TILTS, 1 << 20)
-    exact = [moments(TiltedMixture(own, other, theta), [])[0] for theta in TILTS.tolist()]
+    law = law_of(name, direction, 0.0)
+    found = log_moments(law, TILTS, 1 << 20)
+    exact = [moments(law._replace(theta=theta), [])[0] for theta in TILTS.tolist()]
     room = [float(k - true) for k, true in zip(found, exact, strict=True)]
     assert min(room) >= 0.0 and max(room) <= 1e-12
     monkeypatch.setattr(mixture_spectrum, "_ELEMENTS", 1)
-    assert log_moments(own, other, TILTS[::-1], 1 << 20).tolist() == found[::-1].tolist()
+    assert log_moments(law, TILTS[::-1], 1 << 20).tolist() == found[::-1].tolist()
     monkeypatch.setattr(mixture_spectrum, "_LOG_ERROR", 1.0)
-    rough = log_moments(own, other, TILTS, 1 << 20)
+    rough = log_moments(law, TILTS, 1 << 20)
     assert max(abs(float(k - true)) for k, true in zip(rough, exact, strict=True)) > 1e-6
 
 
@@ -182,11 +182,22 @@ def test_two_kinds_of_steps_in_one_composition():
         assert max(a.lower, b.lower) <= min(a.upper, b.upper) and b.upper - b.lower < 1e-8
 
 
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_the_strip_is_as_wide_as_the_factors_allow(direction):
+    """Two factors are a binomial mixture's own; a rule for a hundred has nodes too far apart."""
+    step = pa.GroupGaussian(0.3, 0.5, 2)
+    law = step.steps([step], direction)._tilted(0, 0.3)
+    assert max(law.factors) == 2 and min(law.factors) == 1
+    assert law.nodes(0.0)[2] < 0.75 * law._replace(factors=(1, 1)).nodes(0.0)[2]
+    assert excess_of_errors(law, [0, 12], 0.01) <= 0.0
+    assert excess_of_errors(law._replace(factors=(100, 100)), [0, 12], 0.01) > 0.0
+
+
 def test_a_spectrum_that_costs_too_much_is_not_made():
     law = law_of("group", "remove", 6.0)
     assert law.spectrum(1e6, 1_000, 1, 1e7) is None
-    assert np.isinf(log_moments(law.own, law.other, np.array([6.0]), 10)[0])
-    assert np.isinf(log_moments(law.own, law.other, np.array([1e12]), 1 << 14)[0])
+    assert np.isinf(log_moments(law, np.array([6.0]), 10)[0])
+    assert np.isinf(log_moments(law, np.array([1e12]), 1 << 14)[0])
 
 
 @pytest.mark.parametrize(
@@ -204,7 +215,7 @@ def test_tiny_losses_have_large_tilts(sigma, rate, records, steps, delta):
 def test_round_off_of_the_logarithm_is_that_of_its_terms():
     """In the middle between two centres their exponents are differences of large numbers."""
     own, other = (np.array([0.0, 13.0]), np.array([0.5, 0.5])), (np.zeros(1), np.ones(1))
-    x, log_a, _, units = mixture_spectrum._logs(own, other, 6.2, 0.003, 200)
+    x, log_a, _, units = TiltedMixture(own, other, 0.0)._logs(6.2, 0.003, 200)
     with mpmath.workdps(40):
         exact = [mpmath.log1p(0.5 * mpmath.expm1(13 * mpmath.mpf(v) - mpmath.mpf(169) / 2)) for v in x.tolist()]
         off = np.array([float(abs(e - mpmath.mpf(f))) for e, f in zip(exact, log_a.tolist(), strict=True)]) * 2.0**53
