@@ -273,7 +273,7 @@ class _Contour:
     def _bound(self, a: complex, step: float) -> _Bound | None:
         """Bounds on the rectangle around the ellipse of a panel; None if it comes near 0 or 1.
 
-        With d = A - centre, |M_k| is at most |M_k(centre) exp(d m_k)| times what `kernels.contour.around` bounds.
+        With d = A - centre, |M_k| is at most |M_k(centre) exp(d m_k)| times what `NodeSums.around` bounds.
         M_low = M - M_mid, and prod (M_low + M_mid)^c - prod M_low^c is a polynomial with positive coefficients, so that
         moduli may replace all terms.
         """
@@ -283,11 +283,8 @@ class _Contour:
         if min(abs(centre), abs(centre - 1.0)) <= 1.05 * reach:
             return None
         corners = half * direction * np.array([complex(i * _WIDE, j * _TALL) for i in (-1, 1) for j in (-1, 1)])
-        out = np.empty((len(self._moments), 5))
-        for m, row in zip(self._moments, out, strict=True):
-            m.around(centre, corners, row)
-        size, mean = out[:, 0], out[:, 1] + 1j * out[:, 2]
-        moved, mid = out[:, 3] * (1.0 + 1e-9), out[:, 4] * (1.0 + 1e-9)
+        size, mean, moved, mid = map(np.array, zip(*(m.around(centre, corners) for m in self._moments), strict=True))
+        moved, mid = moved * (1.0 + 1e-9), mid * (1.0 + 1e-9)
         base = moved + mid if self._split else moved
         turned = np.multiply.outer(mean, corners).real
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .node_sums import NodeSums, PathNodes
+from .node_sums import Around, NodeSums, PathNodes
 from .positive_mixture import WIDEST, MixtureBoxes, PositiveMixture, complex_expm1, complex_expm1_less
 
 __all__ = ["LOG_DENSITY", "ComplexMoments", "LikelihoodRatio"]
@@ -241,15 +241,11 @@ class ComplexMoments:
         else:
             corners = [complex(low), low + self._above], [low + self._above, *tail], [first, low + self._above]
             self._paths = [_Path(ratio, line).around_ellipses() for line in corners]
-        self._sums = NodeSums([path.nodes() for path in self._paths])
-        with np.errstate(divide="ignore"):
-            self._log_weight = np.log(np.abs(self._sums.weight))
+        self._beyond = ratio.q.mass_below(-self._end) if self._finite else 0.0
+        self._sums = NodeSums([path.nodes() for path in self._paths], 1.0 - self._beyond)
         self._linear = ratio.difference(first, tail[-1])
         self._linear_rule = sum(path.linear_error() for path in self._paths[-2:])
         self._kept: dict[complex, list[NDArray]] = {}
-        # M = 1 - beyond + sum of weight (g^A - 1); for `around`, the part without g^A is a node of loss 0
-        self._beyond = ratio.q.mass_below(-self._end) if self._finite else 0.0
-        self._constant = complex(1.0 - self._beyond) - self._sums.weight[self._sums.first :].sum()
 
     @property
     def nodes(self) -> int:
@@ -274,12 +270,9 @@ class ComplexMoments:
         x = float(less.real + off) + self.rule_errors(a, a)[0] + sum(self.outside(c))
         return math.log1p(x) if x > -0.5 else math.log(1.0 + x + 2.0**-52)
 
-    def around(self, a: complex, corners: NDArray, out: NDArray) -> None:
-        """See `kernels.contour.around`."""
-        from ..kernels import contour
-
-        nodes = self._sums.loss, self._sums.weight, self._log_weight
-        contour.around(a, corners, self._constant, *nodes, self._sums.first, self._sums.last, out)
+    def around(self, a: complex, corners: NDArray) -> Around:
+        """See `NodeSums.around`."""
+        return self._sums.around(a, corners)
 
     def rule_errors(self, one: complex, two: complex) -> tuple[float, float]:
         """Bounds of the rule's errors of M and of M_mid for all A between two.

@@ -1,4 +1,4 @@
-"""Sums of complex exponentials over the nodes of paths, and their round-off.
+"""Sums of complex exponentials over the nodes of paths, their round-off, and how they move around one exponent.
 
 With the weights w, losses l = log g and exponents A of `complex_moments`, two sums over nodes are wanted: that of
 w (exp(A l) - 1 - A (g - 1)), whose terms are of second order in small losses, and that of w exp(A l).
@@ -18,6 +18,16 @@ Round-off, in units of 2^-53:
 3. numpy adds up a row in pairs of blocks, a block of 128 numbers as 8 sums: 28 + log2(n) units of the sum of moduli.
 4. Moment k costs 4 k units, and Horner's rule 4 k + 4.  For x <= 1 the sum over k >= 2 of x^k / k! is at most 0.72 x^2,
    and that of k x^k / k! at most 1.72 x^2.  The remainder of the series is below a tenth of a unit of x^2.
+
+**Around an exponent.**  M is a constant plus the sum of w exp(A l), and the constant is a node of loss 0.  Let M(A) and
+m be the computed sum and its computed logarithmic derivative, and p = w exp(A l) / M(A).  Then the sum of p is 1 + s
+and that of p (l - m) is t, both s and t only round-off, and
+
+    M(A + d) = M(A) exp(d m) (1 + s + d t + sum of p (exp(d (l - m)) - 1 - d (l - m))).
+
+a. |exp(u) - 1 - u| <= |u|^2 / 2 max(1, exp(Re u)).  Re d (l - m) is linear in d, so its maximum is at a corner.
+b. The sum of |p| exp(Re d (l - m)) is convex in d, so its maximum is at a corner, too, and bounds the same factor.
+c. A term is wrong by n + 24 + 4 |A l| units of itself.
 """
 
 from __future__ import annotations
@@ -29,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NodeSums", "PathNodes"]
+__all__ = ["Around", "NodeSums", "PathNodes"]
 
 _UNIT = 2.0**-53
 _TERM = 24.0  # step 2
@@ -61,12 +71,33 @@ class PathNodes(NamedTuple):
     of_weight: NDArray
 
 
+class Around(NamedTuple):
+    """M and M_mid at all exponents A + d, d in a polygon around 0.
+
+    Attributes
+    ----------
+    log_size : float
+        log |M(A)|; inf if M(A) is 0.
+    mean : complex
+        m, about the logarithmic derivative of M at A.
+    bound, bound_mid : float
+        Bounds of |M(A + d) / (M(A) exp(d m))| and of |M_mid(A + d) / (M(A) exp(d m))|.
+    """
+
+    log_size: float
+    mean: complex
+    bound: float
+    bound_mid: float
+
+
 class NodeSums:
     """Sums over one path, or over three: one for M over the last two, and one for M_mid over the first two.
 
     Parameters
     ----------
     paths : sequence of PathNodes
+    mass : float
+        M is about this, plus the sum of w (exp(A l) - 1).
 
     Attributes
     ----------
@@ -76,7 +107,7 @@ class NodeSums:
         The sum for M is over the nodes from `first` on, that for M_mid over those before `last`, none of one path.
     """
 
-    def __init__(self, paths: Sequence[PathNodes]) -> None:
+    def __init__(self, paths: Sequence[PathNodes], mass: float = 1.0) -> None:
         *others, tail = paths
         order = np.argsort(-np.abs(tail.loss), kind="stable")
         tail = PathNodes(*(values[order] for values in tail))
@@ -101,6 +132,12 @@ class NodeSums:
         of_bent = share * ((added + 4.0) * np.abs(nodes.bent) + nodes.of_bent)
         of_series = share[self.last :] * size * ((0.72 * added[self.last :] + _SERIES) * size + 1.72 * tail.of_loss)
         self._of_small = np.stack([of_bent[self.last :], of_series], axis=1)
+        # for `around`, with the constant as the last node
+        weight = np.append(nodes.weight, mass - nodes.weight[self.first :].sum())
+        self._loss = np.append(nodes.loss, 0.0)
+        with np.errstate(divide="ignore"):
+            self._log_weight = np.log(np.abs(weight))
+        self._turn = weight / np.maximum(np.abs(weight), np.finfo(float).tiny)
 
     @np.errstate(over="ignore", invalid="ignore")
     def at(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
@@ -133,3 +170,26 @@ class NodeSums:
         own_mid, passed_mid = (modulus[:, : self.last] @ self._of_power[: self.last]).T
         error = own + of_one + size * (passed + of_rise + of_bent) + size * size * of_series
         return whole, _UNIT * error, added(slice(self.last)), _UNIT * (own_mid + size * passed_mid)
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def around(self, a: complex, corners: NDArray) -> Around:
+        """Bounds for all d in the polygon with these corners around 0."""
+        loss, exponent, inside = self._loss, a * self._loss, slice(self.first, None)
+        log_size, tangent = exponent.real + self._log_weight, 1j * np.tan(0.5 * exponent.imag)
+        top = float(log_size[inside].max())
+        term = (np.exp(log_size - top) * self._turn * (1.0 + tangent) / (1.0 - tangent))[inside]
+        total = complex(term.sum())
+        if not abs(total) > 0.0:
+            return Around(math.inf, 0j, math.inf, math.inf)
+        mean, log_total = complex((term * loss[inside]).sum()) / total, top + math.log(abs(total))
+        apart, log_share = loss - mean, log_size - log_total
+        share = np.exp(log_share)
+        moved = np.exp(
+            log_share + np.multiply.outer(corners.real, apart.real) - np.multiply.outer(corners.imag, apart.imag)
+        )
+        off = _UNIT * share * (loss.size + 24.0 + 4.0 * np.abs(exponent))
+        reach = float(np.abs(corners).max())
+        second = (apart.real**2 + apart.imag**2) * np.maximum(share, moved.max(axis=0))
+        bent = off * (1.0 + reach * (np.abs(loss) + abs(mean))) + 0.5 * reach * reach * second
+        bound = min(1.0 + float(bent[inside].sum()), float(moved[:, inside].sum(axis=1).max()))
+        return Around(log_total, mean, bound, float(moved[:, : self.last].sum(axis=1).max()))

@@ -1,4 +1,4 @@
-"""Sums of complex exponentials: round-off of both kinds of terms, and of the linear ones, against many digits."""
+"""Sums of complex exponentials and their round-off against many digits, and their bounds around an exponent."""
 
 import mpmath
 import numpy as np
@@ -132,3 +132,90 @@ def test_huge_and_tiny_powers_are_no_warnings():
     tiny = nodes._replace(loss=-np.abs(nodes.loss) - 1.0)
     found, error, *_ = NodeSums([tiny]).at(np.array([1e4 + 0j]))
     assert np.all(np.isfinite(found)) and np.all(np.isfinite(error))
+
+
+def around(a, corners, constant, loss, weight, first=0, last=0):
+    """`NodeSums.around` of nodes whose sum for M has this constant."""
+    zero = np.zeros(loss.size)
+    nodes = PathNodes(loss, loss, loss, weight, zero, zero, zero, zero)
+    cuts = [slice(0, first), slice(first, last), slice(last, None)] if last else [slice(None)]
+    paths = [PathNodes(*(values[cut] for values in nodes)) for cut in cuts]
+    return NodeSums(paths, constant + weight[first:].sum()).around(a, corners)
+
+
+def sample(rng, n, size, mid):
+    """Random nodes: losses with a positive imaginary part, as on a path above the real line."""
+    loss = rng.normal(0.0, 1.0, n) + 1j * rng.uniform(0.0, 1.5, n)
+    loss *= size
+    weight = rng.dirichlet(np.ones(n)) * np.exp(1j * rng.normal(0.0, 0.3, n))
+    return loss, weight, mid
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_around_a_point_hold_in_the_polygon(seed):
+    """And in some direction they are reached to a factor of two, where the polygon is small."""
+    rng = np.random.default_rng(seed)
+    loss, weight, first = sample(rng, 60, 10.0 ** rng.uniform(-2, 0), 20)
+    constant, last = complex(rng.normal(0.0, 1e-3)), 40
+    a = complex(rng.uniform(-0.5, 3.0), rng.uniform(0.0, 4.0))
+    closest = []
+    for reach in (0.05, 0.5, 3.0):
+        turn = np.exp(1j * rng.uniform(0.0, 6.3))
+        v = reach * turn * np.array([2.0 + 1.0j, 2.0 - 1.0j, -2.0 + 1.0j, -2.0 - 1.0j])
+        found = around(a, v, constant, loss, weight, first, last)
+        inside = reach * turn * (rng.uniform(-2, 2, 500) + 1j * rng.uniform(-1, 1, 500))
+        moments = np.exp(np.multiply.outer(a + np.append(inside, v), loss[first:])) @ weight[first:] + constant
+        mid = np.exp(np.multiply.outer(a + np.append(inside, v), loss[:last])) @ weight[:last]
+        at = np.exp(found.log_size + (np.append(inside, v) * found.mean).real)
+        assert np.all(np.abs(moments) <= found.bound * at * (1.0 + 1e-12))
+        assert np.all(np.abs(mid) <= found.bound_mid * at * (1.0 + 1e-12))
+        closest.append(np.max(np.abs(moments) / (found.bound * at)))
+    centre = np.exp(a * loss[first:]) @ weight[first:] + constant
+    assert abs(found.log_size - np.log(abs(centre))) < 1e-12
+    assert closest[0] > 0.5
+
+
+@pytest.mark.parametrize("rare", [-70.0, -90.0, -110.0])
+def test_bounds_around_a_point_hold_where_rare_losses_are_large(rare):
+    """Powers of g beyond exp(60) with weights below exp(-60): nearly all of the sum is in other terms."""
+    rng = np.random.default_rng(3)
+    loss = np.append(rng.normal(0.0, 1e-3, 40), np.linspace(20.0, 25.0, 20)) + 1j * rng.uniform(0.0, 1e-2, 60)
+    weight = np.append(rng.dirichlet(np.ones(40)), np.full(20, np.exp(rare))) * np.exp(1j * rng.normal(0.0, 0.3, 60))
+    a = 4.0 + 1.0j
+    for reach in (0.01, 0.1, 1.0):
+        v = reach * np.array([2.0 + 1.0j, 2.0 - 1.0j, -2.0 + 1.0j, -2.0 - 1.0j])
+        found = around(a, v, 0j, loss, weight)
+        d = reach * (rng.uniform(-2, 2, 500) + 1j * rng.uniform(-1, 1, 500))
+        moments = np.abs(np.exp(np.multiply.outer(a + d, loss)) @ weight)
+        assert np.all(moments <= found.bound * np.exp(found.log_size + (d * found.mean).real) * (1.0 + 1e-12))
+    assert abs(found.log_size - np.log(np.abs(np.exp(a * loss) @ weight))) < 1e-12
+
+
+def test_round_off_of_the_sum_around_a_point_is_part_of_its_bound():
+    """Terms of size 1 whose sum is 1e-14: the computed sum, and its logarithmic derivative, are wrong by percents."""
+    rng = np.random.default_rng(5)
+    above = 0
+    for _ in range(50):
+        loss = rng.normal(0.0, 0.5, 40) + 1j * rng.uniform(0.0, 1.5, 40)
+        weight, a = rng.normal(0.0, 1.0, 40) + 1j * rng.normal(0.0, 1.0, 40), 2.0 + 3.0j
+        weight[-1] -= (np.exp(a * loss) @ weight * (1.0 - 1e-14)) / np.exp(a * loss[-1])
+        found = around(a, 1e-30 * np.array([1.0 + 1.0j, 1.0 - 1.0j, -1.0 + 1.0j, -1.0 - 1.0j]), 0j, loss, weight)
+        with mpmath.workdps(40):
+            nodes = [(mpmath.mpc(w), mpmath.mpc(x)) for w, x in zip(weight.tolist(), loss.tolist(), strict=True)]
+            truth = abs(mpmath.fsum(w * mpmath.exp(a * x) for w, x in nodes))
+        above += truth > mpmath.exp(found.log_size)
+        assert truth <= found.bound * mpmath.exp(found.log_size)
+    assert above > 5
+
+
+def test_a_constant_of_zero_has_no_part_in_the_bound():
+    """Its factor exp(d m) is beyond all doubles."""
+    v = 1e3 * np.array([1.0 + 1.0j, 1.0 - 1.0j, -1.0 + 1.0j, -1.0 - 1.0j])
+    found = around(0.1 + 0j, v, 0j, np.array([1e3 + 0j]), np.array([0.5 + 0j]))
+    assert found.log_size == pytest.approx(100.0 + np.log(0.5)) and found.bound == pytest.approx(1.0)
+
+
+def test_a_sum_of_zero_has_no_bounds():
+    loss, weight = np.array([0j, 0j]), np.array([1.0 + 0j, -1.0 + 0j])
+    found = around(1.0 + 0j, np.ones(4, dtype=complex), 0j, loss, weight)
+    assert np.isinf(found.log_size) and np.isinf(found.bound) and np.isinf(found.bound_mid)
