@@ -181,7 +181,7 @@ class TiltedMixture(NamedTuple):
         )
 
     def log_envelope(self, levels: NDArray, log_moment: float) -> NDArray:
-        """log of bounds of |phi| at and beyond each frequency, powers of sqrt(2): step 4, the best of `_SHIFTS`.
+        """log of bounds of |phi| at and beyond each frequency: step 4, the best of `_SHIFTS`.
 
         In a cell of width h the second derivative of log |f| is at most c = 1 + (1 + 2 theta) s^2 / (2 cos(y s / 2)^2).
         With the slope b in the middle, the mean of |f| is at most its value there times exp(b^2 h^2 / 24 + c h^2 / 8).
@@ -193,6 +193,8 @@ class TiltedMixture(NamedTuple):
         above, below = (self.own, self.other) if self.own[0].max() > self.other[0].min() else (self.other, self.own)
         log_scale = math.log(h) - log_moment - 0.5 * math.log(2.0 * math.pi) + _ROUND
         bound = np.zeros(levels.size)
+        laws = [_Line.of(middle, *law) for law in (self.own, self.other)]
+        ends = _Line.of(edges[:-1], *above), _Line.of(edges[1:], *below)
         for y in _SHIFTS / max(spread, 1.0 / 3.0):
             least = math.cos(0.5 * y * spread)
             log_outside = math.log(_OUTSIDE) + 0.5 * y * y - theta * math.log(least)
@@ -200,20 +202,18 @@ class TiltedMixture(NamedTuple):
                 break  # |phi| <= 1 says more, for larger y too
             outside = math.exp(log_outside) + _CELLS * math.exp(_LIGHT)
             bent = 1.0 + (1.0 + 2.0 * theta) * 0.5 * (spread / least) ** 2
-            (log_a, _, slope_a), (log_b, _, slope_b) = (_on_line(middle, y, *law) for law in (self.own, self.other))
+            (log_a, _, slope_a), (log_b, _, slope_b) = (law.at(y) for law in laws)
             slope = (1.0 + theta) * slope_a - theta * slope_b - middle
             log_mass = (1.0 + theta) * log_a - theta * log_b - 0.5 * middle**2 + slope**2 * h * h / 24.0
             log_mass += log_scale + bent * h * h / 8.0 + 0.5 * y * y
             held = log_mass > _LIGHT
             with np.errstate(over="ignore"):
                 mass = np.exp(log_mass[held])
-            larger, smaller = _on_line(edges[:-1], y, *above)[1], _on_line(edges[1:], y, *below)[1]
+            larger, smaller = (end.at(y)[1] for end in ends)
             argument = np.maximum(larger - smaller - 2.0**-45 * (larger + smaller), 0.0)[held]
-            falls = np.exp(-np.multiply.outer(levels[:2], argument))
-            for j in range(levels.size):
-                bound[j] = min(bound[j], math.log(float(mass @ falls[j % 2]) + outside))
-                falls[j % 2] *= falls[j % 2]
-                np.maximum(falls[j % 2], 1e-150, out=falls[j % 2])
+            with np.errstate(under="ignore"):
+                falls = np.exp(-np.multiply.outer(levels, argument))
+            bound = np.minimum(bound, np.log(falls @ mass + outside))
         return bound
 
     def _logs(self, low: float, step: float, number: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:
@@ -265,12 +265,25 @@ def log_moments(law: TiltedMixture, theta: NDArray, most: int) -> NDArray:
     return found
 
 
-def _on_line(x: NDArray, y: float, centres: NDArray, weights: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """A mixture's density over that of N(0, 1) at x + i y: log modulus, argument, and the slope of the log modulus."""
-    t = np.multiply.outer(x, centres) - 0.5 * centres**2
-    top = t.max(axis=1)
-    least = centres.min()
-    turned = weights * np.exp(1j * y * (centres - least))
-    with np.errstate(under="ignore"):
-        value, moment = (np.exp(t - top[:, None]) @ np.stack([turned, centres * turned], axis=1)).T
-    return top + np.log(np.abs(value)), y * least + np.angle(value), (moment / value).real
+class _Line(NamedTuple):
+    """A mixture at real places: its centres and weights, the largest exponent, and the exponentials over that one's."""
+
+    centres: NDArray
+    weights: NDArray
+    top: NDArray
+    terms: NDArray
+
+    @classmethod
+    def of(cls, x: NDArray, centres: NDArray, weights: NDArray) -> _Line:
+        """The mixture at these places."""
+        t = _exponents(x, centres)
+        top = t.max(axis=0)
+        with np.errstate(under="ignore"):
+            return cls(centres, weights, top, np.exp(t - top))
+
+    def at(self, y: float) -> tuple[NDArray, NDArray, NDArray]:
+        """Its density over that of N(0, 1) at x + i y: log modulus, argument, and the slope of the log modulus."""
+        least = self.centres.min()
+        turned = self.weights * np.exp(1j * y * (self.centres - least))
+        value, moment = np.stack([turned, self.centres * turned]) @ self.terms
+        return self.top + np.log(np.abs(value)), y * least + np.angle(value), (moment / value).real

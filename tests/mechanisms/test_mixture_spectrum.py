@@ -142,13 +142,13 @@ def test_an_envelope_of_too_large_arguments_is_found(factor, found, monkeypatch)
     law = law_of("replaced for certain", "remove", 6.0)
     levels = 2.0 ** (0.5 * np.arange(0, 16))
     spectrum = law.spectrum(levels[0], 256, 1, 1e12)
-    on_line = mixture_spectrum._on_line
+    at = mixture_spectrum._Line.at
 
-    def turned(x, y, *law):
-        modulus, argument, slope = on_line(x, y, *law)
+    def turned(line, y):
+        modulus, argument, slope = at(line, y)
         return modulus, factor * argument, slope
 
-    monkeypatch.setattr(mixture_spectrum, "_on_line", turned)
+    monkeypatch.setattr(mixture_spectrum._Line, "at", turned)
     bound = np.exp(law.log_envelope(levels, float(spectrum.log_moment)))
     whole = np.arange(0, 16, 2)  # levels that are multiples of the first
     size = np.exp(spectrum.re)[levels[whole].astype(int) - 1]
