@@ -97,8 +97,8 @@ class Bounds:
     Attributes
     ----------
     lower, estimate, upper : float or ndarray of float64
-        All of one shape; arrays are read-only.  `upper` is what may be promised to a person.  `lower` and `estimate`
-        are NaN where only the upper bound was asked for.
+        All of one shape; arrays are read-only.  `lower` and `estimate` are NaN where only the upper bound was asked
+        for.  Whether `upper` may be promised, the `guarantee` of a ledger or a run says.
     status : Status or ndarray of uint8
         One `Status` per element.  An element that is `Status.NOT_CERTIFIED` has upper = inf, and lower = 0 unless a
         larger lower bound is proven, as of a largest loss.

@@ -106,7 +106,7 @@ class LinearQueries(Locked):
 
     @property
     def guarantee(self) -> Guarantee:
-        """rho-zCDP parameter of all answers together."""
+        """rho-zCDP of all answers together, proven for adaptive queries."""
         return self._filter.guarantee
 
     def answer(self, values: Any) -> np.ndarray:
