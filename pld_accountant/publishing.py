@@ -68,7 +68,7 @@ class Release:
 
     @property
     def rho(self) -> float:
-        """epsilon^2 / 2: the release is rho-zCDP (Bun and Steinke 2016, Proposition 3)."""
+        """epsilon^2 / 2: the release is rho-zCDP (Bun and Steinke 2016, Proposition 3.3)."""
         return self.epsilon**2 / 2.0 * (1.0 + 2.0**-50)
 
     @property
