@@ -173,11 +173,14 @@ class ReplaceOneSampledGaussian:
 
     Notes
     -----
-    The pair is ((1 - q) N(0) + q N(s), (1 - q) N(0) + q N(-s)); both directions are alike.
+    The pair is ((1 - q) N(0) + q N(s), (1 - q) N(0) + q N(-s)); both directions are alike.  It dominates all records
+    x and y of norm at most s: take a set of any probability under N(0), and the half-line of this probability.  The
+    set's probability under N(x) is at most the half-line's under N(s), and under N(y) at least the half-line's under
+    N(-s) (Neyman and Pearson).
 
     References
     ----------
-    Koskela, Jaelkoe and Honkela (2020), substitute relation; Zhu, Dong and Wang (2022).
+    Koskela, Jaelkoe and Honkela (2020), for the pair.
 
     Examples
     --------
