@@ -149,7 +149,7 @@ class MechanismLedger(NamedPeople, SavedState):
             Anything that `compose` takes, or a list of steps as `TreeAggregation` gives it, with its noise relative to
             *these* people's contributions.
         times : int or array_like of int or bool, shape (num_examples,)
-            How often each person took part.
+            How often each person took part; in a sampled mechanism, how often they could be sampled, sampled or not.
         planned : int, optional
             How often it ran, for the worst case; nobody may have taken part more often.  By default once if `times` is
             an array of bool, else the largest of `times`, which depends on people's data if it is an array.
