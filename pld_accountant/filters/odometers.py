@@ -154,7 +154,7 @@ def _sum(values: np.ndarray, count: np.ndarray) -> np.ndarray:
 
 
 class RenyiOdometer(_Odometer):
-    """Gives each person a bound on their Renyi divergence; nobody is left out.
+    """Gives each person a bound on their Renyi divergence, proven at restarts only; nobody is left out.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ class RenyiOdometer(_Odometer):
 
 
 class GaussianOdometer(_Odometer):
-    """Gives each person a bound on their mu of Gaussian DP over full-batch steps; nobody is left out.
+    """Gives each person a bound on their mu over full-batch steps, proven at restarts only; nobody is left out.
 
     Parameters
     ----------
