@@ -23,12 +23,31 @@ __all__ = ["best_epsilon", "epsilon_at_orders", "optimal_epsilon", "optimum", "r
 
 _ORDERS_PER_OCTAVE = 16
 _REFINED = 4  # times as many orders around the best one
+_TOGETHER = 16  # orders, two an octave: if none of them is better than those before, larger ones are left out
 _ROUNDS = 9  # of orders between the neighbours of the best one; the last are 1e-5 apart, relative
 
 
 def renyi_bounds(counts: Counts, maker: TableMaker, question: Question) -> NDArray:
     """Upper bounds of everybody's epsilon or log delta, at the best of two tilts an octave: (people,)."""
     return make_plan(counts, maker, question, np.full(len(counts), np.nan), Limits()).renyi
+
+
+def _coarse(bound: Callable[[NDArray], NDArray], theta: NDArray) -> NDArray:
+    """The bounds at ascending orders, shape (..., orders), without the largest orders if they are surely no better.
+
+    K and log_c are convex in theta.  So a bound of log delta is convex, too, and one of epsilon falls up to its best
+    order and grows from there: its derivative has the sign of theta N' - N, whose own derivative, theta N'', is at
+    least 0, with N = K + log_c - log delta.  An order that is left out makes no bound wrong.
+    """
+    found: list[NDArray] = []
+    best: NDArray = np.array(np.inf)
+    for start in range(0, theta.size, _TOGETHER):
+        found.append(bound(theta[start : start + _TOGETHER]))
+        least = found[-1].min(axis=-1)
+        if np.all(best < np.inf) and not np.any(least < best):
+            break
+        best = np.minimum(best, least)
+    return np.concatenate(found, axis=-1)
 
 
 def best_epsilon(counts: Counts, log_moments: Callable[[NDArray], NDArray], delta: float) -> NDArray:
@@ -57,7 +76,7 @@ def best_epsilon(counts: Counts, log_moments: Callable[[NDArray], NDArray], delt
     out = np.zeros(len(counts))
     spans: list[tuple[int, int]] = []
     for block in blocks(len(counts)):
-        best = np.argmin(converted(coarse, block), axis=1)
+        best = np.argmin(_coarse(lambda theta, who=block: converted(theta, who), coarse), axis=1)
         spans.append((int(best.min()), int(best.max())))
     if not spans:
         return out
@@ -135,15 +154,19 @@ def optimum(log_moments: Callable[[NDArray], NDArray], question: Question, order
         Values of theta that are tried besides; where K has corners, the optimum is one of them.
     """
     target = float(np.asarray(question.target))
+
+    def bound(theta: NDArray) -> NDArray:
+        moments, constant = log_moments(theta), np.asarray(log_c(theta))
+        size = np.abs(moments) - constant + abs(target) * (1.0 if question.wants_epsilon else theta)
+        rounding = 2.0**-48 * (size / theta if question.wants_epsilon else size)
+        return np.asarray(question.chernoff(moments, theta, target) + rounding)
+
     at, best = np.log(2.0) * np.arange(-20.0, 36.0, 0.5), np.inf
     for k in range(_ROUNDS + 1):
         theta = np.array(orders, dtype=np.float64) if k == _ROUNDS else np.exp(at)
         if not theta.size:
             break
-        moments, constant = log_moments(theta), np.asarray(log_c(theta))
-        found = question.chernoff(moments, theta, target)
-        size = np.abs(moments) - constant + abs(target) * (1.0 if question.wants_epsilon else theta)
-        found = found + 2.0**-48 * (size / theta if question.wants_epsilon else size)
+        found = bound(theta) if k else _coarse(bound, theta)
         place = int(np.argmin(found))
         best = min(best, float(found[place]))
         if k < _ROUNDS:

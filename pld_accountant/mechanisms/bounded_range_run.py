@@ -74,7 +74,7 @@ class BoundedRangeRun(Discrete):
         return _law(self.epsilon, self.length)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=_WORK // _FEWEST)  # the runs of all lengths of one range: 0.1 MB each
 def _law(epsilon: float, length: int) -> DiscreteLaw:
     points = min(max(_WORK // length, _FEWEST), _MOST)
     fraction, exponent = math.frexp(epsilon / points)

@@ -8,6 +8,7 @@ import pytest
 import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import renyi
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.mechanisms.renyi_divergence import rdp
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
 
@@ -146,3 +147,30 @@ def test_everybody_at_once_equals_one_by_one_up_to_the_grid():
     np.testing.assert_allclose(together, alone, rtol=1e-6)
     assert together[0] < 1e-4
     assert renyi.best_epsilon(WholeCounts(counts[:0]), family.log_moments, 1e-5).shape == (0,)
+
+
+@pytest.mark.parametrize("question", [EpsilonAt(1e-6), EpsilonAt(0.5), DeltaAt(0.0), DeltaAt(3.0)])
+def test_orders_far_beyond_the_best_one_are_left_out_and_change_nothing(question):
+    """Log-moments at theta = 1e10 may take seconds."""
+    for sigma, steps in ((0.5, 1), (5.0, 2), (3e5, 3)):
+        asked = []
+
+        def log_moments(theta, rho=0.5 * steps / sigma**2, asked=asked):
+            asked.append(theta.max())
+            return rho * theta * (1.0 + theta)
+
+        theta = 2.0 ** np.arange(-20.0, 35.501, 1e-3)
+        best = question.chernoff(log_moments(theta), theta, question.target).min()
+        del asked[:]
+        found = renyi.optimum(log_moments, question)
+        assert best - 1e-6 * abs(best) - 1e-12 <= found <= best + 1e-6 * abs(best) + 1e-12
+        assert sigma > 10.0 or max(asked) < 2.0**20
+
+
+def test_the_best_orders_of_different_people_are_all_reached():
+    """One million steps have their best order near 2, and one step of much noise near 1e8."""
+    counts = WholeCounts(np.array([[1_000_000, 0], [0, 1], [1, 0]]))
+    together = renyi.best_epsilon(counts, lambda theta: np.outer([1e-6, 1e-16], theta * (1.0 + theta)), 1e-5)
+    for row, rho in enumerate((1.0, 1e-16, 1e-6)):
+        best = renyi.optimum(lambda theta, rho=rho: rho * theta * (1.0 + theta), EpsilonAt(1e-5))
+        assert max(best, 0.0) * (1 - 1e-9) <= together[row] <= max(best, 0.0) * (1 + 1e-4)
