@@ -82,9 +82,8 @@ ASKED = {
     "truncated batches": lambda: pa.compose([(pa.TruncatedPoisson(2.0, 0.1, 5, 20), 10)]),
     "Laplace": lambda: pa.compose([(pa.Laplace(2.0), 8)]),
     "sampled discrete Gaussian": lambda: pa.compose([(pa.PoissonSampled(pa.DiscreteGaussian(4.0), 0.1), 10)]),
-    "exponential mechanism": lambda: pa.compose(
-        [(pa.ExponentialMechanism(0.1), 5), (pa.GaussianMixture(3.0, (0, 1), (0.9, 0.1)), 1)]
-    ),
+    "exponential mechanism": lambda: pa.compose([(pa.ExponentialMechanism(0.1), 5), (pa.Gaussian(3.0), 1)]),
+    "mixture": lambda: pa.compose([(pa.GaussianMixture(3.0, (0, 1), (0.9, 0.1)), 2)]),
     "zCDP": lambda: pa.compose([(pa.ZeroConcentratedDP(0.01), 5), (pa.Laplace(3.0), 2)]),
     "shuffled batches": lambda: pa.compose([(pa.RandomAllocation(2.0, 10, 1), 3)]),
     "ledger": few,
