@@ -373,8 +373,8 @@ def test_rates_as_small_as_numbers_are(q, direction):
     found = pa.compose([(pa.SampledGaussian(1.0, q), 2)]).delta(0.0, direction)
     assert found.lower <= expected * q * (1.0 + 4.0 * q) and expected * q * (1.0 - 4.0 * q) <= found.upper
     assert found.width <= 3e-5 * found.upper
-    if q < 1e-200:
-        return  # sums with denormal numbers take minutes
+    if q not in (1e-15, 1e-200):
+        return  # many steps take seconds at each rate, and below 1e-200 minutes: sums with denormal numbers
     many = pa.compose([(pa.SampledGaussian(1.0, q), 1_000)]).delta(0.0, direction)
     # the sum of a thousand is nearly normal, of variance (e - 1) q^2 each
     assert many.width <= 1e-4 * many.upper
