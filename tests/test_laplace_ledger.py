@@ -67,7 +67,7 @@ def test_the_largest_loss_is_that_of_the_direction(direction):
 
 
 def test_mu():
-    parts = [(1.0, 10.0, 60)]
+    parts = [(1.0, 10.0, 8)]
     found = ledger_of(parts, 1.0).mu(1e-6)
     truth = exact(1.0, parts, 1.0).mu(1e-6)
     assert found.lower[-1] <= truth.upper and truth.lower <= found.upper[-1] <= truth.upper * 1.3
@@ -75,12 +75,13 @@ def test_mu():
 
 
 def test_mu_of_sampled_steps_is_at_most_that_of_the_worst_case():
-    parts = [(1.0, 10.0, 100)]
+    parts = [(1.0, 10.0, 1)]
     ledger = ledger_of(parts, 0.1)
     found, worst = ledger.mu(1e-6), ledger.worst_case().mu(1e-6)
     assert found.upper[0] == 0.0 < found.upper[1] < found.upper[2] == worst.upper
-    assert exact(NORMS[2], parts, 0.1).mu(1e-6, seconds=5).lower <= found.upper[2]
-    text = pa.compare(ledger, 1e-6, min_group=1).text()
+    truth = exact(NORMS[2], parts, 0.1).mu(1e-6)
+    assert 0.99 * truth.upper <= truth.lower <= found.upper[2]
+    text = pa.compare(ledger, 1e-6, min_delta=1e-6, min_group=1).text()
     assert "or the worst case's mu if that is smaller" in " ".join(text.split())
 
 
