@@ -84,7 +84,7 @@ def test_dollars_beside_counts():
     assert found.lower <= parts.upper * (1 + 1e-9)
     assert found.upper == pytest.approx(parts.upper, rel=1e-4)
     assert run.epsilon(0.0).upper == pytest.approx(2.4, rel=1e-9)
-    assert run.mu().upper < np.inf
+    assert run.mu(1e-2).upper < np.inf
     assert np.all(np.isfinite(run.rdp([2.0, 8.0])))
 
 
