@@ -1,6 +1,7 @@
 """Characteristic functions of bounded losses and of atoms, against integrals and sums in high precision."""
 
 from dataclasses import replace
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -30,6 +31,7 @@ LAWS = {
 NUMBER = 64
 
 
+@cache
 def exact(law, theta, omegas):
     """K, and phi at some frequencies, not centred."""
     with mpmath.workdps(30):
@@ -68,7 +70,7 @@ def excess_of_errors(found, k, phi, spacing, places):
 
 def excess(law, theta, spacing, places=(0, 20, NUMBER - 1)):
     found = law.spectrum(theta, spacing, NUMBER, 2, np.inf)
-    return excess_of_errors(found, *exact(law, theta, [spacing * (i + 1) for i in places]), spacing, places)
+    return excess_of_errors(found, *exact(law, theta, tuple(spacing * (i + 1) for i in places)), spacing, places)
 
 
 @pytest.mark.parametrize("name", LAWS)
