@@ -332,7 +332,7 @@ spectra._WORTH = 0.0
 rng = np.random.default_rng(0)
 norms = (rng.uniform(0.0, 1.2, (40, 12)) * rng.random(12)).astype(np.float32)
 ledger = pa.Ledger.from_norms(norms, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0, buckets=12)
-found = [ledger.epsilon(1e-5), ledger.delta(0.2)]
+found = [ledger.epsilon(1e-5), ledger.delta(0.05)]
 digest = hashlib.sha256(b"".join(x.tobytes() for b in found for x in (b.lower, b.estimate, b.upper)))
 sources = [makers._kept["spectra"] for makers in ledger._makers.values()]
 there = [source._path is not None and bool(source._read()) for source in sources]
