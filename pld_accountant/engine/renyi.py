@@ -7,6 +7,7 @@ Canonne, Kamath and Steinke (2020), Proposition 12, is `EpsilonAt.chernoff`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def best_epsilon(counts: Counts, log_moments: Callable[[NDArray], NDArray], delt
     out = np.zeros(len(counts))
     spans: list[tuple[int, int]] = []
     for block in blocks(len(counts)):
-        best = np.argmin(_coarse(lambda theta, who=block: converted(theta, who), coarse), axis=1)
+        best = np.argmin(_coarse(partial(converted, who=block), coarse), axis=1)
         spans.append((int(best.min()), int(best.max())))
     if not spans:
         return out
