@@ -89,10 +89,16 @@ class ComplexLaw:
         """About log of the integral of f at real A = c up to `end` and each place, (places, exponents); no bound."""
         x = np.linspace(-8.0 - self.ratio.q.top, end, _ROUGH)
         p, q = self.ratio.logs(x)
-        exponent = np.multiply.outer(c, p - q) + q - 0.5 * x * x
-        below = np.logaddexp.accumulate(exponent, axis=1)
         at = np.minimum(np.searchsorted(x, places), x.size - 1)
-        return below[:, at].T + math.log(x[1] - x[0]) - LOG_DENSITY
+        # sums from place to place first: they are few, and an exponential takes a tenth of the time of a `logaddexp`
+        last = np.unique(at)
+        first = np.append(0, last[:-1] + 1)
+        exponent = np.multiply.outer(c, p - q)[:, : last[-1] + 1] + (q - 0.5 * x * x)[: last[-1] + 1]
+        top = np.maximum.reduceat(exponent, first, axis=1)
+        with np.errstate(under="ignore"):
+            part = np.add.reduceat(np.exp(exponent - np.repeat(top, last - first + 1, axis=1)), first, axis=1)
+        below = np.logaddexp.accumulate(top + np.log(part), axis=1)
+        return below[:, np.searchsorted(last, at)].T + math.log(x[1] - x[0]) - LOG_DENSITY
 
     @property
     def rough_losses(self) -> tuple[NDArray, NDArray]:

@@ -209,11 +209,10 @@ def pure_mu(epsilon: Any) -> Any:
 
 
 def mu_of_pure(epsilon: np.ndarray) -> np.ndarray:
-    """`pure_mu` of an array of numbers of at least 0 that need not be below 700; where exp overflows, inf."""
+    """`pure_mu` of an array of numbers of at least 0 that need not be below 700."""
     from scipy import special
 
-    with np.errstate(over="ignore"):
-        far = -2 * special.ndtri(1 / (1 + np.exp(epsilon)))
+    far = -2 * special.ndtri_exp(-np.logaddexp(0.0, epsilon))
     # with x = tanh(epsilon / 2) it is 2 sqrt(2) erfinv(x), which keeps the digits of a small epsilon
     near = np.sqrt(8) * special.erfinv(np.tanh(0.5 * epsilon))
     return np.where(epsilon > 0, np.where(epsilon < 1, near, far) * (1 + _NDTR) + 1e-150, 0.0)
