@@ -110,6 +110,17 @@ def test_errors_of_nodes_are_passed_on():
                             assert moved_by > 1e-3 * wrong[k + 1][0]
 
 
+def test_a_wrong_weight_moves_the_one_of_its_term():
+    """Far below 0 neither the power nor the linear term is as large as the 1 that is subtracted."""
+    loss, a, off = np.array([-10.0 + 0j]), np.array([0.3 + 0j]), 2.0**20
+    rise, zero = np.expm1(loss), np.zeros(1)
+    good = PathNodes(loss, rise, rise - loss, zero + 1.0, zero, zero, zero, zero + off)
+    (true, error, *_), (wrong, *_) = (
+        NodeSums([nodes]).at(a) for nodes in (good, good._replace(weight=np.ones(1) + off * UNIT))
+    )
+    assert 0.4 * error[0] <= abs(wrong[0] - true[0]) <= error[0]
+
+
 def test_the_end_of_the_series_is_negligible(monkeypatch):
     """Three powers more change nothing; three less than half of them are seen."""
     one, zero = np.array([1.0 + 0j]), np.zeros(1)
@@ -173,6 +184,21 @@ def test_bounds_around_a_point_hold_in_the_polygon(seed):
     centre = np.exp(a * loss[first:]) @ weight[first:] + constant
     assert abs(found.log_size - np.log(abs(centre))) < 1e-12
     assert closest[0] > 0.5
+
+
+def test_bounds_around_a_point_are_reached_at_a_corner():
+    """Real losses and positive weights: all terms have one phase."""
+    rng = np.random.default_rng(9)
+    loss, weight, a = rng.normal(0.0, 1.0, 60) + 0j, rng.dirichlet(np.ones(60)) + 0j, 1.5 + 0j
+    found = around(a, 0.7 * np.array([1.0 + 0j, -1.0 + 0j, 1j, -1j]), 0j, loss, weight, 20, 40)
+    ends = [
+        np.exp(np.multiply.outer(a + np.array([0.7, -0.7]), loss[part])) @ weight[part]
+        for part in (slice(20, None), slice(40))
+    ]
+    at = np.exp(found.log_size + np.array([0.7, -0.7]) * found.mean)
+    whole, mid = (float(np.max(np.abs(end / at))) for end in ends)
+    assert whole <= found.bound * (1.0 + 1e-12)
+    assert found.bound_mid == pytest.approx(mid, rel=1e-12)
 
 
 @pytest.mark.parametrize("rare", [-70.0, -90.0, -110.0])
