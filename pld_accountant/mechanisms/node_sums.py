@@ -139,57 +139,57 @@ class NodeSums:
             self._log_weight = np.log(np.abs(weight))
         self._turn = weight / np.maximum(np.abs(weight), np.finfo(float).tiny)
 
-    @np.errstate(over="ignore", invalid="ignore")
     def at(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """The sum for M and its round-off, and the sum for M_mid and its round-off, at each exponent.
 
         The round-off of sums beyond the range of doubles is not finite.
         """
-        size = np.abs(a)
-        large = int(np.count_nonzero(self._falling * size.max() > 1.0))
-        end = self.last + large
-        modulus = np.exp(np.stack([a.real, -a.imag], axis=1) @ self._plane[:, :end])
-        tangent = np.tan(np.stack([a.imag, a.real], axis=1) @ (0.5 * self._plane[:, :end]))
-        square = tangent * tangent
-        scale = modulus / (1.0 + square)
-        cosine, sine = scale * (1.0 - square), 2.0 * scale * tangent  # times the modulus
-        u, v = self._weights[:, :end]
-        real, imag = cosine * u - sine * v, cosine * v + sine * u
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = np.abs(a)
+            large = int(np.count_nonzero(self._falling * size.max() > 1.0))
+            end = self.last + large
+            modulus = np.exp(np.stack([a.real, -a.imag], axis=1) @ self._plane[:, :end])
+            tangent = np.tan(np.stack([a.imag, a.real], axis=1) @ (0.5 * self._plane[:, :end]))
+            square = tangent * tangent
+            scale = modulus / (1.0 + square)
+            cosine, sine = scale * (1.0 - square), 2.0 * scale * tangent  # times the modulus
+            u, v = self._weights[:, :end]
+            real, imag = cosine * u - sine * v, cosine * v + sine * u
 
-        def added(nodes: slice) -> NDArray:
-            return real[:, nodes].sum(axis=1) + 1j * imag[:, nodes].sum(axis=1)
+            def added(nodes: slice) -> NDArray:
+                return real[:, nodes].sum(axis=1) + 1j * imag[:, nodes].sum(axis=1)
 
-        series = np.zeros(a.size, dtype=complex)
-        for moment in self._moments[::-1, large:].sum(axis=1):
-            series = series * a + moment
-        linear = self._rise[self.first : end].sum() + self._bent[end:].sum()
-        whole = added(slice(self.first, None)) - self.weight[self.first : end].sum() - a * linear + series * a * a
-        of_one, of_rise = self._of_large[self.first : end].sum(axis=0)
-        of_bent, of_series = self._of_small[large:].sum(axis=0)
-        own, passed = (modulus[:, self.first :] @ self._of_power[self.first : end]).T
-        own_mid, passed_mid = (modulus[:, : self.last] @ self._of_power[: self.last]).T
-        error = own + of_one + size * (passed + of_rise + of_bent) + size * size * of_series
-        return whole, _UNIT * error, added(slice(self.last)), _UNIT * (own_mid + size * passed_mid)
+            series = np.zeros(a.size, dtype=complex)
+            for moment in self._moments[::-1, large:].sum(axis=1):
+                series = series * a + moment
+            linear = self._rise[self.first : end].sum() + self._bent[end:].sum()
+            whole = added(slice(self.first, None)) - self.weight[self.first : end].sum() - a * linear + series * a * a
+            of_one, of_rise = self._of_large[self.first : end].sum(axis=0)
+            of_bent, of_series = self._of_small[large:].sum(axis=0)
+            own, passed = (modulus[:, self.first :] @ self._of_power[self.first : end]).T
+            own_mid, passed_mid = (modulus[:, : self.last] @ self._of_power[: self.last]).T
+            error = own + of_one + size * (passed + of_rise + of_bent) + size * size * of_series
+            return whole, _UNIT * error, added(slice(self.last)), _UNIT * (own_mid + size * passed_mid)
 
-    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def around(self, a: complex, corners: NDArray) -> Around:
         """Bounds for all d in the polygon with these corners around 0."""
-        loss, exponent, inside = self._loss, a * self._loss, slice(self.first, None)
-        log_size, tangent = exponent.real + self._log_weight, 1j * np.tan(0.5 * exponent.imag)
-        top = float(log_size[inside].max())
-        term = (np.exp(log_size - top) * self._turn * (1.0 + tangent) / (1.0 - tangent))[inside]
-        total = complex(term.sum())
-        if not abs(total) > 0.0:
-            return Around(math.inf, 0j, math.inf, math.inf)
-        mean, log_total = complex((term * loss[inside]).sum()) / total, top + math.log(abs(total))
-        apart, log_share = loss - mean, log_size - log_total
-        share = np.exp(log_share)
-        moved = np.exp(
-            log_share + np.multiply.outer(corners.real, apart.real) - np.multiply.outer(corners.imag, apart.imag)
-        )
-        off = _UNIT * share * (loss.size + 24.0 + 4.0 * np.abs(exponent))
-        reach = float(np.abs(corners).max())
-        second = (apart.real**2 + apart.imag**2) * np.maximum(share, moved.max(axis=0))
-        bent = off * (1.0 + reach * (np.abs(loss) + abs(mean))) + 0.5 * reach * reach * second
-        bound = min(1.0 + float(bent[inside].sum()), float(moved[:, inside].sum(axis=1).max()))
-        return Around(log_total, mean, bound, float(moved[:, : self.last].sum(axis=1).max()))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            loss, exponent, inside = self._loss, a * self._loss, slice(self.first, None)
+            log_size, tangent = exponent.real + self._log_weight, 1j * np.tan(0.5 * exponent.imag)
+            top = float(log_size[inside].max())
+            term = (np.exp(log_size - top) * self._turn * (1.0 + tangent) / (1.0 - tangent))[inside]
+            total = complex(term.sum())
+            if not abs(total) > 0.0:
+                return Around(math.inf, 0j, math.inf, math.inf)
+            mean, log_total = complex((term * loss[inside]).sum()) / total, top + math.log(abs(total))
+            apart, log_share = loss - mean, log_size - log_total
+            share = np.exp(log_share)
+            moved = np.exp(
+                log_share + np.multiply.outer(corners.real, apart.real) - np.multiply.outer(corners.imag, apart.imag)
+            )
+            off = _UNIT * share * (loss.size + 24.0 + 4.0 * np.abs(exponent))
+            reach = float(np.abs(corners).max())
+            second = (apart.real**2 + apart.imag**2) * np.maximum(share, moved.max(axis=0))
+            bent = off * (1.0 + reach * (np.abs(loss) + abs(mean))) + 0.5 * reach * reach * second
+            bound = min(1.0 + float(bent[inside].sum()), float(moved[:, inside].sum(axis=1).max()))
+            return Around(log_total, mean, bound, float(moved[:, : self.last].sum(axis=1).max()))
