@@ -123,8 +123,8 @@ def _solve(
         if once.size:
             single_steps(counts, makers.steps, question, working, once)
         if isinstance(question, EpsilonAt):
-            # Not of interpolated counts: total variation is concave in a full batch's precision.  Not beside a positive
-            # epsilon of the other direction: delta(0) is the same in both.
+            # Not of interpolated counts: total variation is concave in a full batch's precision.  Not if epsilon is
+            # positive in the other direction: delta(0) is the same in both.
             if exact is not None and (least is None or not np.all(least > 0.0)):
                 zero = many[surely_zero(exact, makers.steps, question, many)]
                 working.settle(zero, 0.0, 0.0, 0.0, Proof.CLOSED_FORM)

@@ -120,7 +120,8 @@ class TiltedMixture(NamedTuple):
 
     @property
     def _outermost(self) -> tuple[float, float, float, float]:
-        """The smallest and the largest centre of A and of B; python's are five times as fast as numpy's for a few."""
+        """The smallest and the largest centre of A, and of B."""
+        # python is five times as fast as numpy for a few numbers
         a, b = self.own[0].tolist(), self.other[0].tolist()
         return min(a), max(a), min(b), max(b)
 
@@ -236,7 +237,7 @@ def _units(theta: float | NDArray, x: NDArray, of_log: NDArray, below: NDArray) 
 
 
 def log_moments(law: TiltedMixture, theta: NDArray, most: int) -> NDArray:
-    """K of A and B at each tilt instead of the law's, rounded up; inf where it takes more nodes than `most`.
+    """K at each of these tilts, rounded up; inf where it takes more nodes than `most`.  The law's own tilt is not used.
 
     The tilts of an octave, and all tilts up to 1, share the nodes of the largest of them.  For the others these lie
     closer together, and further out, than the rule needs.
@@ -266,7 +267,7 @@ def log_moments(law: TiltedMixture, theta: NDArray, most: int) -> NDArray:
 
 
 class _Line(NamedTuple):
-    """A mixture at real places: its centres and weights, the largest exponent, and the exponentials over that one's."""
+    """A mixture at real places: the largest exponent at each place, and the exponentials relative to it."""
 
     centres: NDArray
     weights: NDArray

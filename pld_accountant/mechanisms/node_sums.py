@@ -104,7 +104,8 @@ class NodeSums:
     loss, weight : ndarray of complex, shape (nodes,)
         Of all paths; the last path begins with its largest losses.
     first, last : int
-        The sum for M is over the nodes from `first` on, that for M_mid over those before `last`, none of one path.
+        M is a sum over the nodes from `first` on.  M_mid is a sum over the nodes before `last`; with one path there
+        are none.
     """
 
     def __init__(self, paths: Sequence[PathNodes], mass: float = 1.0) -> None:
@@ -116,7 +117,7 @@ class NodeSums:
         self.first, self.last = (others[0].loss.size if others else 0), nodes.loss.size - tail.loss.size
         self._plane, self._weights = (np.stack([z.real, z.imag]) for z in (nodes.loss, nodes.weight))
         self._rise, self._bent = nodes.weight * nodes.rise, nodes.weight * nodes.bent
-        self._falling = size = np.abs(tail.loss)
+        self._falling = size = np.abs(tail.loss)  # in descending order
         powers = np.empty((_LAST - 1, size.size), dtype=complex)
         power = tail.loss
         for k, row in enumerate(powers, 2):
