@@ -130,9 +130,14 @@ class Composition(Locked, ABC):
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         """The larger answer of the directions, floats."""
 
+    @property
+    def _symmetric(self) -> bool:
+        """Whether the losses have the same law in both directions, as where every step is symmetric."""
+        return all(getattr(mechanism, "symmetric", False) for mechanism in self._counts)
+
     def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
-        """The directions to compute: one if both have the same losses, as where every step is symmetric."""
-        return wanted[:1] if all(getattr(m, "symmetric", False) for m in self._counts) else wanted
+        """The directions to compute: removal if both have the same losses."""
+        return ("remove",) if self._symmetric else wanted
 
     @abstractmethod
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:

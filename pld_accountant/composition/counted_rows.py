@@ -64,7 +64,7 @@ class CountedRows:
         self, question: str, value: float, wanted: tuple[Direction, ...], *, lower: bool, progress: Progress
     ) -> Bounds:
         """Bounds of everybody's epsilon or delta."""
-        wanted = wanted[:1] if self._symmetric else wanted
+        wanted = ("remove",) if self._symmetric else wanted
         number = len(self._rows)
         low, high = np.zeros(number), np.full(number, np.inf)
         status = np.full(number, Status.NOT_CERTIFIED, dtype=np.uint8)

@@ -124,9 +124,10 @@ class EnclosedComposition(Composition):
             lower, upper = low.shrunk(below.lower), min(high.grown(above.upper), 1.0)
         return between(float(lower), float(upper), max(below.status, above.status), above.method)
 
-    def _distinct(self, wanted: tuple[Direction, ...]) -> tuple[Direction, ...]:
+    @property
+    def _symmetric(self) -> bool:
         """See `Composition`: both ends are symmetric."""
-        return max((end.composition._distinct(wanted) for end in (self._below, self._above)), key=len)
+        return self._below.composition._symmetric and self._above.composition._symmetric
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         if any(getattr(mechanism, "unbounded", False) for mechanism in self._counts):

@@ -25,7 +25,7 @@ __all__ = [
     "Spectrum",
     "SplittableSteps",
     "StepFamily",
-    "bisected",
+    "crossings",
     "directions",
     "noise_of_share",
     "sampled_loss",
@@ -36,7 +36,10 @@ Direction = Literal["remove", "add"]
 MASS_ERROR = 1e-12
 """Largest relative error of the masses that a family computes (`StepFamily.masses`)."""
 
-_HALVINGS = 40  # of the distance between two bounds of epsilon
+_EVALUATIONS = 80  # of bounds of log delta, at most, to find where they cross a goal
+_SHARE = 0.1  # of the distance of two bounds from their mean, to which the mean's crossing is found
+_FARTHER = (1.1, 4.0, 64.0)  # times that distance from the crossing, where the bounds are asked
+_APART = 2.0**-46  # relative width of a bracket that is narrow enough
 
 
 def directions(direction: str) -> tuple[Direction, ...]:
@@ -342,9 +345,7 @@ class DeltaSteps(ABC):
         def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
             return self.log_delta_of_step(epsilon, row)
 
-        zero = bounds(np.zeros(top.shape))[1] <= np.log(delta)
-        low, high = bisected(bounds, np.log(delta), np.zeros(top.shape), top)
-        return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+        return crossings(bounds, np.log(delta), np.zeros(top.shape), top)
 
 
 def noise_of_share(noise: float, share: float) -> float:
@@ -366,20 +367,52 @@ def sampled_loss(loss: NDArray, rate: float | NDArray) -> NDArray:
     return np.where(near, np.log1p(np.maximum(excess, -0.5)), far)
 
 
-def bisected(
+def crossings(
     log_delta: Callable[[NDArray], tuple[NDArray, NDArray]], log_goal: NDArray, low: NDArray, high: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """Lower and upper epsilon at which bounds of log delta cross `log_goal`, by bisection of [low, high].
+    """Lower and upper epsilon at which bounds of log delta cross `log_goal`, in [low, high].
 
     low and high are certified bounds of the result.  A lower bound of log delta above the goal proves that epsilon is
-    larger; an upper bound at most the goal proves that epsilon is at most that.
+    larger; an upper bound at most the goal proves that epsilon is at most that.  The mean of both bounds is followed to
+    its crossing (Chandrupatla 1997: inverse quadratic interpolation, or the middle of a bracket where that is safer).
+    Then both bounds are asked a little farther than where their distance from the mean lets them cross.
     """
-    ends = []
-    for side in (0, 1):
-        a, b = low.copy(), high.copy()
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (a + b)
-            above = log_delta(middle)[side] > log_goal
-            a, b = np.where(above, middle, a), np.where(above, b, middle)
-        ends.append((a, b))
-    return ends[0][0], ends[1][1]
+    proven = [low, high]
+
+    def ask(x: NDArray) -> tuple[NDArray, NDArray]:
+        """The mean of the bounds, less the goal, and half their distance."""
+        lower, upper = log_delta(x)
+        proven[0] = np.where(lower > log_goal, np.maximum(proven[0], x), proven[0])
+        proven[1] = np.where(upper <= log_goal, np.minimum(proven[1], x), proven[1])
+        return 0.5 * (lower + upper) - log_goal, np.where(np.isneginf(upper), 0.0, 0.5 * (upper - lower))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        (at_low, _), (at_high, gap) = ask(low), ask(high)
+        # the crossing lies between a and b; c is where one of them was before
+        a, b, fa, fb = np.where(at_low > 0.0, high, low), np.where(at_high > 0.0, high, low), at_high, at_low
+        c, fc, offset = b, fb, np.zeros(low.shape)
+        for _ in range(_EVALUATIONS):
+            apart = np.abs(b - a)
+            # from the mean's crossing to those of the bounds; closer brackets differ by round-off
+            offset = np.where(np.abs(fb - fa) > 4.0 * gap, gap * apart / np.abs(fb - fa), offset)
+            enough = _APART * np.maximum(a, b) + _SHARE * offset
+            if np.all(apart <= enough):
+                break
+            x, y = (a - b) / (c - b), (fa - fb) / (fc - fb)
+            share = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+            share = np.where((y * y < x) & ((1.0 - y) ** 2 < 1.0 - x), share, 0.5)
+            least = np.minimum(0.5 * enough / apart, 0.5)
+            here = np.where(apart <= enough, a, a + np.clip(share, least, 1.0 - least) * (b - a))
+            f, gap = ask(here)
+            same = (f > 0.0) == (fa > 0.0)
+            c, fc = np.where(same, a, b), np.where(same, fa, fb)
+            b, fb = np.where(same, b, a), np.where(same, fb, fa)
+            a, fa = here, f
+        for times in _FARTHER:
+            reach = enough + times * offset
+            ends = np.maximum(np.minimum(a, b) - reach, low), np.minimum(np.maximum(a, b) + reach, high)
+            if np.any(proven[0] < ends[0]):
+                ask(ends[0])
+            if np.any(proven[1] > ends[1]):
+                ask(ends[1])
+    return proven[0], proven[1]

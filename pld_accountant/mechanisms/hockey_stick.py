@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..notions import gdp
-from .base import sampled_loss
+from .base import crossings, sampled_loss
 
 __all__ = ["SLACK", "epsilon_bounds", "log_delta", "log_delta_bounds"]
 
@@ -59,7 +59,7 @@ def log_delta_bounds(epsilon: NDArray, sigma: NDArray, q: NDArray, direction: st
 def epsilon_bounds(delta: NDArray, sigma: NDArray, q: NDArray, direction: str) -> tuple[NDArray, NDArray]:
     """Lower and upper epsilon of one step at `delta`; arrays of one shape.
 
-    Removal inverts the closed form by `gdp.epsilon`.  Addition, whose epsilon is at most -log(1 - q), is bisected.
+    Removal inverts the closed form by `gdp.epsilon`.  Addition, whose epsilon is at most -log(1 - q), is searched for.
     """
     if direction == "remove":
         # One step is q times the Gaussian's delta: from delta = q on, epsilon is 0.
@@ -69,23 +69,8 @@ def epsilon_bounds(delta: NDArray, sigma: NDArray, q: NDArray, direction: str) -
         above = np.where(inside, np.minimum(share * (1.0 - _UNITS), 1.0 - 2.0**-53), 0.5)
         low = np.where(share < 1.0, gdp.epsilon(below, 1.0 / sigma, rounding="down"), 0.0)
         high = np.where(inside, gdp.epsilon(above, 1.0 / sigma), 0.0)
-        low, high = sampled_loss(low, q), sampled_loss(high, q)
-    else:
-        goal = np.log(delta)
-        slack = SLACK * (1.0 - goal)
-        low, high = _bisect(goal + slack, sigma, q)[0], _bisect(goal - slack, sigma, q)[1]
-    return low * (1.0 - SLACK), high * (1.0 + SLACK)
-
-
-def _bisect(goal: NDArray, sigma: NDArray, q: NDArray) -> tuple[NDArray, NDArray]:
-    """Neighbouring epsilons between which addition's log delta crosses `goal`; both 0 if it starts below."""
-    low = np.zeros_like(sigma)
-    high = gdp.epsilon(np.exp(np.minimum(goal, -(2.0**-50))), 1.0 / sigma) + 1e-9
+        return sampled_loss(low, q) * (1.0 - SLACK), sampled_loss(high, q) * (1.0 + SLACK)
     with np.errstate(divide="ignore"):
-        high = np.minimum(high, -np.log1p(-q))
-    high = np.where(log_delta(low, sigma, q, "add") > goal, high, 0.0)
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        above = log_delta(middle, sigma, q, "add") > goal
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return low, high
+        most = np.minimum(gdp.epsilon(delta, 1.0 / sigma), -np.log1p(-q) * (1.0 + SLACK))
+    zero = np.zeros(most.shape)
+    return crossings(lambda epsilon: log_delta_bounds(epsilon, sigma, q, direction), np.log(delta), zero, most)

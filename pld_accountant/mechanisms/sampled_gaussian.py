@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import validate
 from ..threads import for_blocks
 from . import complex_law, hockey_stick, quadrature
-from .base import Direction, Spectrum, StepFamily, bisected, noise_of_share, sampled_loss
+from .base import Direction, Spectrum, StepFamily, crossings, noise_of_share, sampled_loss
 
 __all__ = ["SampledGaussian", "SampledGaussianSteps"]
 
@@ -232,8 +232,7 @@ class SampledGaussianSteps:
         def bounds(epsilon: NDArray) -> tuple[NDArray, NDArray]:
             return self.log_delta_of_drawn_step(epsilon, row, lower_row, weight)
 
-        low, high = bisected(bounds, np.log(delta), bottom, top)
-        return low * (1.0 - hockey_stick.SLACK), high * (1.0 + hockey_stick.SLACK)
+        return crossings(bounds, np.log(delta), bottom, top)
 
     def _outcomes(self, row: NDArray, lower_row: NDArray, weight: NDArray) -> tuple[NDArray, NDArray, NDArray]:
         """Noise multipliers of the lower and the upper outcome, and whether the lower one costs anything."""
