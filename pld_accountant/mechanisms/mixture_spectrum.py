@@ -44,6 +44,7 @@ _LOG_ERROR = 47.0  # of the rule, relative to its growth
 _WIDEST = 6.0  # of the strip
 _NEGLIGIBLE = 1e-24  # share of a node that is left out
 _ELEMENTS = 1 << 18  # nodes times tilts of log-moments at a time
+_TERM = 200.0  # cost of a Gaussian at a node, in products of nodes and frequencies
 _CELLS = 700  # of the envelope
 _OUTSIDE = 1e-17  # twice the tilted mass outside of the cells, at least
 _SHIFTS = np.concatenate([np.geomspace(0.003, 0.3, 6), np.linspace(0.5, 3.0, 5)])  # y, over 1 / s or 1
@@ -156,7 +157,7 @@ class TiltedMixture(NamedTuple):
     def spectrum(self, spacing: float, m: int, columns: int, work: float) -> Spectrum | None:
         """See `WeightedNodes.spectrum`."""
         low, step, number = self.nodes(m * spacing)
-        cost = products(number, m)
+        cost = products(number, m) + _TERM * number * (self.own[0].size + self.other[0].size)
         if float(cost) > work:
             return None
         return self._weigh(low, step, number).spectrum(spacing, m, columns, self._ends, cost)

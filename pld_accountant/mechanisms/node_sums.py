@@ -44,6 +44,7 @@ __all__ = ["Around", "NodeSums", "PathNodes"]
 _UNIT = 2.0**-53
 _TERM = 24.0  # step 2
 _ADDED = 28.0  # step 3
+_ROWS = 16  # exponents at a time
 _LAST = 18  # power of the series
 _SERIES = 8.0 * 1.72 + 4.0 * 0.72 + 0.1  # step 4
 
@@ -149,28 +150,48 @@ class NodeSums:
             size = np.abs(a)
             large = int(np.count_nonzero(self._falling * size.max() > 1.0))
             end = self.last + large
-            modulus = np.exp(np.stack([a.real, -a.imag], axis=1) @ self._plane[:, :end])
-            tangent = np.tan(np.stack([a.imag, a.real], axis=1) @ (0.5 * self._plane[:, :end]))
-            square = tangent * tangent
-            scale = modulus / (1.0 + square)
-            cosine, sine = scale * (1.0 - square), 2.0 * scale * tangent  # times the modulus
-            u, v = self._weights[:, :end]
-            real, imag = cosine * u - sine * v, cosine * v + sine * u
-
-            def added(nodes: slice) -> NDArray:
-                return real[:, nodes].sum(axis=1) + 1j * imag[:, nodes].sum(axis=1)
-
+            whole, mid = np.empty((2, a.size), dtype=complex)
+            errors, errors_mid = np.empty((2, a.size, 2))
+            for begin in range(0, a.size, _ROWS):
+                rows = slice(begin, begin + _ROWS)
+                modulus, real, imag = self._terms(a[rows], end)
+                whole[rows] = real[:, self.first :].sum(axis=1) + 1j * imag[:, self.first :].sum(axis=1)
+                mid[rows] = real[:, : self.last].sum(axis=1) + 1j * imag[:, : self.last].sum(axis=1)
+                errors[rows] = modulus[:, self.first :] @ self._of_power[self.first : end]
+                errors_mid[rows] = modulus[:, : self.last] @ self._of_power[: self.last]
             series = np.zeros(a.size, dtype=complex)
             for moment in self._moments[::-1, large:].sum(axis=1):
                 series = series * a + moment
             linear = self._rise[self.first : end].sum() + self._bent[end:].sum()
-            whole = added(slice(self.first, None)) - self.weight[self.first : end].sum() - a * linear + series * a * a
+            whole += series * a * a - a * linear - self.weight[self.first : end].sum()
             of_one, of_rise = self._of_large[self.first : end].sum(axis=0)
             of_bent, of_series = self._of_small[large:].sum(axis=0)
-            own, passed = (modulus[:, self.first :] @ self._of_power[self.first : end]).T
-            own_mid, passed_mid = (modulus[:, : self.last] @ self._of_power[: self.last]).T
+            (own, passed), (own_mid, passed_mid) = errors.T, errors_mid.T
             error = own + of_one + size * (passed + of_rise + of_bent) + size * size * of_series
-            return whole, _UNIT * error, added(slice(self.last)), _UNIT * (own_mid + size * passed_mid)
+            return whole, _UNIT * error, mid, _UNIT * (own_mid + size * passed_mid)
+
+    def _terms(self, a: NDArray, end: int) -> tuple[NDArray, NDArray, NDArray]:
+        """|exp(A l)| and the terms w exp(A l) of the nodes before `end`: (exponents, nodes).
+
+        The arrays are used again: new ones, and more rows than the cache holds, take twice the time.
+        """
+        modulus = np.stack([a.real, -a.imag], axis=1) @ self._plane[:, :end]
+        np.exp(modulus, out=modulus)
+        tangent = np.stack([a.imag, a.real], axis=1) @ (0.5 * self._plane[:, :end])
+        np.tan(tangent, out=tangent)
+        square = tangent * tangent
+        scale = 1.0 + square
+        np.divide(modulus, scale, out=scale)
+        cosine = np.subtract(1.0, square, out=square)
+        cosine *= scale  # and the sine: times the modulus
+        sine = np.multiply(tangent, 2.0, out=tangent)
+        sine *= scale
+        u, v = self._weights[:, :end]
+        real = cosine * u
+        real -= np.multiply(sine, v, out=scale)
+        imag = np.multiply(cosine, v, out=cosine)
+        imag += np.multiply(sine, u, out=sine)
+        return modulus, real, imag
 
     def around(self, a: complex, corners: NDArray) -> Around:
         """Bounds for all d in the polygon with these corners around 0."""
