@@ -36,9 +36,11 @@ _RHO = 2.3  # sum of the half-axes of a panel's ellipse
 _WIDE, _TALL = 0.5 * (_RHO + 1.0 / _RHO), 0.5 * (_RHO - 1.0 / _RHO)
 _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) * math.log(_RHO)
 
-_LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 80, 40
+import os
+_EXP,_SAFE,_LEASTSHRINK=[float(x) for x in os.environ.get("CV","1,.95,.6").split(",")]
+_LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 80, 16
+_SHORTEST = 0.02  # length of a panel over the tilt
 _SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it is not shortened, so often at most
-_LONGER = 1.05  # a panel's length over the last one's, beside the growth of |A|; tried once a panel was shortened
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 1e-7  # bound of the vertical line that is accepted if further panels do not lower it
@@ -161,6 +163,8 @@ class _Bound(NamedTuple):
     ----------
     log_sup : float
         log of the supremum of prod B_k^c_k |exp(-epsilon z) / (A (A - 1))| over exp(log_delta); B_k bounds |M_low|.
+    log_centre : float
+        About log_sup for the centre alone.
     log_more : float
         log of the largest ratio of |prod M_high^c - prod M_low^c| to prod B^c; 0 for a part without `low`.
     relative : ndarray, shape (laws,)
@@ -170,6 +174,7 @@ class _Bound(NamedTuple):
     """
 
     log_sup: float
+    log_centre: float
     log_more: float
     relative: NDArray
     base: NDArray
@@ -192,15 +197,31 @@ class _Contour:
         error = self._open()
         if not error < math.inf:
             return None
-        a, step, before, checks, growing = complex(self._c), self._part.theta, math.inf, 0, True
+        a, step, first, checks, before = complex(self._c), self._part.theta, math.inf, 0, math.inf
         panels: list[Integral] = []
         ends: list[float] = []
-        first = None
         work = _NODE.size * sum(m.nodes for m in self._moments)
         for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
-            wanted = step
-            step, lost = self._fit(a, wanted)
-            growing = growing and step == wanted
+            if ends and ends[-1] < 0.1 * TOLERANCE:
+                rest = self._rest(a)
+                checks += 1
+                slow = checks > 6 and rest > 0.7 * before
+                if rest < TOLERANCE or (slow and rest < _ACCEPTED):
+                    return replace(Integral.of(panels), bound=error + rest)
+                if slow:
+                    return None
+                before = rest
+                lost = self._skipped(a, step)
+                if lost < 0.1 * TOLERANCE:
+                    ahead = a + step * self._direction
+                    places = self._steps.z(np.array([a, ahead])).real
+                    panels.append(Integral(self._epsilon, np.zeros(0), np.zeros(0), lost, float(places.min()), float(places.max())))
+                    error += lost
+                    a, step = ahead, 2.0 * step
+                    continue
+            step, lost, longer = self._fit(a, step)
+            if not (lost < _USELESS and step > _SHORTEST * self._part.theta):
+                return None
             z, terms, off = self._panel(a, step)
             reach = 0.5 * step * math.hypot(_WIDE, _TALL)
             left, right = float(z.real.min()) - reach, float(z.real.max()) + reach
@@ -208,24 +229,14 @@ class _Contour:
             error += lost + off
             with np.errstate(invalid="ignore"):
                 sizes = np.abs(terms) / step
-            first = first or float(sizes.max())
+            first = min(first, float(sizes.max()))
             if not (float(sizes.max()) <= 1e3 * first and error < _USELESS):
                 return None
             ahead = a + step * self._direction
-            a, step = ahead, step * (2.0 if growing else _LONGER * abs(ahead) / abs(a))
+            a, step = ahead, step * min(longer * (abs(ahead) / abs(a))**_EXP, 2.0)
             ends.append(float(sizes[-1]) * abs(a))
             if _is_too_slow(ends):
                 return None
-            # the bound costs more than a panel
-            if ends[-1] < 0.1 * TOLERANCE and len(ends) % 2 == 0:
-                rest = self._rest(a)
-                checks += 1
-                slow = checks > 3 and rest > 0.5 * before
-                if rest < TOLERANCE or (slow and rest < _ACCEPTED):
-                    return replace(Integral.of(panels), bound=error + rest)
-                if slow:
-                    return None
-                before = rest
         return None
 
     def _open(self) -> float:
@@ -255,53 +266,72 @@ class _Contour:
         # (1 + x)^n is at most 1 + 1.01 n x for so small an n x
         return math.exp(min(scale, 700.0)) * relative * 1.01 if relative < 1e-2 else math.inf
 
-    def _fit(self, a: complex, step: float) -> tuple[float, float]:
-        """The longest panel from A, of those tried, whose rule errs by little; and the errors of both rules, or inf."""
+    def _fit(self, a: complex, step: float) -> tuple[float, float, float]:
+        """The length of a panel from A whose rules err by little, their errors, and how much longer it might be.
+
+        The log of the contour rule's error is about linear in the length.
+        """
         goal, tries = math.log(0.05 * TOLERANCE), 0
         for _ in range(_SHRINKS):
             bound = self._bound(a, step)
-            log_error = math.inf if bound is None else bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE
-            if bound is not None and log_error <= goal:
-                of_paths = np.array([m.rule_errors(a, a + step * self._direction) for m in self._moments])
-                lost = self._rule(bound, of_paths) * step / math.pi
-                tries += 1
-                if lost < _SMALL_LOSS or tries == _TRIES:
-                    return step, math.exp(log_error) + lost
-            step *= 0.8 if tries == 0 else 0.4
-        return step, math.inf
+            if bound is None:
+                step *= 0.8
+                continue
+            growth, log_error = bound.log_sup - bound.log_centre, bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE
+            room = _SAFE * (goal - log_error + growth) / max(growth, 1e-3)
+            if log_error > goal:
+                step *= min(max(room, _LEASTSHRINK), 0.9)
+                continue
+            lost = self._rule(a, step, bound)
+            tries += 1
+            if lost < _SMALL_LOSS or tries == _TRIES:
+                return step, math.exp(log_error) + lost, room
+            step *= 0.4
+        return step, math.inf, 1.0
 
-    def _bound(self, a: complex, step: float) -> _Bound | None:
-        """Bounds on the rectangle around the ellipse of a panel; None if it comes near 0 or 1.
+    def _skipped(self, a: complex, step: float) -> float:
+        """Bound of the integral over a panel from A."""
+        bound = self._bound(a, step, segment=True)
+        if bound is None:
+            return math.inf
+        return math.exp(min(bound.log_sup + bound.log_more, 700.0)) * step / math.pi + self._rule(a, step, bound)
+
+    def _bound(self, a: complex, step: float, segment: bool = False) -> _Bound | None:
+        """Bounds on the rectangle around the ellipse of a panel, or on its segment; None if it comes near 0 or 1.
 
         With d = A - centre, |M_k| is at most |M_k(centre) exp(d m_k)| times what `NodeSums.around` bounds.
         M_low = M - M_mid, and prod (M_low + M_mid)^c - prod M_low^c is a polynomial with positive coefficients, so that
         moduli may replace all terms.
         """
         counts, half, direction = self._steps.counts, 0.5 * step, self._direction
-        centre, reach = a + direction * half, half * math.hypot(_WIDE, _TALL)
+        wide, tall = (1.0, 0.0) if segment else (_WIDE, _TALL)
+        centre, reach = a + direction * half, half * math.hypot(wide, tall)
         near = (abs(centre) - reach) * (abs(centre - 1.0) - reach)
         if min(abs(centre), abs(centre - 1.0)) <= 1.05 * reach:
             return None
-        corners = half * direction * np.array([complex(i * _WIDE, j * _TALL) for i in (-1, 1) for j in (-1, 1)])
+        corners = half * direction * np.array([complex(i * wide, j * tall) for i in (-1, 1) for j in (-1, 1)[: 2 - segment]])
         size, mean, moved, mid = map(np.array, zip(*(m.around(centre, corners) for m in self._moments), strict=True))
         moved, mid = moved * (1.0 + 1e-9), mid * (1.0 + 1e-9)
         base = moved + mid if self._split else moved
         turned = np.multiply.outer(mean, corners).real
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            log_sup = float(counts @ (size + np.log(base)) + np.max(counts @ turned - self._kappa * corners.real))
-            log_sup += self._offset - self._kappa * centre.real - math.log(near) + 1e-3  # room for round-off
+            log_centre = float(counts @ size) + self._offset - self._kappa * centre.real
+            log_sup = log_centre + float(counts @ np.log(base) + np.max(counts @ turned - self._kappa * corners.real))
+            log_sup += 1e-3 - math.log(near)  # room for round-off
+            log_centre -= math.log(abs(centre) * abs(centre - 1.0))
             log_more = float(np.log(np.expm1(counts @ np.log1p(mid / base)))) if self._split else 0.0
             relative = np.exp(-size - turned.min(axis=1)) / base
         if not (math.isfinite(log_sup) and log_more < 700.0):
             return None
-        return _Bound(log_sup, log_more, relative, base, mid)
+        return _Bound(log_sup, log_centre, log_more, relative, base, mid)
 
-    def _rule(self, bound: _Bound, rule: NDArray) -> float:
-        """Bound of the integrand's error by errors of M and M_mid, (laws, 2), at the places of a panel.
+    def _rule(self, a: complex, step: float, bound: _Bound) -> float:
+        """Bound of the error of the integral over a panel by the paths' rule.
 
         With G = prod (M_low + M_mid)^c - prod M_low^c, the derivative by M_low is at most c / B times the bound of G,
         and that by M_mid c prod (B + N)^c / (B + N).
         """
+        rule = np.array([m.rule_errors(a, a + step * self._direction) for m in self._moments])
         counts, relative = self._steps.counts, rule * bound.relative[:, None]
         with np.errstate(over="ignore"):
             if not float(counts @ relative.sum(axis=1)) < 1e-2:
@@ -311,7 +341,7 @@ class _Contour:
                 lost += (math.exp(bound.log_more) + 1.0) * float(
                     counts @ (relative[:, 1] * bound.base / (bound.base + bound.mid))
                 )
-            return lost * math.exp(min(bound.log_sup, 700.0)) * 1.02
+            return lost * math.exp(min(bound.log_sup, 700.0)) * 1.02 * step / math.pi
 
     def _panel(self, a: complex, step: float) -> tuple[NDArray, NDArray, float]:
         """z and the terms at a panel's nodes, and the round-off of their sum."""

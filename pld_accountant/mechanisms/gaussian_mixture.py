@@ -28,6 +28,7 @@ _NODES = 1 << 13  # of a log-moment; beyond, the Gaussian's is an upper bound
 _NODES_EXACT = 4_000_000
 _CHUNK = 1 << 15
 _SLACK = 1e-10
+_TAIL = 9.5  # standard deviations after which cells end
 _PIECE = 2.0, 0.5  # width of a piece of a rule, over 1 / (40 + shift), for few and for many pieces between knots
 _RULE = tuple(np.polynomial.legendre.leggauss(n) for n in (10, 5))
 _MANY_KNOTS = 1_000
@@ -397,10 +398,13 @@ class GaussianMixtureSteps(DeltaSteps):
         """See `base.StepFamily`; Gauss rules on pieces of the noise's variable.
 
         **Error**: relative 1e-12: with ten points on pieces of 2 / (40 + shift) standard deviations, or five on pieces
-        of a quarter of that, the rule is exact to 1e-15.
+        of a quarter of that, the rule is exact to 1e-15.  The outermost cells end `_TAIL` standard deviations beyond
+        the next place and all centres: what lies farther out is 1e-17 of either of their masses.
         """
         pair = self._pairs[row]
         x = self._places(row, knots)[:: int(self._sign)]
+        x[0] = max(x[0], min(x[1], 0.0) - _TAIL)
+        x[-1] = min(x[-1], max(x[-2], pair.top) + _TAIL)
         many = x.size > _MANY_KNOTS
         node, weight = _RULE[many]
         breaks = np.arange(x[0], x[-1], _PIECE[many] / (_REACH + 2.0 + pair.top))
