@@ -36,14 +36,14 @@ _RHO = 2.3  # sum of the half-axes of a panel's ellipse
 _WIDE, _TALL = 0.5 * (_RHO + 1.0 / _RHO), 0.5 * (_RHO - 1.0 / _RHO)
 _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) * math.log(_RHO)
 
-import os
-_EXP,_SAFE,_LEASTSHRINK=[float(x) for x in os.environ.get("CV","1,.95,.6").split(",")]
 _LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 80, 16
-_SHORTEST = 0.02  # length of a panel over the tilt
+_SHORTEST = 0.02  # length of a panel over the tilt; shorter ones would be too many
+_GROWS = 0.3  # a panel may grow with this power of |A|, beside what its own bound leaves room for
 _SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it is not shortened, so often at most
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
-_ACCEPTED = 1e-7  # bound of the vertical line that is accepted if further panels do not lower it
+_ACCEPTED = 1e-7  # bound of the vertical line that is accepted if further panels do not lower it much:
+_SLOW, _RESTS = 0.2, 7  # by less than this factor; without one accepted, an attempt may end after so many
 _HOPELESS = 60.0  # log of the integrand at the tilt, relative to delta: beyond, no digit is left
 _MOST_WORK = 2e7  # products of nodes of the paths and of the contour in one part: half a second
 _LEAST = -600.0  # log delta below which numbers relative to it leave the range of doubles
@@ -197,27 +197,24 @@ class _Contour:
         error = self._open()
         if not error < math.inf:
             return None
-        a, step, first, checks, before = complex(self._c), self._part.theta, math.inf, 0, math.inf
+        a, step, first = complex(self._c), self._part.theta, 0.0
         panels: list[Integral] = []
         ends: list[float] = []
+        rests = [math.inf]
         work = _NODE.size * sum(m.nodes for m in self._moments)
         for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
             if ends and ends[-1] < 0.1 * TOLERANCE:
                 rest = self._rest(a)
-                checks += 1
-                slow = checks > 6 and rest > 0.7 * before
-                if rest < TOLERANCE or (slow and rest < _ACCEPTED):
+                if rest < TOLERANCE or _SLOW * rests[-1] < rest < _ACCEPTED:
                     return replace(Integral.of(panels), bound=error + rest)
-                if slow:
+                if len(rests) > _RESTS and rest > 0.7 * rests[-1]:
                     return None
-                before = rest
-                lost = self._skipped(a, step)
-                if lost < 0.1 * TOLERANCE:
-                    ahead = a + step * self._direction
-                    places = self._steps.z(np.array([a, ahead])).real
-                    panels.append(Integral(self._epsilon, np.zeros(0), np.zeros(0), lost, float(places.min()), float(places.max())))
-                    error += lost
-                    a, step = ahead, 2.0 * step
+                rests.append(rest)
+                skipped = self._skipped(a, step)
+                if skipped.bound < 0.1 * TOLERANCE:
+                    panels.append(skipped)
+                    error += skipped.bound
+                    a, step = a + step * self._direction, 2.0 * step
                     continue
             step, lost, longer = self._fit(a, step)
             if not (lost < _USELESS and step > _SHORTEST * self._part.theta):
@@ -229,11 +226,11 @@ class _Contour:
             error += lost + off
             with np.errstate(invalid="ignore"):
                 sizes = np.abs(terms) / step
-            first = min(first, float(sizes.max()))
+            first = first or float(sizes.max())
             if not (float(sizes.max()) <= 1e3 * first and error < _USELESS):
                 return None
-            ahead = a + step * self._direction
-            a, step = ahead, step * min(longer * (abs(ahead) / abs(a))**_EXP, 2.0)
+            a, before = a + step * self._direction, abs(a)
+            step *= min(longer * (abs(a) / before) ** _GROWS, 2.0)
             ends.append(float(sizes[-1]) * abs(a))
             if _is_too_slow(ends):
                 return None
@@ -267,9 +264,9 @@ class _Contour:
         return math.exp(min(scale, 700.0)) * relative * 1.01 if relative < 1e-2 else math.inf
 
     def _fit(self, a: complex, step: float) -> tuple[float, float, float]:
-        """The length of a panel from A whose rules err by little, their errors, and how much longer it might be.
+        """The length of a panel from A whose rules err by little, their errors, and how many times as long it might be.
 
-        The log of the contour rule's error is about linear in the length.
+        The bound of the integrand grows with the panel: its log at most like the square of the length.
         """
         goal, tries = math.log(0.05 * TOLERANCE), 0
         for _ in range(_SHRINKS):
@@ -277,39 +274,45 @@ class _Contour:
             if bound is None:
                 step *= 0.8
                 continue
-            growth, log_error = bound.log_sup - bound.log_centre, bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE
-            room = _SAFE * (goal - log_error + growth) / max(growth, 1e-3)
+            log_error = bound.log_sup + bound.log_more + math.log(0.5 * step) + _LOG_RULE
+            growth = max(bound.log_sup - bound.log_centre, 1e-3)
+            longer = 0.97 * max(1.0 + (goal - log_error) / growth, 0.0) ** 0.6
             if log_error > goal:
-                step *= min(max(room, _LEASTSHRINK), 0.9)
+                step *= min(max(longer, 0.6), 0.9)
                 continue
-            lost = self._rule(a, step, bound)
+            lost = self._of_paths(a, step, bound)
             tries += 1
             if lost < _SMALL_LOSS or tries == _TRIES:
-                return step, math.exp(log_error) + lost, room
+                return step, math.exp(log_error) + lost, longer
             step *= 0.4
         return step, math.inf, 1.0
 
-    def _skipped(self, a: complex, step: float) -> float:
-        """Bound of the integral over a panel from A."""
-        bound = self._bound(a, step, segment=True)
-        if bound is None:
-            return math.inf
-        return math.exp(min(bound.log_sup + bound.log_more, 700.0)) * step / math.pi + self._rule(a, step, bound)
+    def _skipped(self, a: complex, step: float) -> Integral:
+        """A panel from A without nodes: all of its integral is the error."""
+        bound = self._bound(a, step, line=True)
+        lost = math.inf
+        if bound is not None:
+            lost = math.exp(min(bound.log_sup + bound.log_more, 700.0)) * step / math.pi
+            lost += self._of_paths(a, step, bound)
+        left, right = sorted(self._steps.z(np.array([a, a + step * self._direction])).real.tolist())
+        return Integral(self._epsilon, np.zeros(0), np.zeros(0), lost, left, right)
 
-    def _bound(self, a: complex, step: float, segment: bool = False) -> _Bound | None:
-        """Bounds on the rectangle around the ellipse of a panel, or on its segment; None if it comes near 0 or 1.
+    def _bound(self, a: complex, step: float, *, line: bool = False) -> _Bound | None:
+        """Bounds on the rectangle around the ellipse of a panel, or on its line; None if it comes near 0 or 1.
 
         With d = A - centre, |M_k| is at most |M_k(centre) exp(d m_k)| times what `NodeSums.around` bounds.
         M_low = M - M_mid, and prod (M_low + M_mid)^c - prod M_low^c is a polynomial with positive coefficients, so that
         moduli may replace all terms.
         """
         counts, half, direction = self._steps.counts, 0.5 * step, self._direction
-        wide, tall = (1.0, 0.0) if segment else (_WIDE, _TALL)
+        wide, tall = (1.0, 0.0) if line else (_WIDE, _TALL)
         centre, reach = a + direction * half, half * math.hypot(wide, tall)
         near = (abs(centre) - reach) * (abs(centre - 1.0) - reach)
         if min(abs(centre), abs(centre - 1.0)) <= 1.05 * reach:
             return None
-        corners = half * direction * np.array([complex(i * wide, j * tall) for i in (-1, 1) for j in (-1, 1)[: 2 - segment]])
+        corners = (
+            half * direction * np.array([complex(i * wide, j * tall) for i in (-1, 1) for j in (-1, 1)[: 2 - line]])
+        )
         size, mean, moved, mid = map(np.array, zip(*(m.around(centre, corners) for m in self._moments), strict=True))
         moved, mid = moved * (1.0 + 1e-9), mid * (1.0 + 1e-9)
         base = moved + mid if self._split else moved
@@ -325,13 +328,17 @@ class _Contour:
             return None
         return _Bound(log_sup, log_centre, log_more, relative, base, mid)
 
-    def _rule(self, a: complex, step: float, bound: _Bound) -> float:
-        """Bound of the error of the integral over a panel by the paths' rule.
+    def _of_paths(self, a: complex, step: float, bound: _Bound) -> float:
+        """Bound of the error of the integral over a panel from A by the paths' rule."""
+        rule = np.array([m.rule_errors(a, a + step * self._direction) for m in self._moments])
+        return self._rule(bound, rule) * step / math.pi
+
+    def _rule(self, bound: _Bound, rule: NDArray) -> float:
+        """Bound of the integrand's error by errors of M and M_mid, (laws, 2), at the places of a panel.
 
         With G = prod (M_low + M_mid)^c - prod M_low^c, the derivative by M_low is at most c / B times the bound of G,
         and that by M_mid c prod (B + N)^c / (B + N).
         """
-        rule = np.array([m.rule_errors(a, a + step * self._direction) for m in self._moments])
         counts, relative = self._steps.counts, rule * bound.relative[:, None]
         with np.errstate(over="ignore"):
             if not float(counts @ relative.sum(axis=1)) < 1e-2:
@@ -341,7 +348,7 @@ class _Contour:
                 lost += (math.exp(bound.log_more) + 1.0) * float(
                     counts @ (relative[:, 1] * bound.base / (bound.base + bound.mid))
                 )
-            return lost * math.exp(min(bound.log_sup, 700.0)) * 1.02 * step / math.pi
+            return lost * math.exp(min(bound.log_sup, 700.0)) * 1.02
 
     def _panel(self, a: complex, step: float) -> tuple[NDArray, NDArray, float]:
         """z and the terms at a panel's nodes, and the round-off of their sum."""
@@ -378,12 +385,21 @@ class _Contour:
         """Bound of the integral along the vertical line from A on."""
         if a.real < 1.0:
             return math.inf
+        rough = self._line(a, *np.array([m.rough_beyond(a) for m in self._moments]).T)
+        if rough > _ACCEPTED:
+            return rough
+        return self._line(
+            a,
+            np.array([m.beyond(a) for m in self._moments]),
+            np.array([m.above(a) for m in self._moments if self._split]),
+        )
+
+    def _line(self, a: complex, low: NDArray, mid: NDArray) -> float:
+        """Bound of the integral along the vertical line from A on, by bounds of |M| and of |M_mid| there."""
         counts = self._steps.counts
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            low = np.array([m.beyond(a) for m in self._moments])
             both = float(counts @ np.log(low))
             if self._split:
-                mid = np.array([m.above(a) for m in self._moments])
                 both += float(np.log(np.expm1(counts @ np.log1p(mid / low))))
             found = float(np.exp(both - self._kappa * a.real + self._offset)) / (math.pi * a.imag) * 1.01
         return math.inf if math.isnan(found) else found

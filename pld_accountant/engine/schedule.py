@@ -39,7 +39,9 @@ _PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are e
 
 _FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
 
-_LAST = Convolution(1e-5, most_people=4, wanted=7e-7, pairs=5e8)
+_AFTER_CONTOUR = 1e-5  # contours that end below are seldom improved, and that takes 0.2 to 1 second
+
+_LAST = Convolution(_AFTER_CONTOUR, most_people=4, wanted=7e-7, pairs=5e8)
 
 _TRANSFORMS = (
     # most compositions, in milliseconds and within 1e-9; more frequencies take longer than the contour that serves
@@ -55,16 +57,16 @@ SINGLE: tuple[Method, ...] = (
     # mixtures of Gaussians a hundred times
     Contour(1e-6, most_people=4),
     # few steps at deltas below 1e-20: without it 100 compositions of up to 16 steps take 39 s in place of 22
-    _FEW,
+    replace(_FEW, width=_AFTER_CONTOUR),
     # deltas below 1e-20: without it 100 compositions take 59 s in place of 16, and 8 in place of 4 are wider than 1e-6
     RareLosses(
-        1e-6,
+        _AFTER_CONTOUR,
         least_steps=9,
         limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
         places=tuple(0.1 * np.arange(4, 13)),
         nearer=1,
     ),
-    # what no tilt serves, in about five seconds at most; contours that end between 1e-6 and 1e-5 are seldom improved
+    # what no tilt serves, in about five seconds at most
     _LAST,
 )
 """For one composition, or a handful of people: within 1e-6 where that takes seconds."""

@@ -364,6 +364,17 @@ class ComplexMoments:
         M is the integral of f - N h_Q along the path, and 1 less the mass beyond `high`.  So what the path leaves out
         of the integral of N h_Q is a part of M that does not fall with Im A.
         """
+        _, y, place = self._rise(a)
+        ends = [complex(place)] if self._low > -np.inf else [place + self._above, *self._ends]
+        rising = _Path(self._law, [place + 1j * y, *ends])
+        return self._along(a, place, y) + rising.upper(a) + self._off_left + self._off_end
+
+    def rough_beyond(self, a: complex) -> tuple[float, float]:
+        """About `beyond` and `above`, from samples."""
+        return math.exp(min(self._rise(a)[0], 700.0)), self._sums.modulus_mid(a)
+
+    def _rise(self, a: complex) -> tuple[float, float, float]:
+        """The path of `beyond` among some candidates: the log of the integral of |f|, the lower height and the leg."""
         x, slope, loss, log_density = self._lines
         log_step = math.log(x[1] - x[0])
         log_size = (a * loss + log_density).real
@@ -378,11 +389,8 @@ class ComplexMoments:
                 leg = line - np.log(1.0 / (self._above.imag - y) + a.imag * slope)
                 total = np.logaddexp(np.logaddexp(before, after), leg)
             best = min(best, (float(total.min()), float(y), int(total.argmin())))
-        _, y, at = best
-        place = self._low if self._low > -np.inf else float(x[at])
-        ends = [complex(place)] if self._low > -np.inf else [place + self._above, *self._ends]
-        rising = _Path(self._law, [place + 1j * y, *ends])
-        return self._along(a, place, y) + rising.upper(a) + self._off_left + self._off_end
+        total, y, at = best
+        return total, y, self._low if self._low > -np.inf else float(x[at])
 
     @cached_property
     def _lines(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:

@@ -240,30 +240,32 @@ def _units(theta: float | NDArray, x: NDArray, of_log: NDArray, below: NDArray) 
 def log_moments(law: TiltedMixture, theta: NDArray, most: int) -> NDArray:
     """K at each of these tilts, rounded up; inf where it takes more nodes than `most`.  The law's own tilt is not used.
 
-    The tilts of an octave, and all tilts up to 1, share the nodes of the largest of them.  For the others these lie
-    closer together, and further out, than the rule needs.
+    All tilts up to 1, and those of three octaves beyond, share the nodes of the largest of them; those of one octave
+    where these are too many.  For the others these lie closer together, and further out, than the rule needs.
     """
     found = np.full(theta.shape, np.inf)
     octaves = np.ceil(np.log2(np.maximum(theta, 1.0)))
-    for octave in np.unique(octaves):
-        low, step, number = law._replace(theta=float(2.0**octave)).nodes(0.0)
-        if number > most:
-            continue
-        x, log_a, log_b, of_log = law._logs(low, step, number)
-        at = np.flatnonzero(octaves == octave)
-        for some in np.array_split(at, math.ceil(at.size * number / _ELEMENTS)):
-            deadline.check()
-            exponent = np.multiply.outer(theta[some], log_a - log_b) + (log_a - 0.5 * x * x)
-            top = exponent.max(axis=1)
-            below = top[:, None] - exponent
-            weight = np.exp(-below)
-            total = weight.sum(axis=1)
-            # the mean of `_units`; not by a matrix product, whose rows depend on how many there are
-            fixed, of_theta = (np.einsum("ij,j->i", weight, v) for v in (of_log + 2.0 * x * x + 16.0, 2.0 * of_log))
-            units = (fixed + theta[some] * of_theta + (weight * below).sum(axis=1)) / total
-            units += math.log2(number) + 16.0 + np.abs(top)
-            k = top + np.log(total * step / math.sqrt(2.0 * math.pi))
-            found[some] = k + _TRUNCATED + UNIT * (units + np.abs(k))
+    for shared in (3.0, 1.0):
+        levels = shared * np.ceil(octaves / shared)
+        for level in np.unique(levels[np.isinf(found)]):
+            low, step, number = law._replace(theta=float(2.0**level)).nodes(0.0)
+            if number > most:
+                break  # larger tilts take more
+            x, log_a, log_b, of_log = law._logs(low, step, number)
+            at = np.flatnonzero((levels == level) & np.isinf(found))
+            for some in np.array_split(at, math.ceil(at.size * number / _ELEMENTS)):
+                deadline.check()
+                exponent = np.multiply.outer(theta[some], log_a - log_b) + (log_a - 0.5 * x * x)
+                top = exponent.max(axis=1)
+                below = top[:, None] - exponent
+                weight = np.exp(-below)
+                total = weight.sum(axis=1)
+                # the mean of `_units`; not by a matrix product, whose rows depend on how many there are
+                fixed, of_theta = (np.einsum("ij,j->i", weight, v) for v in (of_log + 2.0 * x * x + 16.0, 2.0 * of_log))
+                units = (fixed + theta[some] * of_theta + (weight * below).sum(axis=1)) / total
+                units += math.log2(number) + 16.0 + np.abs(top)
+                k = top + np.log(total * step / math.sqrt(2.0 * math.pi))
+                found[some] = k + _TRUNCATED + UNIT * (units + np.abs(k))
     return found
 
 

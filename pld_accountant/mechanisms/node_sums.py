@@ -193,6 +193,11 @@ class NodeSums:
         imag += np.multiply(sine, u, out=sine)
         return modulus, real, imag
 
+    def modulus_mid(self, a: complex) -> float:
+        """The sum of the moduli of the terms of M_mid."""
+        with np.errstate(over="ignore"):
+            return float(np.exp((a * self._loss[: self.last]).real + self._log_weight[: self.last]).sum())
+
     def around(self, a: complex, corners: NDArray) -> Around:
         """Bounds for all d in the polygon with these corners around 0."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

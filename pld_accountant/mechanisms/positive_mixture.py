@@ -147,6 +147,15 @@ class PositiveMixture(NamedTuple):
 
     def log(self, x: NDArray) -> NDArray:
         """log h at complex x, t |Im x| <= pi / 2, or at real x; arg h is 0 on the real line and continuous."""
+        found = self._principal(x)
+        # the argument lies between 0 and c y
+        if self.top * float(np.abs(x.imag).max(initial=0.0)) > math.pi:
+            turns = np.rint((self._rough_argument(x.ravel()) - found.imag.ravel()) / (2.0 * math.pi))
+            found += 2j * math.pi * turns.reshape(x.shape)
+        return found
+
+    def _principal(self, x: NDArray) -> NDArray:
+        """`log`, but for multiples of 2 pi in the argument."""
         if self.trivial:
             return np.zeros(x.shape, dtype=x.dtype)
         flat = x.ravel()
@@ -166,10 +175,6 @@ class PositiveMixture(NamedTuple):
             highest = u.real.max(axis=0)
             with np.errstate(under="ignore"):
                 found[some] = highest + np.log(np.exp(u - highest).sum(axis=0))
-        # the argument lies between 0 and c y
-        if self.top * float(np.abs(x.imag).max(initial=0.0)) > math.pi:
-            turns = np.rint((self._rough_argument(x.ravel()) - found.imag) / (2.0 * math.pi))
-            found += 2j * math.pi * turns
         return found.reshape(x.shape)
 
     def _rough_argument(self, x: NDArray) -> NDArray:
@@ -233,8 +238,9 @@ class PositiveMixture(NamedTuple):
         inside = most * turn < WIDEST
         most, bottom, top = (np.where(inside, y, 0.0) for y in (most, bottom, top))
         least = np.where((bottom < 0.0) & (top > 0.0), 0.0, np.minimum(np.abs(bottom), np.abs(top)))
-        high = self.log(right + 1j * np.minimum(least, quarter)).real
-        low = self.log(left + 1j * np.minimum(most, quarter)).real
+        start = np.minimum(np.maximum(bottom, 0.0), quarter)
+        places = right + 1j * np.minimum(least, quarter), left + 1j * np.minimum(most, quarter)
+        high, low = self._principal(np.stack(places)).real
         wide = most > quarter
         if wide.any():
             angle = turn * most[wide]
@@ -244,7 +250,9 @@ class PositiveMixture(NamedTuple):
                 self.log(left[wide]) + d * np.log(np.cos(0.5 * angle)),
             )
             low[wide] = np.maximum(np.maximum(*rotated), self._log_real_part(left[wide], right[wide], most[wide]))
-        turned = self._least_argument(left, np.maximum(bottom, 0.0), np.maximum(top, 0.0))
+        # beyond the angle pi / 2, the argument of a factor may fall again
+        end = np.sin(turn * np.maximum(top, quarter))
+        turned = self.log(left + 1j * start).imag * np.minimum(end / np.maximum(np.sin(turn * start), end), 1.0)
         below = bottom < 0.0
         if below.any():
             down = -bottom[below]
@@ -272,12 +280,6 @@ class PositiveMixture(NamedTuple):
         )
         with np.errstate(divide="ignore"):
             return top + np.log(np.maximum((size * cosine).sum(axis=0) - off, 0.0))
-
-    def _least_argument(self, left: NDArray, bottom: NDArray, top: NDArray) -> NDArray:
-        turn = self.turn
-        start = np.minimum(bottom, 0.5 * math.pi / turn)
-        end = np.sin(turn * np.maximum(top, 0.5 * math.pi / turn))
-        return self.log(left + 1j * start).imag * np.minimum(end / np.maximum(np.sin(turn * start), end), 1.0)
 
 
 class MixtureBoxes(NamedTuple):

@@ -1,5 +1,6 @@
 """Contours: bounds contain independent values, and every term of their error is needed."""
 
+import dataclasses
 import json
 from math import log
 from pathlib import Path
@@ -18,6 +19,7 @@ from pld_accountant.engine.contour_integral import _TALL, _WIDE, integrate
 from pld_accountant.engine.contour_parts import Part, Steps
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.solver import bounds, solve
+from pld_accountant.mechanisms.gaussian_mixture import GaussianMixtureSteps
 from pld_accountant.mechanisms.mixed import mixed
 from pld_accountant.mechanisms.positive_mixture import complex_expm1, complex_log1p
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
@@ -223,8 +225,34 @@ def test_the_rule_of_the_paths_is_part_of_the_error(monkeypatch):
     assert value_and_error(*CASE)[1] > before + 1e-11
 
 
-def test_the_rest_of_the_contour_is_bounded():
+@pytest.mark.parametrize("low", [-np.inf, 0.12])
+def test_a_panel_without_nodes_errs_by_its_integral(low):
+    one = whole_contour(low=low)
+    one._open()
+    shares = []
+    for reach, step in ((0.0, 4.0), (20.0, 8.0), (60.0, 20.0), (150.0, 30.0)):
+        a = one._c + reach * one._direction
+        _, terms, _ = one._panel(a, step)
+        shares.append(float(np.abs(terms).sum()) / np.pi / one._skipped(a, step).bound)
+    assert 0.02 < max(shares) <= 1.0
+
+
+def test_panels_without_nodes_are_part_of_the_error(monkeypatch):
+    case = (0.64, 6.5e-6, 8021, 0.0087, 1.2e-6)
+    before, own, added = value_and_error(*case)[1], contour_integral._Contour._skipped, []
+
+    def skipped(self, a, step):
+        found = own(self, a, step)
+        added.append(1e-10 if found.bound < 1e-9 else 0.0)
+        return dataclasses.replace(found, bound=found.bound + added[-1])
+
+    monkeypatch.setattr(contour_integral._Contour, "_skipped", skipped)
+    assert value_and_error(*case)[1] > before + 0.99 * sum(added) > before
+
+
+def test_the_rest_of_the_contour_is_bounded(monkeypatch):
     """Along the vertical line from several places, against the integral of the modulus."""
+    monkeypatch.setattr(contour_integral, "_ACCEPTED", np.inf)  # a rough rest is no bound
     one = whole_contour()
     assert one._open() < 1e-8
     closest = 0.0
@@ -413,15 +441,16 @@ def test_tiny_deltas_of_rare_steps_agree_with_other_methods(sigma, q, steps, log
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_integrand_stays_below_its_bound_on_every_panel(seed, monkeypatch):
-    """At points of each panel's rectangle, for random steps and deltas far down."""
+    """At points of each panel's rectangle, or of its line, for random steps and deltas far down."""
     rng = np.random.default_rng(seed)
-    bound, seen = contour_integral._Contour._bound, []
+    bound, seen, lines = contour_integral._Contour._bound, [], []
 
-    def checked(self, a, step):
-        found = bound(self, a, step)
+    def checked(self, a, step, *, line=False):
+        found = bound(self, a, step, line=line)
         if found is not None:
             u = rng.uniform(-1.0, 1.0, (2, 40))
-            places = a + self._direction * 0.5 * step * (1.0 + _WIDE * u[0] + 1j * _TALL * u[1])
+            wide, tall = (1.0, 0.0) if line else (_WIDE, _TALL)
+            places = a + self._direction * 0.5 * step * (1.0 + wide * u[0] + 1j * tall * u[1])
             less, error, mid, of_mid = self._moments[0].values(places)
             n, m = self._steps.counts[0], 1.0 + less
             log_size = -self._kappa * places.real + self._offset - np.log(np.abs(places * (places - 1.0)))
@@ -431,6 +460,8 @@ def test_the_integrand_stays_below_its_bound_on_every_panel(seed, monkeypatch):
                 log_size += np.log(np.abs(complex_expm1(n * complex_log1p(-mid / m))))
                 sure &= of_mid < 1e-9 * np.abs(mid)
             seen.extend(log_size[sure] - found.log_sup - found.log_more)
+            if line:
+                lines.extend(log_size[sure] - found.log_sup - found.log_more)
         return found
 
     monkeypatch.setattr(contour_integral._Contour, "_bound", checked)
@@ -440,6 +471,8 @@ def test_the_integrand_stays_below_its_bound_on_every_panel(seed, monkeypatch):
             alone([(sigma, q, steps)], EpsilonAt(10.0 ** rng.uniform(-60, -20)), "remove")
     assert len(seen) > 500
     assert max(seen) <= 0.0
+    assert len(lines) > 50
+    assert max(lines) > -4.0
 
 
 def test_a_contradiction_holds_for_everybody_with_the_same_counts(monkeypatch):
@@ -457,7 +490,7 @@ def test_steps_without_contours_are_left_to_others():
     little = pa.GroupGaussian(0.2, 0.001, 5)
     assert little.steps([little], "remove").complex_law(0) is None
     replaced = pa.ReplaceOneSampledGaussian(1.0, 0.01)
-    assert replaced.steps([replaced], "add").complex_law(0) is None
+    assert GaussianMixtureSteps([replaced.pair], "add").complex_law(0) is None
 
 
 @pytest.mark.parametrize(
