@@ -12,7 +12,7 @@ from ..counting.counts import WholeCounts
 from ..mechanisms.complex_law import ComplexLaw, ContourSteps
 from ..results import Method as Proof
 from .contour_integral import Integral, integrate
-from .contour_parts import Steps
+from .contour_parts import TOLERANCE, Steps
 from .method import Job, Method
 from .rough_composition import RoughComposition
 from .working import WorkingBounds
@@ -24,6 +24,9 @@ _MOST_STEPS = 1e8
 # the second keeps more digits, and takes more parts
 _PEAKS = ((12.5, 4), (14.0, 2), (16.0, 4), (9.0, 0), (16.0, 0)), ((9.5, 4), (8.0, 2))
 _TRIES = 4  # integrals for one answer
+_SHARE = 1e-2  # tolerance of an integral, over the width that is wanted of an answer
+_ABOVE = 1.1  # times a rough epsilon: delta is smaller there, and an integral is easy
+_WIDE = 1e-3  # tolerance of an integral that may prove an epsilon to be small enough
 _NEAR = 0.93, 1.3  # times the epsilon of an integral: between these it serves
 _CLOSE = 1.0 - 1e-3, 1.0 + 1e-3  # the same under addition
 _ROUNDING = 1e-13  # of a sum of terms and of log delta, relative to delta
@@ -86,7 +89,7 @@ class Contour(Method):
         for peaks in _PEAKS:
             # far out, numbers leave the range of doubles; bounds that are not finite end an attempt
             with np.errstate(all="ignore"):
-                search = _Search(laws, counts[rows], family.direction == "remove", peaks, known)
+                search = _Search(laws, counts[rows], family.direction == "remove", peaks, known, _SHARE * self.width)
                 ends = search.epsilon(target, start) if question.wants_epsilon else search.log_delta(target, start)
             if ends is None:
                 if search.integrals > 1:
@@ -105,7 +108,7 @@ class Contour(Method):
 class _Search:
     """The search for the integral that answers a question about one person.
 
-    An epsilon that is proven to be at most `known` is not tightened.
+    An epsilon that is proven to be at most `known` is not tightened: a wide integral may prove that.
     """
 
     def __init__(
@@ -115,14 +118,15 @@ class _Search:
         remove: bool,
         peaks: tuple[tuple[float, int], ...],
         known: float,
+        tolerance: float,
     ) -> None:
         self._laws, self._counts, self._remove, self._peaks = laws, counts, remove, peaks
-        self._known = known
+        self._known, self._tolerance = known, max(tolerance, TOLERANCE)
         self._rough = RoughComposition(laws, counts)
         self.integrals = 0
 
-    def _steps(self, log_delta: float) -> Steps:
-        return Steps(self._laws, self._counts, self._remove, log_delta)
+    def _steps(self, log_delta: float, tolerance: float | None = None) -> Steps:
+        return Steps(self._laws, self._counts, self._remove, log_delta, tolerance or self._tolerance)
 
     def _integrate(self, steps: Steps, epsilon: float) -> Integral | None:
         self.integrals += 1
@@ -158,10 +162,17 @@ class _Search:
             return 0.0, 0.0
         if not 0.0 < start < math.inf:
             return None
+        if start <= self._known:
+            # far above the answer delta is too small for an integral
+            rough = _ABOVE * self._rough.epsilon(log_delta)
+            near = rough if 0.0 < rough < start else start
+            integral = self._integrate(self._steps(log_delta, _WIDE), near)
+            if integral is None:
+                return None
+            if _is_enough(integral, near):
+                return 0.0, near
         for i in range(_TRIES):
             integral = self._integrate(steps, start)
-            if integral is not None and start <= self._known and _is_enough(integral, start):
-                return 0.0, start
             root = None if integral is None else _root(integral, start)
             if integral is None or root is None:
                 return None

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from .. import deadline
 from ..mechanisms.complex_moments import ComplexMoments
 from ..mechanisms.positive_mixture import complex_expm1, complex_log1p
-from .contour_parts import TOLERANCE, Part, Steps, choose_parts
+from .contour_parts import Part, Steps, choose_parts
 
 __all__ = ["Integral", "integrate"]
 
@@ -39,10 +39,10 @@ _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) 
 _LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 80, 16
 _SHORTEST = 0.02  # length of a panel over the tilt; shorter ones would be too many
 _GROWS = 0.3  # a panel may grow with this power of |A|, beside what its own bound leaves room for
-_SMALL_LOSS, _TRIES = 1e-9, 4  # a panel's error by the paths' rule for which it is not shortened, so often at most
+_TRIES = 4  # a panel is shortened so often at most because of the paths' rule
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
-_ACCEPTED = 1e-7  # bound of the vertical line that is accepted if further panels do not lower it much:
+_ACCEPTED = 10.0  # tolerances: bound of the vertical line that is accepted if further panels do not lower it much:
 _SLOW, _RESTS = 0.2, 7  # by less than this factor; without one accepted, an attempt may end after so many
 _HOPELESS = 60.0  # log of the integrand at the tilt, relative to delta: beyond, no digit is left
 _MOST_WORK = 2e7  # products of nodes of the paths and of the contour in one part: half a second
@@ -144,16 +144,16 @@ def _chernoff(steps: Steps, low: float, theta: float, epsilon: float) -> float:
     return math.exp(k - theta * epsilon - steps.log_delta)
 
 
-def _is_too_slow(sizes: list[float]) -> bool:
+def _is_too_slow(sizes: list[float], end: float) -> bool:
     """Whether the integrand, of these sizes at the ends of the panels, would need more panels than `_MOST_PANELS`.
 
     It is assumed to fall four times as fast as on the last two panels.  Without this, contours that fail take half as
     long again.
     """
-    if len(sizes) < _LEAST_PANELS or sizes[-1] < 0.1 * TOLERANCE:
+    if len(sizes) < _LEAST_PANELS or sizes[-1] < end:
         return False
     rate = 4.0 * 0.5 * math.log(max(sizes[-3], 1e-300) / sizes[-1])
-    return rate * (_MOST_PANELS - len(sizes)) < math.log(sizes[-1] / (0.1 * TOLERANCE))
+    return rate * (_MOST_PANELS - len(sizes)) < math.log(sizes[-1] / end)
 
 
 class _Bound(NamedTuple):
@@ -198,20 +198,21 @@ class _Contour:
         if not error < math.inf:
             return None
         a, step, first = complex(self._c), self._part.theta, 0.0
+        tolerance, small = self._steps.tolerance, 0.1 * self._steps.tolerance
         panels: list[Integral] = []
         ends: list[float] = []
         rests = [math.inf]
         work = _NODE.size * sum(m.nodes for m in self._moments)
         for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
-            if ends and ends[-1] < 0.1 * TOLERANCE:
+            if ends and ends[-1] < small:
                 rest = self._rest(a)
-                if rest < TOLERANCE or _SLOW * rests[-1] < rest < _ACCEPTED:
+                if rest < tolerance or _SLOW * rests[-1] < rest < _ACCEPTED * tolerance:
                     return replace(Integral.of(panels), bound=error + rest)
                 if len(rests) > _RESTS and rest > 0.7 * rests[-1]:
                     return None
                 rests.append(rest)
                 skipped = self._skipped(a, step)
-                if skipped.bound < 0.1 * TOLERANCE:
+                if skipped.bound < small:
                     panels.append(skipped)
                     error += skipped.bound
                     a, step = a + step * self._direction, 2.0 * step
@@ -232,7 +233,7 @@ class _Contour:
             a, before = a + step * self._direction, abs(a)
             step *= min(longer * (abs(a) / before) ** _GROWS, 2.0)
             ends.append(float(sizes[-1]) * abs(a))
-            if _is_too_slow(ends):
+            if _is_too_slow(ends, small):
                 return None
         return None
 
@@ -249,7 +250,9 @@ class _Contour:
         scale = float(steps.rough_log_moments(np.array([part.high]), theta)[0, 0]) + rest
         if not (scale < _HOPELESS and np.isfinite(ends).all()):
             return math.inf
-        begin = math.sqrt(2.0 * (max(scale, math.log(1e3 * TOLERANCE)) - math.log(TOLERANCE / steps.total) + 7.0))
+        begin = math.sqrt(
+            2.0 * (max(scale, math.log(1e3 * steps.tolerance)) - math.log(steps.tolerance / steps.total) + 7.0)
+        )
         laws = zip(steps.laws, low.tolist(), high.tolist(), ends.tolist(), strict=True)
         self._moments = [ComplexMoments(law.ratio, x, y, begin, end) for law, x, y, end in laws]
         k = np.array([m.log_moment(c) for m in self._moments])
@@ -268,7 +271,7 @@ class _Contour:
 
         The bound of the integrand grows with the panel: its log at most like the square of the length.
         """
-        goal, tries = math.log(0.05 * TOLERANCE), 0
+        goal, tries = math.log(0.05 * self._steps.tolerance), 0
         for _ in range(_SHRINKS):
             bound = self._bound(a, step)
             if bound is None:
@@ -282,7 +285,7 @@ class _Contour:
                 continue
             lost = self._of_paths(a, step, bound)
             tries += 1
-            if lost < _SMALL_LOSS or tries == _TRIES:
+            if lost < 0.1 * self._steps.tolerance or tries == _TRIES:
                 return step, math.exp(log_error) + lost, longer
             step *= 0.4
         return step, math.inf, 1.0
@@ -386,7 +389,7 @@ class _Contour:
         if a.real < 1.0:
             return math.inf
         rough = self._line(a, *np.array([m.rough_beyond(a) for m in self._moments]).T)
-        if rough > _ACCEPTED:
+        if rough > _ACCEPTED * self._steps.tolerance:
             return rough
         return self._line(
             a,

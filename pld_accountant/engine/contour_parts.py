@@ -16,7 +16,7 @@ from ..mechanisms.complex_law import ComplexLaw
 __all__ = ["TOLERANCE", "Part", "Steps", "choose_parts"]
 
 TOLERANCE = 1e-8
-"""A term of the error may be this large, relative to delta; the round-off may be larger."""
+"""A term of the error may be this large at least, relative to delta; the round-off may be larger."""
 
 _BEYOND = -30.0  # log of the mass at the end of the losses, relative to delta
 _NEGLIGIBLE = -24.0  # log of the part of small losses that is bounded instead of integrated, relative to delta
@@ -40,9 +40,19 @@ class Steps:
     remove : bool
     log_delta : float
         About log delta, which all results are relative to.
+    tolerance : float
+        A term of the error may be this large.
     """
 
-    def __init__(self, laws: list[ComplexLaw], counts: NDArray, remove: bool, log_delta: float) -> None:
+    def __init__(
+        self,
+        laws: list[ComplexLaw],
+        counts: NDArray,
+        remove: bool,
+        log_delta: float,
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        self.tolerance = tolerance
         self.laws, self.counts, self.remove, self.log_delta = laws, counts.astype(np.float64), remove, log_delta
         self.total = float(self.counts.sum())
         mass = math.exp(max(log_delta + _BEYOND, -700.0)) / self.total
@@ -67,7 +77,7 @@ class Steps:
     def far_ends(self, theta: NDArray, epsilon: float) -> tuple[NDArray, NDArray]:
         """Ends at which what paths leave out at each tilt is negligible, and log g there: (laws, tilts)."""
         c = self.exponent(theta)
-        log_goal = theta * epsilon + self.log_delta + math.log(TOLERANCE / self.total) - 6.0
+        log_goal = theta * epsilon + self.log_delta + math.log(self.tolerance / self.total) - 6.0
         found = [law.far_ends(c, log_goal, x) for law, x in zip(self.laws, self.ends, strict=True)]
         return np.stack([x for x, _ in found]), np.stack([loss for _, loss in found])
 
