@@ -78,6 +78,14 @@ def finite(value: Any, name: str) -> float:
     return x
 
 
+def not_nan(value: Any, name: str) -> float:
+    """A number, or inf or -inf."""
+    x = _number(value, name)
+    if np.isnan(x):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return x
+
+
 def positive(value: Any, name: str) -> float:
     """A finite number above 0."""
     x = _number(value, name)

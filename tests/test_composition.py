@@ -127,7 +127,7 @@ def test_few_steps_are_answered():
         assert bounds.width <= 1e-6 * bounds.upper
 
 
-@pytest.mark.parametrize("bad", [1.0, -1e-5, float("nan"), float("inf")])
+@pytest.mark.parametrize("bad", [1.5, -1e-5, float("nan"), float("inf")])
 def test_a_delta_outside_of_its_range_is_refused(bad):
     with pytest.raises(ValueError, match="delta"):
         pa.compose([(SAMPLED, 10)]).epsilon(bad)
@@ -255,11 +255,34 @@ def test_steps_that_are_no_list(steps):
 
 @pytest.mark.parametrize(
     ("epsilon", "said"),
-    [(None, "a number or an array"), ("x", "a number or an array"), (-float("inf"), "a finite number, got -inf")],
+    [(None, "a number or an array"), ("x", "a number or an array"), (float("nan"), "a number, got nan")],
 )
-def test_epsilons_that_are_no_finite_numbers(epsilon, said):
+def test_epsilons_that_are_no_numbers(epsilon, said):
     with pytest.raises(ValueError, match=f"epsilon must be {said}"):
         pa.compose([(pa.Gaussian(1.0), 1)]).delta(epsilon)
+
+
+ENDS = [
+    (pa.Gaussian(1e-5), 0.0),
+    (SAMPLED, 0.0),
+    (pa.Laplace(1.0), 0.0),
+    (pa.ApproximateDP(1.0, 0.1), 0.1),
+    (pa.DiscreteGaussian(1.0, 2, truncation_bound=1), 1.0 - 1.0 / (2.0 + math.exp(0.5))),
+    (pa.RandomAllocation(1.0, 100, 3), 0.0),
+    (pa.ZeroConcentratedDP(0.1), 0.0),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "infinite"), ENDS, ids=str)
+def test_the_curve_at_its_ends(mechanism, infinite):
+    """No delta exceeds 1, and beyond every epsilon is left what only one of two data sets can give."""
+    run = pa.compose([(mechanism, 1)])
+    assert tuple(run.epsilon([0.5, 1.0]))[2][1] == run.epsilon(1.0).upper == 0.0
+    assert tuple(run.delta(-math.inf)) == (1.0, 1.0, 1.0)
+    last = run.delta(math.inf)
+    assert last.lower <= infinite <= last.upper <= infinite + 1e-12
+    # without false positives only these outcomes tell
+    assert run.tradeoff(0.0).lower >= 1.0 - infinite - 1e-12
 
 
 @pytest.mark.parametrize("failure", [1e-12, 1e-7, 0.3])
@@ -396,7 +419,7 @@ def test_one_step_at_rates_as_small_as_numbers_are(sigma, q, epsilon):
 
 ARRAYS = {
     "epsilon": ([[1e-5, 0.0], [0.5, 1e-12]], [1e-5, 1.5]),
-    "delta": ([[1.0, -1.0], [0.0, 30.0]], [1.0, np.inf]),
+    "delta": ([[1.0, -1.0], [0.0, 30.0]], [1.0, np.nan]),
     "bayes_risk": ([[0.1, 0.5], [0.9, 1e-6]], [0.5, 1.0]),
     "tradeoff": ([[0.0, 0.01], [0.5, 1.0]], [0.5, 1.1]),
     "attack_success": ([[0.0, 0.01], [0.5, 1.0]], [0.5, np.nan]),

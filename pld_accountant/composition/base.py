@@ -52,19 +52,18 @@ def between(lower: float, upper: float, status: Status, method: Proof) -> Bounds
 
 def _of_test(
     curve: ProfileCurve,
-    delta: Callable[[float, bool], tuple[float, float]],
-    infinite: float,
+    infinite: Callable[[], tuple[float, float]],
     level: float,
     successes: bool,
 ) -> tuple[float, float]:
     """Bounds of the largest rate of true positives of a test with this rate of false positives, or of 1 less it.
 
-    infinite: a lower bound of the chance of an infinite loss.
+    infinite: gives bounds of the chance of an infinite loss.
     """
     if 0.0 < level < 1.0:
         return curve.true_positives(level) if successes else curve.type_two(level)
     # without false positives only infinite losses are detected
-    found = (1.0, 1.0) if level else (infinite, min(max(delta(_FAR, False)[1], infinite), 1.0))
+    found = (1.0, 1.0) if level else infinite()
     return found if successes else (math.nextafter(1.0 - found[1], 0.0) if found[1] > 0.0 else 1.0, 1.0 - found[0])
 
 
@@ -143,9 +142,11 @@ class Composition(Locked, ABC):
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """The largest loss that has a probability above 0: epsilon at delta = 0."""
 
-    def _least_infinite(self, direction: Direction) -> float:
-        """A lower bound of the chance that some step's loss is infinite."""
-        return 0.0
+    def _infinite(
+        self, direction: Direction, delta: Callable[[float, bool], tuple[float, float]]
+    ) -> tuple[float, float]:
+        """Bounds of the chance that some step's loss is infinite; delta: the two-sided curve."""
+        return 0.0, min(delta(_FAR, False)[1], 1.0)
 
     @abstractmethod
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
@@ -179,7 +180,8 @@ class Composition(Locked, ABC):
         Parameters
         ----------
         delta : float or array_like
-            In (0, 1), down to 1e-100 and below; or 0, for the largest loss (infinite for Gaussian noise).
+            In (0, 1), down to 1e-100 and below; or 0, for the largest loss (infinite for Gaussian noise); or 1, which
+            no delta exceeds, so that epsilon is 0.
         direction : {"both", "remove", "add"}
             Whether the record is removed or added; "both" gives the larger epsilon of the two.
         seconds : float, optional
@@ -202,7 +204,7 @@ class Composition(Locked, ABC):
         Raises
         ------
         ValueError
-            For a delta outside [0, 1), an unknown direction, or seconds or a tolerance out of range.
+            For a delta outside [0, 1], an unknown direction, or seconds or a tolerance out of range.
 
         **Error**: the true value lies between the bounds.  For Gaussian, Laplace and discrete steps, sampled or not,
         they differ by a relative 1e-9 typically, and seldom by more than 1e-6 for delta >= 1e-15.  The other mechanisms
@@ -220,12 +222,15 @@ class Composition(Locked, ABC):
         """
         wanted = directions(direction)
 
-        def ask(question: EpsilonAt | None, width: float) -> Bounds:
-            return self._answer(question, wanted, width) if question else self._largest_loss(wanted)
+        def check(d: float) -> EpsilonAt | float:
+            return d if d in (0.0, 1.0) else EpsilonAt(validate.delta(d))
 
-        return self._each(
-            delta, "delta", lambda d: EpsilonAt(validate.delta(d)) if d else None, ask, seconds, tolerance
-        )
+        def ask(question: EpsilonAt | float, width: float) -> Bounds:
+            if isinstance(question, EpsilonAt):
+                return self._answer(question, wanted, width)
+            return Bounds(0.0, 0.0, 0.0) if question else self._largest_loss(wanted)
+
+        return self._each(delta, "delta", check, ask, seconds, tolerance)
 
     def delta(
         self,
@@ -235,9 +240,9 @@ class Composition(Locked, ABC):
         seconds: float | None = None,
         tolerance: float | None = None,
     ) -> Bounds:
-        """Bounds of delta(epsilon), each epsilon finite; otherwise as `epsilon`.
+        """Bounds of delta(epsilon), epsilon any number, inf and -inf included; otherwise as `epsilon`.
 
-        A `tolerance` is relative to log delta.
+        A `tolerance` is relative to log delta.  At inf, delta is the chance of an infinite loss.
 
         At a negative epsilon it is 1 - e^epsilon + e^epsilon delta'(-epsilon), with delta' of the other direction,
         because the integrals of (P - e^epsilon Q)+ and (e^epsilon Q - P)+ differ by 1 - e^epsilon.
@@ -252,6 +257,10 @@ class Composition(Locked, ABC):
         wanted = directions(direction)
 
         def ask(at: float, width: float) -> Bounds:
+            if at == -math.inf:
+                return Bounds(1.0, 1.0, 1.0)
+            if at == math.inf:
+                return self._at_infinity(wanted)
             if at >= 0.0:
                 return self._answer(DeltaAt(at), wanted, width)
             d = self._answer(DeltaAt(-at), tuple(_OTHER[one] for one in wanted), width)
@@ -263,7 +272,14 @@ class Composition(Locked, ABC):
             status = Status.CERTIFIED if high - low <= _TINY * high else d.status
             return Bounds(low, middle, high, status, d.method)
 
-        return self._each(epsilon, "epsilon", lambda e: validate.finite(e, "epsilon"), ask, seconds, tolerance)
+        return self._each(epsilon, "epsilon", lambda e: validate.not_nan(e, "epsilon"), ask, seconds, tolerance)
+
+    def _at_infinity(self, wanted: tuple[Direction, ...]) -> Bounds:
+        """The chance of an infinite loss, the larger of the directions."""
+        worst = [Status.CERTIFIED]
+        ends = [self._infinite(one, self._two_sided(one, worst)) for one in self._distinct(wanted)]
+        lower, upper = (max(end) for end in zip(*ends, strict=True))
+        return Bounds(lower, 0.5 * (lower + upper), upper, max(worst))
 
     def _each(
         self,
@@ -408,7 +424,7 @@ class Composition(Locked, ABC):
             for one in self._distinct(wanted):
                 if one not in curves:
                     sides = [self._two_sided(side, worst) for side in (one, _OTHER[one])]
-                    given = ProfileCurve(*sides), sides[0], self._least_infinite(one)
+                    given = ProfileCurve(*sides), partial(self._infinite, one, sides[0])
                     curves[one] = partial(_of_test, *given, successes=successes)
             lowers, uppers = zip(*(of_test(level) for of_test in curves.values()), strict=True)
             lower, upper = choose(lowers), choose(uppers)

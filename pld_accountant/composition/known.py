@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -250,9 +250,12 @@ class KnownComposition(Composition):
         some = [m for m in self._counts if isinstance(m, Discrete) and m not in without]
         return infinite_mass([m.law(direction) for m in some], [self._counts[m] for m in some])
 
-    def _least_infinite(self, direction: Direction) -> float:
-        """See `Composition`."""
-        return min(max(0.0, self._infinite_ends(direction)[0]), 1.0)
+    def _infinite(
+        self, direction: Direction, delta: Callable[[float, bool], tuple[float, float]]
+    ) -> tuple[float, float]:
+        """See `Composition`; the discrete laws know it."""
+        lower, upper = (min(max(0.0, float(end)), 1.0) for end in self._infinite_ends(direction))
+        return lower, upper
 
     def _lower_at(self, direction: Direction, delta: float, lower: float, question: EpsilonAt) -> float:
         """A lower bound of epsilon' at a delta slightly above that of a question, from the answer's lower bound.
