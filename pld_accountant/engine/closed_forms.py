@@ -119,10 +119,18 @@ def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: N
     return np.maximum(epsilon.max(axis=1), 0.0)
 
 
-def cap_delta(question: DeltaAt, working: WorkingBounds, cap: NDArray) -> None:
-    """delta is 0 beyond the largest loss."""
-    beyond = np.flatnonzero(cap <= question.targets(cap.size))
+def cap_delta(question: DeltaAt, working: WorkingBounds, cap: NDArray, many: NDArray) -> None:
+    """delta is 0 beyond the largest loss, and at most 1 - exp(-x) if the largest loss is x above epsilon.
+
+    An epsilon that is the largest loss itself lies below its upper bound by round-off: no method for people with
+    `many` steps tells them apart.
+    """
+    asked = question.targets(cap.size)
+    beyond = np.flatnonzero(cap <= asked)
     working.settle(beyond, -np.inf, -np.inf, -np.inf, Proof.CLOSED_FORM)
+    at = many[(asked[many] < cap[many]) & (cap[many] * (1.0 - 2.0 * _ROUNDING) <= asked[many])]
+    most = np.nextafter(np.log(cap[at] - asked[at]), np.inf)
+    working.settle(at, -np.inf, most, most, Proof.CLOSED_FORM)
 
 
 def cap_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, working: WorkingBounds, cap: NDArray) -> None:

@@ -132,7 +132,7 @@ def _solve(
                 below = many[~working.solved[many] & (cap[many] <= least[many])]
                 working.settle(below, 0.0, np.nan, cap[below], Proof.CLOSED_FORM)
         elif isinstance(question, DeltaAt):
-            cap_delta(question, working, cap)
+            cap_delta(question, working, cap, many)
         full_batches(counts, makers.steps, question, working, many[~working.solved[many]])
         left = many[~working.solved[many]]
         report(progress, people - left.size)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine.closed_forms import single_steps
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
@@ -42,3 +43,15 @@ def test_people_with_one_step_are_settled_one_by_one(direction, question):
             lower, upper = steps.log_delta_of_step(np.array([question.epsilon]), here)
         assert found.lower[i] == pytest.approx(lower[0], rel=1e-12)
         assert found.upper[i] == pytest.approx(upper[0], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [([(pa.Laplace(1.0), 3), (pa.Laplace(2.0), 2)], 4.0), ([(pa.PoissonSampled(pa.Laplace(1.0), 0.1), 9)], None)],
+)
+def test_delta_at_the_largest_loss_needs_no_method(steps, most):
+    """Convolution spent ten seconds on telling it from 0."""
+    run = pa.compose(steps)
+    found = run.delta(run.epsilon(0.0).estimate if most is None else most)
+    assert found.lower == 0.0 and found.upper <= 1e-11
+    assert found.method == pa.Method.CLOSED_FORM
