@@ -20,6 +20,8 @@ _UP = 1.0 + 2.0**-40
 _ORDERS = 2.0 ** (0.25 * np.arange(-24, 81))  # order - 1, from 1/64 to 10^6
 _ROUNDS = 6
 _MOST_RUNS = 1e12
+_MOST_LOSS = 700.0  # exp of more overflows
+_LEAST = 1e-100  # of a corner whose inverse is an order
 _LEAST_LOG_GAMMA = -690.0  # a smaller parameter of K underflows
 _NODES = 64  # orders less 1 an octave at which a run's deltas are known; chords between them are 1e-5 above the curve
 
@@ -164,6 +166,19 @@ class RepeatedSelection(RenyiBox):
         return float(self.run.epsilon(0.0).upper)
 
     @cached_property
+    def _corner(self) -> float:
+        """exp of the run's largest loss, less 1, rounded up; delta is 0 from there on."""
+        largest = self._largest_of_run
+        return float(np.expm1(largest) * _UP) if largest < _MOST_LOSS else np.inf
+
+    @property
+    def _corners(self) -> tuple[float, ...]:
+        """order - 1 at which the run's delta reaches 0, where it matters."""
+        if np.isinf(self.shape) and _LEAST < self._corner < np.inf:
+            return (float(np.nextafter(1.0 / self._corner, 0.0)),)
+        return ()
+
+    @cached_property
     def _lost_at(self) -> dict[int, tuple[float, float]]:
         """1 / x and the run's delta at log(1 + 1 / x), x = 2^(k / `_NODES`), by k."""
         return {}
@@ -176,9 +191,17 @@ class RepeatedSelection(RenyiBox):
         return self._lost_at[k]
 
     def _lost(self, theta: float) -> float:
-        """The run's delta at log(1 + 1 / theta), or more: delta is convex in exp(epsilon), and a chord lies above."""
+        """The run's delta at log(1 + 1 / theta), or more: delta is convex in exp(epsilon), and a chord lies above.
+
+        The chord ends at the run's largest loss, where delta may have a corner: a chord across it is above the curve by
+        a part of delta that a large mean makes large.
+        """
+        if self._corner <= 1.0 / theta:
+            return 0.0
         k = int(np.floor(_NODES * np.log2(theta)))
         (far, small), (near, large) = self._node(k), self._node(k + 1)
+        if self._corner < far:
+            far, small = self._corner, 0.0
         part = min(max((far - 1.0 / theta) / (far - near), 0.0), 1.0)
         return small + part * (large - small)
 
@@ -194,7 +217,9 @@ class RepeatedSelection(RenyiBox):
     @cached_property
     def _later(self) -> tuple[float, float]:
         """order - 1 of the smallest divergence, and this divergence, which holds for all smaller orders."""
-        return _smallest(self._at)
+        found = _smallest(self._at)
+        at = self._corners
+        return min([found, *zip(at, self._at(np.array(at)).tolist(), strict=True)], key=lambda pair: pair[1])
 
     def log_moments(self, theta: NDArray) -> NDArray:
         """theta times the divergence at order 1 + theta, rounded up."""
@@ -206,8 +231,8 @@ class RepeatedSelection(RenyiBox):
         return np.asarray(theta * np.minimum(own, self.largest_loss()) * _UP)
 
     def corners(self) -> tuple[float, ...]:
-        """Where the divergence of a larger order takes over."""
-        return (self._later[0],)
+        """Where the divergence of a larger order takes over, and where the run's delta reaches 0."""
+        return (self._later[0], *self._corners)
 
     def largest_loss(self) -> float:
         """The limit of the theorems at order infinity, if the run's losses are bounded."""

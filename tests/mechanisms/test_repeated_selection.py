@@ -94,6 +94,16 @@ def test_poisson_numbers_between_the_orders_that_are_kept(mean):
         assert truth <= whole.rdp(order) <= truth * (1 + 2e-5)
 
 
+@pytest.mark.parametrize(("epsilon", "mean"), [(1.0, 1.0), (0.1, 2.0), (0.001, 100.0), (2.0, 1000.0), (1.0, 1e10)])
+def test_poisson_numbers_where_the_delta_of_one_run_reaches_0(epsilon, mean):
+    """Of the order whose epsilon' is the largest loss, nothing is lost to delta', however large the mean."""
+    alpha = 1.0 + 1.0 / math.expm1(epsilon)
+    run = pa.compose([(pa.Laplace(1.0 / epsilon), 1)])
+    exact = run.rdp(alpha) + math.log(mean) * math.expm1(epsilon)
+    found = pa.compose([(pa.RepeatedSelection(run, mean, math.inf), 1)]).rdp(alpha)
+    assert exact * (1.0 - 1e-12) <= found <= exact * (1.0 + 1e-3)
+
+
 def test_it_composes_with_other_steps():
     run = pa.compose([(pa.SampledGaussian(2.0, 0.01), 500)])
     tuned = pa.RepeatedSelection(run, 5.0)
