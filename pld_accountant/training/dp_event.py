@@ -20,15 +20,25 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..composition import Composition, compose
+from ..mechanisms.bounded_range import ExponentialMechanism
 from ..mechanisms.fixed_size import FixedSizeBatch
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.gaussian_mixture import GaussianMixture, ReplaceOneSampledGaussian
 from ..mechanisms.laplace import Laplace
 from ..mechanisms.loss_distribution import LossDistribution
 from ..mechanisms.matrix import TreeAggregation
+from ..mechanisms.random_allocation import RandomAllocation
 from ..mechanisms.renyi_boxes import ZeroConcentratedDP
 from ..mechanisms.repeated_selection import RepeatedSelection
-from ..mechanisms.statistics import DiscreteLaplace, PoissonSampled, RandomizedResponse
+from ..mechanisms.statistics import (
+    ApproximateDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    PermuteAndFlip,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+)
 from ..mechanisms.truncated_poisson import TruncatedPoisson
 from ..results import Bounds
 
@@ -59,10 +69,15 @@ class PLDAccountant(dp_accounting.PrivacyAccountant):
     Gaussian, sampled without replacement   replace one
     tree aggregation of one epoch           replace special
     zCDP, repeat and select                 all; upper bounds are those of Renyi DP
+    (epsilon, delta), exponential           all; dp-accounting 0.7
+    mechanism, permute and flip
+    discrete Gaussian                       add or remove, replace special; of an unknown dimension as zCDP
+    random allocation of a Gaussian         add or remove, replace special
     ======================================  ==================================================================
 
-    and compositions of them.  Events that release nothing cost nothing; a non-private event, or noise 0, makes epsilon
-    infinite.  Other events are refused with `dp_accounting.UnsupportedEventError`.
+    and compositions of them.  Several Gaussians on one sample are one of less noise.  Events that release nothing cost
+    nothing; a non-private event, or noise 0, makes epsilon infinite.  Other events are refused with
+    `dp_accounting.UnsupportedEventError`.
     """
 
     def __init__(self, neighboring_relation: Any = NeighboringRelation.ADD_OR_REMOVE_ONE) -> None:
@@ -252,7 +267,7 @@ def _steps(event: Any, relation: Any) -> list[tuple[Any, int]]:
         If there is none for this event or relation.
     """
     kind = type(event).__name__.removesuffix("DpEvent")
-    if kind == "NoOp":
+    if _releases_nothing(event):
         return []
     if kind == "NonPrivate":
         return [(None, 1)]
@@ -271,32 +286,76 @@ def _steps(event: Any, relation: Any) -> list[tuple[Any, int]]:
         # a record is in one tree; the deepest costs most
         return list(TreeAggregation(event.noise_multiplier, int(np.max(event.step_counts))))
     if kind == "PoissonSampled":
-        if event.sampling_probability == 0:
-            return []
-        step = _mechanism(event.event, relation)
+        inside = _merged(event.event)
+        step = _mechanism(inside, relation)
         if event.sampling_probability == 1 or step is None:
             return [(step, 1)]
         if relation != NeighboringRelation.REPLACE_ONE:
             return [(PoissonSampled(step, event.sampling_probability), 1)]
-        if isinstance(event.event, dp_accounting.GaussianDpEvent):
-            return [(ReplaceOneSampledGaussian(event.event.noise_multiplier, event.sampling_probability), 1)]
+        if isinstance(inside, dp_accounting.GaussianDpEvent):
+            return [(ReplaceOneSampledGaussian(inside.noise_multiplier, event.sampling_probability), 1)]
         raise _unsupported(event, relation)
     if kind == "ZC":
-        return [(ZeroConcentratedDP(event.rho, event.xi), 1)] if event.rho or event.xi else []
-    if kind == "TruncatedSubsampledGaussian" and 0 in (
-        event.sampling_probability,
-        event.truncated_batch_size,
-        event.dataset_size,
-    ):
-        return []
-    if kind == "RandomizedResponse" and (event.num_buckets == 1 or event.noise_parameter == 1):
-        return []
+        return [(ZeroConcentratedDP(event.rho, event.xi) if max(event.rho, event.xi) < np.inf else None, 1)]
     return [(_mechanism(event, relation), 1)]
+
+
+def _releases_nothing(event: Any) -> bool:
+    """Whether an event costs nothing in any relation."""
+    nothing = {
+        "NoOp": lambda e: True,
+        "PoissonSampled": lambda e: e.sampling_probability == 0 or _releases_nothing(e.event),
+        "SampledWithoutReplacement": lambda e: e.sample_size == 0 or _releases_nothing(e.event),
+        "RandomAllocation": lambda e: e.num_selected == 0 or _releases_nothing(e.event),
+        "ZC": lambda e: not e.rho and not e.xi,
+        "TruncatedSubsampledGaussian": lambda e: 0 in (e.sampling_probability, e.truncated_batch_size, e.dataset_size),
+        "RandomizedResponse": lambda e: e.num_buckets == 1 or e.noise_parameter == 1,
+        "MixtureOfGaussians": lambda e: not np.dot(e.sensitivities, e.sampling_probs),
+        "SingleEpochTreeAggregation": lambda e: not np.max(e.step_counts),
+        "DiscreteLaplace": lambda e: e.sensitivity == 0,
+        "DiscreteGaussian": lambda e: e.sensitivity == 0,
+        "EpsilonDelta": lambda e: not e.epsilon and not e.delta,
+        "ExponentialMechanism": lambda e: not e.epsilon,
+        "PermuteAndFlip": lambda e: not e.epsilon,
+    }
+    kind = type(event).__name__.removesuffix("DpEvent")
+    return kind in nothing and bool(nothing[kind](event))
+
+
+def _merged(event: Any) -> Any:
+    """One Gaussian instead of several that see the same sample; any other event as it is."""
+    if isinstance(event, dp_accounting.GaussianDpEvent):
+        return event
+    precision = _precision(event)
+    if precision is None or precision == 0.0:
+        return event
+    return dp_accounting.GaussianDpEvent(precision**-0.5 * (1.0 - 2.0**-48) if precision < np.inf else 0.0)
+
+
+def _precision(event: Any) -> float | None:
+    """The sum of 1 / sigma^2 of an event that consists of Gaussians; None for others."""
+    if isinstance(event, dp_accounting.GaussianDpEvent):
+        return float(event.noise_multiplier**-2.0) if event.noise_multiplier else math.inf
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        one = _precision(event.event)
+        return None if one is None else one * event.count
+    if isinstance(event, dp_accounting.ComposedDpEvent):
+        parts = [_precision(part) for part in event.events]
+        return None if None in parts else math.fsum(part for part in parts if part is not None)
+    return 0.0 if isinstance(event, dp_accounting.NoOpDpEvent) else None
 
 
 def _mechanism(event: Any, relation: Any) -> Any:
     """The mechanism of one event; None if it has no noise."""
     kind, replaced = type(event).__name__.removesuffix("DpEvent"), relation == NeighboringRelation.REPLACE_ONE
+    if kind == "NonPrivate":
+        return None
+    if kind == "EpsilonDelta":
+        if event.delta == 1 or event.epsilon == np.inf:
+            return None
+        return ApproximateDP(event.epsilon, event.delta) if event.delta else PureDP(event.epsilon)
+    if kind in ("ExponentialMechanism", "PermuteAndFlip"):
+        return (ExponentialMechanism if kind == "ExponentialMechanism" else PermuteAndFlip)(event.epsilon)
     if kind in ("Gaussian", "Laplace"):
         noise = event.noise_multiplier / (2.0 if replaced else 1.0)
         if noise == 0:
@@ -305,9 +364,21 @@ def _mechanism(event: Any, relation: Any) -> Any:
     if kind == "RandomizedResponse" and relation != NeighboringRelation.ADD_OR_REMOVE_ONE:
         way = "replace-one" if replaced else "replace-special"
         return RandomizedResponse(event.noise_parameter, event.num_buckets, neighbours=way)
-    if kind == "SampledWithoutReplacement" and replaced and isinstance(event.event, dp_accounting.GaussianDpEvent):
-        sigma = event.event.noise_multiplier
-        return FixedSizeBatch(sigma, event.sample_size, event.source_dataset_size) if sigma else None
+    if kind in ("SampledWithoutReplacement", "RandomAllocation"):
+        inside, one_way = _merged(event.event), kind == "RandomAllocation"
+        if isinstance(inside, dp_accounting.GaussianDpEvent) and one_way != replaced:
+            sigma = inside.noise_multiplier
+            if not sigma:
+                return None
+            if one_way:
+                return RandomAllocation(sigma, event.num_steps, event.num_selected)
+            return FixedSizeBatch(sigma, event.sample_size, event.source_dataset_size)
+    if not replaced and kind == "DiscreteGaussian":
+        if not event.sigma:
+            return None
+        if event.dimension is None:
+            return ZeroConcentratedDP(0.5 * (event.sensitivity / event.sigma) ** 2 * (1.0 + 2.0**-50))
+        return DiscreteGaussian(event.sigma, event.sensitivity, coordinates=event.dimension)
     if not replaced and kind == "DiscreteLaplace":
         return DiscreteLaplace(event.noise_parameter, event.sensitivity) if event.noise_parameter else None
     if not replaced and kind == "MixtureOfGaussians":

@@ -7,6 +7,7 @@ import pld_accountant as pa
 
 dp_accounting = pytest.importorskip("dp_accounting")
 
+import attr  # noqa: E402
 from dp_accounting import dp_event as events  # noqa: E402
 from dp_accounting.pld import PLDAccountant as TheirAccountant  # noqa: E402
 
@@ -107,8 +108,76 @@ def test_events_that_release_nothing():
         events.PoissonSampledDpEvent(0.0, GAUSSIAN),
         events.ZCDpEvent(0.0, 0.0),
         events.TruncatedSubsampledGaussianDpEvent(1000, 0.0, 25, 1.5),
+        events.PoissonSampledDpEvent(0.1, events.NoOpDpEvent()),
+        events.MixtureOfGaussiansDpEvent(0.0, [0.0], [1.0]),
+        events.DiscreteLaplaceDpEvent(1.0, 0),
+        events.SampledWithoutReplacementDpEvent(1000, 0, GAUSSIAN),
+        newer("EpsilonDelta", epsilon=0.0, delta=0.0),
+        newer("DiscreteGaussian", sigma=1.0, sensitivity=0.0, dimension=None),
     ):
-        assert PLDAccountant().compose(event).get_epsilon(1e-5) == 0.0
+        accountant = PLDAccountant().compose(event)
+        assert accountant.get_epsilon(1e-5) == accountant.get_epsilon(0) == accountant.get_epsilon(1) == 0.0
+        assert accountant.get_delta(0) == accountant.get_delta(np.inf) == 0.0
+
+
+def newer(name, **fields):
+    """An event of dp-accounting's newest version, or what stands for it."""
+    known = getattr(events, f"{name}DpEvent", None)
+    return (known or attr.make_class(f"{name}DpEvent", [*fields], (events.DpEvent,), frozen=True))(**fields)
+
+
+NEWER = [
+    (newer("EpsilonDelta", epsilon=1.0, delta=0.01), pa.ApproximateDP(1.0, 0.01)),
+    (newer("EpsilonDelta", epsilon=1.0, delta=0.0), pa.PureDP(1.0)),
+    (newer("ExponentialMechanism", epsilon=0.5), pa.ExponentialMechanism(0.5)),
+    (newer("PermuteAndFlip", epsilon=0.5), pa.PermuteAndFlip(0.5)),
+    (newer("DiscreteGaussian", sigma=10.0, sensitivity=2.0, dimension=1), pa.DiscreteGaussian(10.0, 2)),
+    (
+        newer("DiscreteGaussian", sigma=10.0, sensitivity=2.5, dimension=9),
+        pa.DiscreteGaussian(10.0, 2.5, coordinates=9),
+    ),
+    (newer("RandomAllocation", event=GAUSSIAN, num_selected=2, num_steps=20), pa.RandomAllocation(1.5, 20, 2)),
+    (newer("RandomAllocation", event=events.GaussianDpEvent(0.0), num_selected=2, num_steps=20), None),
+    (newer("EpsilonDelta", epsilon=1.0, delta=1.0), None),
+    (events.ZCDpEvent(np.inf), None),
+    (events.PoissonSampledDpEvent(0.1, events.NonPrivateDpEvent()), None),
+]
+
+
+@pytest.mark.parametrize(("event", "mechanism"), NEWER, ids=str)
+def test_newer_events_and_events_without_noise(event, mechanism):
+    ours = PLDAccountant().compose(event, 2)
+    if mechanism is None:
+        assert ours.get_epsilon(0.1) == np.inf and ours.get_delta(np.inf) == 1.0
+    else:
+        assert ours.composition == pa.compose([(mechanism, 2)])
+
+
+def test_the_discrete_gaussian_of_an_unknown_dimension():
+    """Its Renyi divergence is at most the Gaussian's in every dimension."""
+    event = newer("DiscreteGaussian", sigma=10.0, sensitivity=2.0, dimension=None)
+    found = PLDAccountant().compose(event).get_epsilon(1e-6)
+    assert pa.compose([(pa.Gaussian(5.0), 1)]).epsilon(1e-6).upper < found
+    assert found == pytest.approx(pa.compose([(pa.Gaussian(5.0), 1)]).rdp_epsilon(1e-6), rel=1e-9)
+
+
+SEVERAL = events.ComposedDpEvent(
+    [events.GaussianDpEvent(3.0), events.SelfComposedDpEvent(events.GaussianDpEvent(4.0), 2)]
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "relation"),
+    [
+        (lambda inside: events.PoissonSampledDpEvent(0.1, inside), Relation.ADD_OR_REMOVE_ONE),
+        (lambda inside: events.PoissonSampledDpEvent(0.1, inside), Relation.REPLACE_ONE),
+        (lambda inside: events.SampledWithoutReplacementDpEvent(1000, 20, inside), Relation.REPLACE_ONE),
+    ],
+)
+def test_several_gaussians_on_one_sample(event, relation):
+    one = events.GaussianDpEvent((1 / 9 + 2 / 16) ** -0.5)
+    found, exact = (PLDAccountant(relation).compose(event(inside), 30).bounds(1e-5) for inside in (SEVERAL, one))
+    assert exact.upper * (1 - 1e-9) <= found.upper <= exact.upper * (1 + 1e-9)
 
 
 def test_their_distributions_come_in():
