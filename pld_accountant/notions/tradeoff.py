@@ -34,7 +34,20 @@ _ORDERS = 1.0 + 2.0 ** (0.25 * np.arange(-48, 81))
 
 
 def _levels(alpha: Any) -> NDArray:
-    return in_range(alpha, "alpha", 0, 1, open_low=True)
+    a = validate.numbers(alpha, "alpha") + 0.0  # no -0
+    if not np.all((a >= 0.0) & (a <= 1.0)):
+        raise ValueError(f"alpha must lie in [0, 1], got {alpha!r}")
+    return a
+
+
+def _inside(a: NDArray) -> NDArray:
+    """alpha, or any number where it is 0 or 1."""
+    return np.where((a > 0.0) & (a < 1.0), a, 0.5)
+
+
+def _with_ends(a: NDArray, found: NDArray) -> Any:
+    """The trade-off at alpha: 1 at 0, where no loss is infinite, and 0 at 1."""
+    return plain(np.where(a == 0.0, 1.0, np.where(a == 1.0, 0.0, found)))
 
 
 def tradeoff_of_dp(alpha: Any, epsilon: Any, delta: Any = 0.0) -> Any:
@@ -43,7 +56,7 @@ def tradeoff_of_dp(alpha: Any, epsilon: Any, delta: Any = 0.0) -> Any:
     Parameters
     ----------
     alpha : float or ndarray
-        Rates of false positives, in (0, 1).
+        Rates of false positives, in [0, 1].
     epsilon : float or ndarray
         At least 0, inf allowed; broadcast.  The upper bounds of many people are taken as they are.
     delta : float or ndarray
@@ -74,7 +87,8 @@ def tradeoff_of_dp(alpha: Any, epsilon: Any, delta: Any = 0.0) -> Any:
     a, e = _levels(alpha), _any(epsilon)
     rest = 1.0 - in_range(delta, "delta", 0, 1)
     with np.errstate(over="ignore"):
-        first = rest - np.exp(e) * a * (1.0 + _UNIT * (1.0 + np.minimum(e, 1e9))) - _UNIT
+        grown = np.exp(e) * np.where(a > 0.0, a, 1.0) * (1.0 + _UNIT * (1.0 + np.minimum(e, 1e9)))
+        first = rest - np.where((a > 0.0) | (e == np.inf), grown, 0.0) - _UNIT
     second = np.exp(-e) * (1.0 - _UNIT * (1.0 + np.minimum(e, 1e9))) * (rest - a - _UNIT)
     return plain(np.maximum(np.maximum(first, second), 0.0))
 
@@ -92,7 +106,7 @@ def tradeoff_of_gdp(alpha: Any, mu: Any) -> Any:
     Parameters
     ----------
     alpha : float or ndarray
-        In (0, 1).
+        In [0, 1].
     mu : float or ndarray
         At least 0; broadcast.
 
@@ -108,9 +122,9 @@ def tradeoff_of_gdp(alpha: Any, mu: Any) -> Any:
     from scipy import special
 
     a, m = _levels(alpha), in_range(mu, "mu", 0)
-    z = -special.ndtri(a)
+    z = -special.ndtri(_inside(a))
     # ndtri and ndtr are good to a few units; 1e-12 is the margin of `gdp` too
-    return plain(special.ndtr(z - m - 1e-12 * (1.0 + np.abs(z) + m)) * (1.0 - 1e-12))
+    return _with_ends(a, special.ndtr(z - m - 1e-12 * (1.0 + np.abs(z) + m)) * (1.0 - 1e-12))
 
 
 def tradeoff_of_rdp(alpha: Any, order: Any, rho: Any) -> Any:
@@ -119,7 +133,7 @@ def tradeoff_of_rdp(alpha: Any, order: Any, rho: Any) -> Any:
     Parameters
     ----------
     alpha : float or ndarray
-        In (0, 1).
+        In [0, 1].
     order : float or ndarray
         Above 1; broadcast.  The largest result over several orders also holds.
     rho : float or ndarray
@@ -152,9 +166,9 @@ def tradeoff_of_rdp(alpha: Any, order: Any, rho: Any) -> Any:
     >>> f"{1 - tradeoff_of_rdp(0.01, 8.0, 8 * 0.5):.4f}"
     '0.5889'
     """
-    a, r = _levels(alpha), in_range(rho, "rho", 0)
+    levels, r = _levels(alpha), in_range(rho, "rho", 0)
     x = in_range(order, "alpha", 1, open_low=True)
-    a, x, r = np.broadcast_arrays(a, x, r)
+    a, x, r = np.broadcast_arrays(_inside(levels), x, r)
     goal = (x - 1.0) * r
     log_a, log_rest = np.log(a), np.log1p(-a)
 
@@ -171,7 +185,7 @@ def tradeoff_of_rdp(alpha: Any, order: Any, rho: Any) -> Any:
         middle = np.clip(np.sqrt(low) * np.sqrt(high), 1e-300, 1.0 - 2.0**-53)
         out = excluded(middle)
         low, high = np.where(out, middle, low), np.where(out, high, middle)
-    return plain(np.where(low > 1e-300, np.minimum(low, 1.0 - a), 0.0))
+    return _with_ends(np.broadcast_to(levels, a.shape), np.where(low > 1e-300, np.minimum(low, 1.0 - a), 0.0))
 
 
 def tradeoff_of_zcdp(alpha: Any, rho: Any) -> Any:
@@ -180,7 +194,7 @@ def tradeoff_of_zcdp(alpha: Any, rho: Any) -> Any:
     Parameters
     ----------
     alpha : float or ndarray
-        In (0, 1).
+        In [0, 1].
     rho : float or ndarray
         At least 0; broadcast.
 

@@ -177,11 +177,11 @@ def test_pure_dp_attains_its_promise():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: tradeoff_of_dp(0.0, 1.0),
+        lambda: tradeoff_of_dp(-0.1, 1.0),
         lambda: tradeoff_of_dp(0.1, -1.0),
         lambda: tradeoff_of_dp(0.1, np.nan),
         lambda: tradeoff_of_dp(0.1, 1.0, 1.0),
-        lambda: tradeoff_of_gdp(1.0, 1.0),
+        lambda: tradeoff_of_gdp(1.1, 1.0),
         lambda: tradeoff_of_rdp(0.1, 1.0, 1.0),
         lambda: tradeoff_of_zcdp(0.1, -1.0),
         lambda: pa.compose([]).tradeoff(-0.1),
@@ -193,6 +193,25 @@ def test_pure_dp_attains_its_promise():
 def test_bad_arguments_are_refused(call):
     with pytest.raises(ValueError, match="must"):
         call()
+
+
+def test_trade_off_functions_have_ends():
+    """Without false positives only infinite losses are detected; a test that accuses everybody misses nobody."""
+    ends = np.array([0.0, 0.3, 1.0])
+    for of, zero in (
+        (lambda a: tradeoff_of_gdp(a, 1.0), 1.0),
+        (lambda a: tradeoff_of_rdp(a, 2.0, 0.5), 1.0),
+        (lambda a: tradeoff_of_zcdp(a, 0.5), 1.0),
+        (lambda a: tradeoff_of_dp(a, 1.0, 0.25), 0.75),
+        (lambda a: tradeoff_of_dp(a, 1e4, 0.25), 0.75),
+        (lambda a: tradeoff_of_dp(a, np.inf, 0.25), 0.0),
+    ):
+        found = of(ends)
+        assert zero - 1e-14 <= found[0] <= zero and found[2] == 0.0
+        assert found.tolist() == [of(a) for a in ends.tolist()]
+    for bad in (-1e-300, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="alpha must lie in"):
+            tradeoff_of_gdp(bad, 1.0)
 
 
 def test_the_envelope_lies_above_all_that_the_bounds_allow():
