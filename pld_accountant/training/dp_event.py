@@ -69,7 +69,7 @@ class PLDAccountant(dp_accounting.PrivacyAccountant):
     Gaussian, sampled without replacement   replace one
     tree aggregation of one epoch           replace special
     zCDP, repeat and select                 all; upper bounds are those of Renyi DP
-    (epsilon, delta), exponential           all; dp-accounting 0.7
+    (epsilon, delta), exponential           all
     mechanism, permute and flip
     discrete Gaussian                       add or remove, replace special; of an unknown dimension as zCDP
     random allocation of a Gaussian         add or remove, replace special
@@ -310,7 +310,7 @@ def _releases_nothing(event: Any) -> bool:
         "ZC": lambda e: not e.rho and not e.xi,
         "TruncatedSubsampledGaussian": lambda e: 0 in (e.sampling_probability, e.truncated_batch_size, e.dataset_size),
         "RandomizedResponse": lambda e: e.num_buckets == 1 or e.noise_parameter == 1,
-        "MixtureOfGaussians": lambda e: not np.dot(e.sensitivities, e.sampling_probs),
+        "MixtureOfGaussians": lambda e: not np.any(np.multiply(e.sensitivities, e.sampling_probs)),
         "SingleEpochTreeAggregation": lambda e: not np.max(e.step_counts),
         "DiscreteLaplace": lambda e: e.sensitivity == 0,
         "DiscreteGaussian": lambda e: e.sensitivity == 0,
