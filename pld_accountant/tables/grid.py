@@ -140,6 +140,8 @@ class GridTables(TableMaker):
         # The mass below the grid moves up to its first knot, the mass above to +infinity.
         upper[0] += max(1.0 - upper.sum(), 0.0) + 2.0 * MASS_ERROR
         discretise.connect_down(p, b, gap, step, lower)
+        if start <= 0.0 and not np.any(lower > 0.0):
+            lower[0] = 1.0  # round-off took all mass of losses far below the step; every H(x) is at least 1 - x
         with np.errstate(divide="ignore"):
             return start, np.log(upper), np.log(np.maximum(lower, 0.0))
 

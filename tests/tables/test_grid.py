@@ -4,7 +4,9 @@ import mpmath
 import numpy as np
 import pytest
 
+import pld_accountant as pa
 from pld_accountant import deadline
+from pld_accountant.composition.known import family_of
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine.plancherel import solve
 from pld_accountant.engine.question import EpsilonAt
@@ -238,3 +240,13 @@ def test_the_grid_serves_small_and_large_tilts(side, theta):
         else:
             assert k <= exact + off
             assert k >= exact - 8.0 * theta * (theta + 1.0) * table.grid_step**2 - off - 1e-12
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_losses_far_below_the_step_leave_a_table(side):
+    """The masses of the lower side vanish in round-off; they were NaN, and the question failed."""
+    steps = family_of([pa.PoissonSampled(pa.Laplace(4e30), 0.5)], "add")
+    table = TableMakers(steps).grid(side, 1 << 17, REACH).table(THETA, 16.0, 1e9, HERE)
+    assert np.all(np.isfinite(table.columns[0]))
+    assert abs(table.columns[0, c.MEAN]) <= table.grid_step
+    assert table.columns[0, c.LOG_MOMENT] >= 0.0 if side == "upper" else table.columns[0, c.LOG_MOMENT] <= 0.0
