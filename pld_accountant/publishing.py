@@ -15,6 +15,7 @@ from .files.formats import require
 from .ledger import Ledger
 from .notions.dp import mu_of_pure
 from .report.provenance import provenance
+from .rounding import exact, rounded_up
 
 __all__ = ["ORDERS", "OTHERS", "Release", "booked_mu", "release"]
 
@@ -25,7 +26,7 @@ OTHERS = "(others)"
 
 _LEAST_COST, _MOST_COST = 1e-6, 1e3  # of epsilon; further out counts do not fit, or have no noise
 _SENTENCE = (
-    "The counts are released with {epsilon:g}-differential privacy, when neighbouring data differ by one person added "
+    "The counts are released with {epsilon}-differential privacy, when neighbouring data differ by one person added "
     "or removed. All other numbers are computed from the counts. Each person's epsilon is the Renyi bound at public "
     "orders. The guarantee needs the conditions of the page on publishing: the edges, the groups, delta and the "
     "schedule were chosen without the data, and a person's norms depend on that person's data and on published values "
@@ -79,7 +80,7 @@ class Release:
     @property
     def sentence(self) -> str:
         """The guarantee and its conditions."""
-        return _SENTENCE.format(epsilon=self.epsilon)
+        return _SENTENCE.format(epsilon=exact(self.epsilon))
 
     def histogram(self) -> NDArray:
         """Noisy number of people in each cell, (cells + 1,) integers."""
@@ -143,14 +144,14 @@ class Release:
         from .report.summary import columns, wrapped
 
         names = [f"{group}" for group in self.groups]
-        head = (f"epsilon at delta = {self.delta:g}", "people", *(names if len(names) > 1 else []))
-        cells = [*(f"at most {edge:g}" for edge in self.edges), f"above {self.edges[-1]:g}"]
+        head = (f"epsilon at delta = {exact(self.delta)}", "people", *(names if len(names) > 1 else []))
+        cells = [*(f"at most {exact(edge)}" for edge in self.edges), f"above {exact(self.edges[-1])}"]
         rows: list[Sequence[str]] = [head]
         for cell, total, of in zip(cells, self.histogram().tolist(), self.counts.T.tolist(), strict=True):
             rows.append((cell, f"{total:,}", *([f"{n:,}" for n in of] if len(names) > 1 else [])))
         cost = (
-            f"Cost to everybody: epsilon {self.epsilon:g} (mu {self.mu:.4g}, rho {self.rho:.4g}). Each count of one "
-            f"group has noise of at most {self.error()} with probability 0.95."
+            f"Cost to everybody: epsilon {exact(self.epsilon)} (mu {rounded_up(self.mu)}, rho {rounded_up(self.rho)}). "
+            f"Each count of one group has noise of at most {self.error()} with probability 0.95."
         )
         return "\n\n".join([columns(rows), wrapped(cost), wrapped(self.sentence)])
 

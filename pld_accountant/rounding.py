@@ -1,11 +1,11 @@
-"""Numbers in print: bounds rounded in their safe direction, names of quantiles, scientific notation, JSON."""
+"""Numbers in print: bounds rounded in their safe direction, exact ones, names of quantiles, JSON."""
 
 from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["finite_or_none", "people_and_steps", "quantile_name", "rounded_down", "rounded_up", "scientific"]
+__all__ = ["exact", "finite_or_none", "people_and_steps", "quantile_name", "rounded_down", "rounded_up", "scientific"]
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -30,6 +30,17 @@ def rounded_down(value: float, digits: int = 4) -> str:
     return _rounded(value, digits, ROUND_FLOOR)
 
 
+def exact(value: float) -> str:
+    """`value` in the fewest digits that read back as the same number, as a delta beside bounds from both sides.
+
+    Examples
+    --------
+    >>> exact(1e-5), exact(1 / 3), exact(2.0)
+    ('1e-05', '0.3333333333333333', '2')
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
 def quantile_name(probability: float) -> str:
     """The name of a quantile in a table.
 
@@ -43,15 +54,15 @@ def quantile_name(probability: float) -> str:
 
 
 def scientific(value: float) -> tuple[str, int]:
-    """The factor, to four significant digits and without trailing zeros, and the power of ten of a number.
+    """The factor and the power of ten of a number, with the digits of `exact`.
 
     Examples
     --------
     >>> scientific(1e-5), scientific(2.5e-7)
     (('1', -5), ('2.5', -7))
     """
-    mantissa, exponent = f"{value:.3e}".split("e")
-    return f"{float(mantissa):g}", int(exponent)
+    factor, exponent = format(Decimal(exact(value)).normalize(), "e").split("e")
+    return factor, int(exponent)
 
 
 def finite_or_none(value: float) -> float | None:

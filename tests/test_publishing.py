@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import mpmath
 import numpy as np
@@ -61,6 +62,16 @@ def test_the_value_at_public_orders_is_an_upper_bound_and_close():
     for orders in ([], [1.0], [np.inf], [[2.0]]):
         with pytest.raises(ValueError, match="orders must be"):
             nobody.rdp_epsilon(1e-5, orders=orders)
+
+
+def test_what_a_release_tells_is_not_less_than_its_cost():
+    found = pa.Release(np.array([1 / 3]), ("everybody",), np.array([[3, 4]]), 1 / 70_000, 2 / 3, 1.5)
+    text = " ".join(found.text().split())
+    epsilon, mu, rho = re.search(r"epsilon ([\d.]+) \(mu ([\d.]+), rho ([\d.]+)\)", text).groups()
+    assert float(epsilon) == found.epsilon and float(mu) >= found.mu and float(rho) >= found.rho
+    assert f"with {2 / 3!r}-differential privacy" in text and found.sentence in text
+    assert f"epsilon at delta = {1 / 70_000!r}" in text
+    assert f"at most {1 / 3!r} " in text and f"above {1 / 3!r} " in text
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 30.0])

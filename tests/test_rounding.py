@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pld_accountant.rounding import finite_or_none, rounded_down, rounded_up, scientific
+from pld_accountant.rounding import exact, finite_or_none, rounded_down, rounded_up, scientific
 
 
 @given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.integers(1, 17))
@@ -15,6 +15,13 @@ def test_rounding_goes_the_safe_way_and_not_far(value, digits):
     up, down = Fraction(rounded_up(value, digits)), Fraction(rounded_down(value, digits))
     assert down <= Fraction(value) <= up
     assert up - down <= Fraction(value) / 10 ** (digits - 1)
+
+
+@given(st.floats(min_value=0, exclude_min=True, allow_nan=False, allow_infinity=False))
+def test_a_delta_is_printed_as_it_is(value):
+    """A bound beside a rounded delta is a bound at another delta."""
+    factor, exponent = scientific(value)
+    assert float(exact(value)) == value == float(f"{factor}e{exponent}")
 
 
 def test_forms():
@@ -30,7 +37,7 @@ def test_forms():
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(1e-5, ("1", -5)), (2.5e-7, ("2.5", -7)), (0.5, ("5", -1)), (9.99999e-4, ("1", -3)), (1234.0, ("1.234", 3))],
+    [(1e-5, ("1", -5)), (2.5e-7, ("2.5", -7)), (0.5, ("5", -1)), (9.99999e-4, ("9.99999", -4)), (1230.0, ("1.23", 3))],
 )
 def test_scientific_notation(value, expected):
     assert scientific(value) == expected

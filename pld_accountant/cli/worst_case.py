@@ -106,13 +106,13 @@ def _answer(
 ) -> None:
     """Print epsilon in one line, and a second one if it is not certified on both sides."""
     from ..results import Bounds, Method, Status
-    from ..rounding import finite_or_none, rounded_down, rounded_up
+    from ..rounding import exact, finite_or_none, rounded_down, rounded_up
 
     bounds, renyi = composition.epsilon(delta, direction, seconds=seconds), composition.rdp_epsilon(delta)
     if bounds.upper > renyi:  # which knows the best order, and has no limit of time
         status = Status.CERTIFIED if bounds.lower > 0.0 else Status.RENYI_ONLY
         bounds = Bounds(bounds.lower, renyi, renyi, status, Method.RENYI)
-    answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g}"
+    answer = f"epsilon <= {rounded_up(bounds.upper, 7)} at delta = {exact(delta)}"
     lower = f"certified; the true value is at least {rounded_down(bounds.lower, 7)}"
     text = f"{answer} ({lower}; Renyi accounting: {rounded_up(renyi, 7)})"
     if bounds.status != Status.CERTIFIED:
@@ -149,7 +149,7 @@ def calibrate(
     from .. import calibration
     from ..composition import compose
     from ..mechanisms.sampled_gaussian import SampledGaussian
-    from ..rounding import rounded_down, rounded_up
+    from ..rounding import exact, rounded_down, rounded_up
 
     given = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps}
     missing = [name for name, value in given.items() if value is None]
@@ -168,7 +168,7 @@ def calibrate(
         raise click.ClickException(f"{text} is not proven to keep the target in the time allowed: allow more --seconds")
     asked = {"noise_multiplier": sigma, "sample_rate": rate, "steps": int(number)}
     words = {"noise_multiplier": "noise multiplier", "sample_rate": "sample rate", "steps": "steps"}[wanted]
-    answer = f"{words} {text}: epsilon <= {rounded_up(bounds.upper, 7)} at delta = {delta:g} (certified)"
+    answer = f"{words} {text}: epsilon <= {rounded_up(bounds.upper, 7)} at delta = {exact(delta)} (certified)"
     facts = {
         "calibrated": wanted,
         "target_epsilon": target_epsilon,

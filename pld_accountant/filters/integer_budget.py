@@ -23,6 +23,7 @@ from .. import validate
 from ..files.saved_state import SavedArrays, belongs
 from ..files.store import StoreError
 from ..kernels.charge import BUDGET, SLACK, admit_square
+from ..rounding import exact
 from .base import Filter, NoisySteps
 
 __all__ = ["TOLERANCE", "IntegerBudgetFilter", "NoisyStepFilter", "SquareFilter", "own_shares", "round_up"]
@@ -162,7 +163,7 @@ class IntegerBudgetFilter(Filter):
         if self._shares is None:
             return ""
         least, most = self._shares.min(), self._shares.max()
-        return f" Each person has a part of this budget of their own, from {least:.6g} to {most:.6g} of it."
+        return f" Each person has a part of this budget of their own, from {exact(least)} to {exact(most)} of it."
 
     def _state(self) -> dict[str, np.ndarray]:
         return {"left": self._left, "halted": np.array(self._halted)}

@@ -11,6 +11,7 @@ from .. import validate
 from ..kernels.charge import admit_table
 from ..notions import rdp
 from ..results import Guarantee
+from ..rounding import exact
 from .integer_budget import NoisyStepFilter, own_shares
 from .renyi_charges import best_order, charge_table, squares_within
 
@@ -265,7 +266,7 @@ class RenyiFilter(NoisyStepFilter):
         if self._single:
             promise = f"(alpha, B)-Renyi DP with alpha = {self.alpha!r} and B = {self.budget!r}"
         else:
-            pairs = ", ".join(f"({a:.6g}, {b!r})" for a, b in zip(self._alpha, self._budget.tolist(), strict=True))
+            pairs = ", ".join(f"({exact(a)}, {b!r})" for a, b in zip(self._alpha, self._budget.tolist(), strict=True))
             promise = f"(alpha, B)-Renyi DP with (alpha, B) = {pairs}, and at no other order"
         sampled = (
             " Steps are Poisson-sampled independently of the past, and everybody is charged for every step "

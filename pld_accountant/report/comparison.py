@@ -13,7 +13,7 @@ from .. import validate
 from ..files.fingerprint import Source
 from ..notions import gdp
 from ..results import Bounds
-from ..rounding import finite_or_none, quantile_name, rounded_up
+from ..rounding import exact, finite_or_none, quantile_name, rounded_up
 from .histogram import checked, quantiles
 from .individuals import MIN_GROUP, QUANTILES, Individuals, assess
 from .provenance import provenance_line
@@ -65,8 +65,8 @@ class Comparison:
             return (
                 "The Gaussian epsilon is the epsilon of mu, the root of the summed squares of what the pure DP of each "
                 "step implies without sampling, or the worst case's mu if that is smaller. The curve of mu lies above "
-                f"the person's own curve wherever delta is at least {self.min_delta:g}. No central limit theorem is "
-                "used."
+                f"the person's own curve wherever delta is at least {exact(self.min_delta)}. No central limit theorem "
+                "is used."
             )
         if self.full_batch:
             return (
@@ -75,10 +75,10 @@ class Comparison:
             )
         return (
             "The Gaussian epsilon is descriptive: it is the epsilon of the smallest mu whose Gaussian curve lies above "
-            f"the person's own curve, by PLD, wherever delta is at least {self.min_delta:g}. No central limit theorem "
-            "is used. Sampled steps are not mu-GDP for this mu: below that delta, their curve leaves the curve of "
-            "every small mu. For norms fixed beforehand, (epsilon, delta of mu + "
-            f"{self.min_delta:g})-DP holds for every epsilon."
+            f"the person's own curve, by PLD, wherever delta is at least {exact(self.min_delta)}. No central limit "
+            "theorem is used. Sampled steps are not mu-GDP for this mu: below that delta, their curve leaves the curve "
+            "of every small mu. For norms fixed beforehand, (epsilon, delta of mu + "
+            f"{exact(self.min_delta)})-DP holds for every epsilon."
         )
 
     @property
@@ -123,7 +123,7 @@ class Comparison:
         probabilities = self.individuals.shown(self.probabilities)
         people, kinds = self.individuals, self.by_kind
         by = [quantiles(values, probabilities).values for values, _ in kinds.values()]
-        rows: list[Sequence[str]] = [(f"epsilon at delta = {people.delta:g}", *kinds)]
+        rows: list[Sequence[str]] = [(f"epsilon at delta = {exact(people.delta)}", *kinds)]
         for number, probability in enumerate(probabilities):
             rows.append((quantile_name(probability), *(rounded_up(values[number]) for values in by)))
         rows.append((people.worst_label, *(rounded_up(worst) for _, worst in kinds.values())))

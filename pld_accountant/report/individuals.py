@@ -14,6 +14,7 @@ from .. import validate
 from ..files.fingerprint import Source
 from ..mechanisms.base import directions
 from ..results import Bounds, Guarantee, Status
+from ..rounding import exact
 from .provenance import provenance
 
 if TYPE_CHECKING:
@@ -129,8 +130,8 @@ class Individuals:
             told.append(_SAMPLED)
         if self.delta * self.num_examples >= 1.0:
             told.append(
-                f"delta = {self.delta:g} is not below 1 / {self.num_examples:,}, one over the number of people: to "
-                "publish one person's record as it is has no larger delta."
+                f"delta = {exact(self.delta)} is not below 1 / {self.num_examples:,}, one over the number of people: "
+                "to publish one person's record as it is has no larger delta."
             )
         return told
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..results import Bounds, Method, Status
-from ..rounding import finite_or_none, people_and_steps, quantile_name, rounded_up
+from ..rounding import exact, finite_or_none, people_and_steps, quantile_name, rounded_up
 from .histogram import Group, Quantiles, Share, groups, quantiles, share_under
 from .individuals import QUANTILES, Individuals
 from .provenance import provenance_line
@@ -108,7 +108,7 @@ class Summary:
         promise = people.guarantee.promise
         blocks = [self.heading()]
         if promise is not None:
-            blocks.append(f"Promised to everybody: epsilon <= {rounded_up(promise[0])} at delta = {promise[1]:g}")
+            blocks.append(f"Promised to everybody: epsilon <= {rounded_up(promise[0])} at delta = {exact(promise[1])}")
         blocks.append(self._quantile_table())
         if self.under_half is not None:
             share = self.under_half
@@ -140,7 +140,7 @@ class Summary:
         ]
         worst = (people.worst_label, people.worst_case.upper, people.worst_case_rdp)
         rows.append((worst[0], rounded_up(worst[1]), rounded_up(worst[2])))
-        heading = (f"epsilon at delta = {people.delta:g}", "PLD", "Renyi")
+        heading = (f"epsilon at delta = {exact(people.delta)}", "PLD", "Renyi")
         return columns([heading, *rows])
 
     def _group_table(self) -> str:

@@ -55,6 +55,19 @@ def test_the_worst_case_in_json(folder):
     assert told["epsilon"]["upper"] <= told["target_epsilon"] == 1
 
 
+def test_a_bound_in_print_is_one_at_the_delta_beside_it(folder):
+    """A delta in six digits is another one, at which neither bound was computed."""
+    delta, people = 1 / 70_000, ("--noise-multiplier", 2, "--sample-rate", 0.05, "--max-grad-norm", 5)
+    steps = ("--noise-multiplier", 2, "--sample-rate", 0.005, "--delta", delta)
+    for command in (["epsilon-of", *steps, "--steps", 10], ["calibrate", *steps, "--target-epsilon", 1]):
+        assert f"at delta = {delta!r}" in run(*command).output
+    for command in ("epsilon", "compare"):
+        told = run(command, "norms.npy", *people, "--delta", delta, "--min-delta", 1e-7 / 3)
+        told = told if command == "compare" else run(command, "norms.npy", *people, "--delta", delta)
+        assert f"epsilon at delta = {delta!r}" in told.output
+    assert f"wherever delta is at least {1e-7 / 3!r}" in " ".join(told.output.split())
+
+
 def test_json_of_the_page_and_of_the_demo(folder):
     assert run("record", "norms.npy", *OPTIONS[:-2], "--examples", PEOPLE, "--out", "l.npz").exit_code == 0
     told = json.loads(run("report", "l.npz", "--delta", 1e-5, "--out", "page.html", "--json", "-").stdout)

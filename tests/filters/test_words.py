@@ -43,6 +43,12 @@ def test_the_guarantee_leads_with_what_was_asked_for(name, tmp_path):
     assert TARGETED[name]().load(tmp_path / "keep.npz").guarantee == keep.guarantee
 
 
+def test_orders_and_shares_are_told_as_they_are():
+    keep = pa.RenyiFilter(0.5, [5 / 3, 4], shares=[1 / 3, 2 / 3], **STEP)
+    assert f"(alpha, B) = ({5 / 3!r}, 0.5), (4, 0.5)" in keep.guarantee.sentence
+    assert f"from {1 / 3!r} to {2 / 3!r} of it" in keep.guarantee.sentence
+
+
 @pytest.mark.parametrize(
     ("kind", "budget"), [(pa.GaussianFilter, (0.5,)), (pa.ZCDPFilter, (0.5,)), (pa.RenyiFilter, (0.5, 8))]
 )

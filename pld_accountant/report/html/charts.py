@@ -140,7 +140,7 @@ def _hover(frame: _Frame, counted: Histogram) -> list[str]:
     return [
         f'<rect class="hover" x="{frame.x(low)}" y="{_short(frame.top)}" '
         f'width="{_short(float(frame.x(high)) - float(frame.x(low)))}" height="{_short(frame.bottom - frame.top)}">'
-        f"<title>{_plain(low)} to {_plain(high)}: {count:,} people by PLD</title></rect>"
+        f"<title>{rounded_up(low)} to {rounded_up(high)}: {count:,} people by PLD</title></rect>"
         for low, high, count in zip(counted.edges[:-1], counted.edges[1:], counted.counts, strict=True)
         if count
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...results import Status
-from ...rounding import quantile_name, rounded_down, rounded_up, scientific
+from ...rounding import exact, quantile_name, rounded_down, rounded_up, scientific
 from ..content import Report
 from ..histogram import Histogram, hidden_people, is_far, largest, shown_histograms
 from ..individuals import Individuals
@@ -80,7 +80,7 @@ def _headline(report: Report) -> Markup:
     median = report.summary.by_pld.values[report.summary.by_pld.probabilities.tolist().index(0.5)]
     promise, cards = people.guarantee.promise, []
     if promise is not None:
-        words = f"The budget that the filter keeps, at delta = {promise[1]:g}."
+        words = f"The budget that the filter keeps, at delta = {exact(promise[1])}."
         cards.append(("Promised to everybody", rounded_up(promise[0]), words))
         clipped = f"The epsilon of a person {people.worst_person}, if there had been no filter."
     elif people.schedule_from_events:
@@ -195,7 +195,7 @@ def _paragraph(words: str) -> Markup:
 
 def _counts(name: str, kind: str, counted: Histogram) -> Markup:
     rows = [
-        (f"{low:.4g} to {high:.4g}", f"{count:,}")
+        (f"{rounded_up(low)} to {rounded_up(high)}", f"{count:,}")
         for low, high, count in zip(counted.edges[:-1], counted.edges[1:], counted.counts, strict=True)
         if count
     ]
@@ -328,7 +328,9 @@ def _deltas(report: Report) -> Markup:
     shown = table("at-deltas", "Epsilon at several deltas: upper bounds, rounded up", head, rows)
     people = report.summary.individuals.num_examples
     loose = [
-        Markup(f'<p class="note">At delta = {at.delta:g}, {at.loose:,} of {people:,} people have no tight bound.</p>')
+        Markup(
+            f'<p class="note">At delta = {exact(at.delta)}, {at.loose:,} of {people:,} people have no tight bound.</p>'
+        )
         for at in report.at_deltas
         if at.loose
     ]
