@@ -89,8 +89,8 @@ def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox | Composition,
     if total > _MOST_STEPS:
         raise ValueError(f"steps must be at most {_MOST_STEPS} in all, got {total}")
     others = {step: n for step, n in counts.items() if n}
-    _warn_of_relations(others)
     black = {box: n for box, n in boxes.items() if n}
+    _warn_of_relations([*others, *black])
     return BlackBoxComposition(others, black) if black else of_mechanisms(others)
 
 

@@ -108,6 +108,12 @@ class RepeatedSelection(RenyiBox):
         if not np.isfinite(self._later[1]):
             raise ValueError("no Renyi divergence of the run is finite")
 
+    @property
+    def neighbours(self) -> str | None:
+        """See `base.Mechanism`: the relation of the samples in a run."""
+        relations = (getattr(part, "neighbours", None) for part in getattr(self.run, "counts", ()))
+        return next(filter(None, relations), None)
+
     @cached_property
     def gamma(self) -> float:
         """The parameter of K, in (0, 1], that has this mean; exp(-mean) for Poisson numbers."""

@@ -128,3 +128,11 @@ def test_wrong_arguments():
 def test_a_list_of_steps_is_no_run():
     with pytest.raises(TypeError, match="what compose returns"):
         pa.RepeatedSelection([(pa.Gaussian(5.0), 1)], 10.0)
+
+
+def test_the_relation_is_that_of_the_run():
+    tuned = pa.RepeatedSelection(pa.compose([(pa.Gaussian(5.0), 1), (pa.SampledGaussian(5.0, 0.1), 3)]), 2.0)
+    assert tuned.neighbours == "added or removed"
+    assert pa.RepeatedSelection(pa.compose([(pa.Gaussian(5.0), 1)]), 2.0).neighbours is None
+    with pytest.warns(UserWarning, match="RepeatedSelection is about .* added or removed, FixedSizeBatch"):
+        pa.compose([(tuned, 1), (pa.FixedSizeBatch(4.0, 1, 100), 1)])
