@@ -127,7 +127,7 @@ class Summary:
         people = self.individuals
         sizes = people_and_steps(people.num_examples, people.steps)
         parameters = [
-            f"{name.replace('_', ' ')} {value if isinstance(value, str) else format(value, '.4g')}"
+            f"{name.replace('_', ' ')} {value if isinstance(value, str) else exact(value)}"
             for name, value in people.parameters.items()
         ]
         return wrapped(f"{sizes}; {', '.join(parameters)}" if parameters else sizes)

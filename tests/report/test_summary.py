@@ -40,6 +40,13 @@ def test_text_is_aligned_and_not_wide(make_individuals):
     assert len({len(line) for line in table}) == 1
 
 
+def test_parameters_are_told_as_they_are():
+    ledger = pa.Ledger(3, noise_multiplier=4 / 3, sample_rate=1 / 3000, max_grad_norm=1.0)
+    ledger.record([0.0, 0.5, 1.0])
+    told = " ".join(pa.summarise(ledger, 1e-5).text().split())
+    assert f"noise multiplier {4 / 3!r}, sample rate {1 / 3000!r}" in told
+
+
 def test_half_the_worst_case(make_individuals):
     summary = summarise(make_individuals(UPPER, labels=np.array([1, 1, 2, 2, 2])))
     assert "3 of 5 people (60.0 %) have less than half the worst case." in summary.text()

@@ -363,7 +363,7 @@ def _parameters(report: Report) -> Markup:
         entries.append(("Neighbouring data sets", "as the mechanisms say"))
     else:
         entries += [
-            ("Clipping norm (max_grad_norm)", f"{norm:g}"),
+            ("Clipping norm (max_grad_norm)", exact(norm)),
             ("Noise", str(people.parameters.get("noise", "Gaussian")).capitalize()),
             ("Neighbouring data sets", neighbours.get(str(people.parameters.get("direction")), "-")),
             ("Sampling", "none: everybody takes part" if people.full_batches else "Poisson, as assumed"),
@@ -371,7 +371,7 @@ def _parameters(report: Report) -> Markup:
     listed = joined(Markup(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>") for name, value in entries)
     shown, more = people.schedule[:_SCHEDULE_ROWS], len(people.schedule) - _SCHEDULE_ROWS
     head = ["Steps", "Mechanism"] if people.of_mechanisms else ["Steps", "Noise multiplier", "Sample rate"]
-    rows = [(f"{steps:,}", *(v if isinstance(v, str) else f"{v:.6g}" for v in step)) for *step, steps in shown]
+    rows = [(f"{steps:,}", *(v if isinstance(v, str) else exact(v) for v in step)) for *step, steps in shown]
     schedule = table("schedule", "Steps and their noise", head, rows)
     rest = Markup(f"<p>{more:,} more kinds of steps are not in the table.</p>" if more > 0 else "")
     statuses = [
