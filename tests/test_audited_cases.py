@@ -136,6 +136,7 @@ def test_steps_that_lose_nothing_or_everything_have_a_mu():
         (pa.DiscretePair([1.0, 0.0], [0.0, 1.0], 0.3), 2, "add", 0.0),
         (pa.RandomizedResponse(0.0, 5), 1, "both", 1.0),
         (pa.ApproximateDP(5.5, 0.0133), 1, "add", 0.0133),
+        (pa.ApproximateDP(0.001, 0.001), 1, "remove", 0.001),
         (pa.Gaussian(1.0), 2, "both", 0.0),
         # tails of tables are no infinite losses
         (pa.DiscreteGaussian(2.0), 3, "both", 0.0),
@@ -148,7 +149,7 @@ def test_without_false_positives_infinite_losses_are_found(mechanism, steps, dir
     assert 0.0 <= found.lower <= chance * (1.0 + 1e-15) and chance * (1.0 - 1e-15) <= found.upper <= 1.0
     assert found.width <= 1e-12
     assert 0.0 <= missed.lower <= missed.upper <= 1.0 and missed.width <= 1e-12
-    assert missed.lower <= 1.0 - chance <= missed.upper
+    assert Fraction(missed.lower) <= 1 - Fraction(chance) <= Fraction(missed.upper)
 
 
 def test_the_renyi_bound_is_that_of_the_best_order():

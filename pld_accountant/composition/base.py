@@ -63,8 +63,13 @@ def _of_test(
     if 0.0 < level < 1.0:
         return curve.true_positives(level) if successes else curve.type_two(level)
     # without false positives only infinite losses are detected
-    found = (1.0, 1.0) if level else infinite()
-    return found if successes else (math.nextafter(1.0 - found[1], 0.0) if found[1] > 0.0 else 1.0, 1.0 - found[0])
+    low, high = (1.0, 1.0) if level else infinite()
+    return (low, high) if successes else (_rest_of(high, 0.0), _rest_of(low, 1.0))
+
+
+def _rest_of(chance: float, towards: float) -> float:
+    """1 less a chance, rounded towards 0 or 1; exact for a chance of 0 or 1."""
+    return math.nextafter(1.0 - chance, towards) if 0.0 < chance < 1.0 else 1.0 - chance
 
 
 class OwnCurve:
