@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..composition import Composition, compose
+from ..composition.base import UNKNOWN
 from ..mechanisms.bounded_range import ExponentialMechanism
 from ..mechanisms.fixed_size import FixedSizeBatch
 from ..mechanisms.gaussian import Gaussian
@@ -43,6 +44,9 @@ from ..mechanisms.truncated_poisson import TruncatedPoisson
 from ..results import Bounds
 
 __all__ = ["PLDAccountant", "event_of", "mechanism_of", "pld_of"]
+
+_UNBOUNDED = object()
+"""In place of a mechanism: a step without noise that may still hide a record, as it may leave the record out."""
 
 
 class PLDAccountant(dp_accounting.PrivacyAccountant):
@@ -76,14 +80,15 @@ class PLDAccountant(dp_accounting.PrivacyAccountant):
     ======================================  ==================================================================
 
     and compositions of them.  Several Gaussians on one sample are one of less noise.  Events that release nothing cost
-    nothing; a non-private event, or noise 0, makes epsilon infinite.  Other events are refused with
+    nothing; a non-private event, or noise 0, makes epsilon infinite.  Of samples without noise, and of the best of
+    runs without noise, no bound is known: upper bounds are infinite, lower ones 0.  Other events are refused with
     `dp_accounting.UnsupportedEventError`.
     """
 
     def __init__(self, neighboring_relation: Any = NeighboringRelation.ADD_OR_REMOVE_ONE) -> None:
         super().__init__(neighboring_relation)
         self._counts: dict[Any, int] = {}
-        self._open = False
+        self._open = self._unbounded = False
 
     def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
         try:
@@ -92,22 +97,23 @@ class PLDAccountant(dp_accounting.PrivacyAccountant):
             return self.CompositionErrorDetails(event, str(error))
         if do_compose and count > 0:
             for mechanism, number in steps:
-                if mechanism is None:
-                    self._open = self._open or number > 0
+                if mechanism is None or mechanism is _UNBOUNDED:
+                    self._open |= number > 0 and mechanism is None
+                    self._unbounded |= number > 0
                 else:
                     self._counts[mechanism] = self._counts.get(mechanism, 0) + number * count
         return None
 
     @property
     def composition(self) -> Composition:
-        """Everything composed so far but non-private events."""
+        """Everything composed so far but events without noise."""
         return compose(self._counts.items())
 
     def bounds(self, target_delta: float) -> Bounds:
         """Bounds of epsilon."""
         if self._open:
             return Bounds(np.inf, np.inf, np.inf)
-        return self.composition.epsilon(target_delta)
+        return UNKNOWN if self._unbounded else self.composition.epsilon(target_delta)
 
     def get_epsilon(self, target_delta: float) -> float:
         """The upper bound of epsilon: the true value is not larger."""
@@ -115,7 +121,7 @@ class PLDAccountant(dp_accounting.PrivacyAccountant):
 
     def get_delta(self, target_epsilon: float) -> float:
         """The upper bound of delta: the true value is not larger."""
-        return 1.0 if self._open else float(self.composition.delta(target_epsilon).upper)
+        return 1.0 if self._unbounded else float(self.composition.delta(target_epsilon).upper)
 
 
 def event_of(schedule: Sequence[tuple[float, float, int]]) -> Any:
@@ -259,7 +265,7 @@ def _turns_down(a: tuple[float, float], b: tuple[float, float], c: tuple[float, 
 
 
 def _steps(event: Any, relation: Any) -> list[tuple[Any, int]]:
-    """The mechanisms of an event and how often each runs; None instead of a mechanism without privacy.
+    """The mechanisms of an event and how often each runs; None instead of a mechanism without privacy, or `_UNBOUNDED`.
 
     Raises
     ------
@@ -277,8 +283,8 @@ def _steps(event: Any, relation: Any) -> list[tuple[Any, int]]:
         return [step for part in event.events for step in _steps(part, relation)]
     if kind == "RepeatAndSelect":
         inside = _steps(event.event, relation)
-        if any(mechanism is None for mechanism, _ in inside):
-            return [(None, 1)]
+        if any(mechanism in (None, _UNBOUNDED) for mechanism, _ in inside):
+            return [(_UNBOUNDED, 1)]
         return [(RepeatedSelection(compose(inside), event.mean, event.shape), 1)]
     if kind == "SingleEpochTreeAggregation" and relation == NeighboringRelation.REPLACE_SPECIAL:
         if event.noise_multiplier == 0:
@@ -288,15 +294,17 @@ def _steps(event: Any, relation: Any) -> list[tuple[Any, int]]:
     if kind == "PoissonSampled":
         inside = _merged(event.event)
         step = _mechanism(inside, relation)
-        if event.sampling_probability == 1 or step is None:
+        if event.sampling_probability == 1:
             return [(step, 1)]
+        if step in (None, _UNBOUNDED):
+            return [(_UNBOUNDED, 1)]
         if relation != NeighboringRelation.REPLACE_ONE:
             return [(PoissonSampled(step, event.sampling_probability), 1)]
         if isinstance(inside, dp_accounting.GaussianDpEvent):
             return [(ReplaceOneSampledGaussian(inside.noise_multiplier, event.sampling_probability), 1)]
         raise _unsupported(event, relation)
     if kind == "ZC":
-        return [(ZeroConcentratedDP(event.rho, event.xi) if max(event.rho, event.xi) < np.inf else None, 1)]
+        return [(ZeroConcentratedDP(event.rho, event.xi) if max(event.rho, event.xi) < np.inf else _UNBOUNDED, 1)]
     return [(_mechanism(event, relation), 1)]
 
 
@@ -346,7 +354,7 @@ def _precision(event: Any) -> float | None:
 
 
 def _mechanism(event: Any, relation: Any) -> Any:
-    """The mechanism of one event; None if it has no noise."""
+    """The mechanism of one event; None or `_UNBOUNDED` if it has no noise."""
     kind, replaced = type(event).__name__.removesuffix("DpEvent"), relation == NeighboringRelation.REPLACE_ONE
     if kind == "NonPrivate":
         return None
@@ -368,11 +376,9 @@ def _mechanism(event: Any, relation: Any) -> Any:
         inside, one_way = _merged(event.event), kind == "RandomAllocation"
         if isinstance(inside, dp_accounting.GaussianDpEvent) and one_way != replaced:
             sigma = inside.noise_multiplier
-            if not sigma:
-                return None
             if one_way:
-                return RandomAllocation(sigma, event.num_steps, event.num_selected)
-            return FixedSizeBatch(sigma, event.sample_size, event.source_dataset_size)
+                return RandomAllocation(sigma, event.num_steps, event.num_selected) if sigma else None
+            return FixedSizeBatch(sigma, event.sample_size, event.source_dataset_size) if sigma else _UNBOUNDED
     if not replaced and kind == "DiscreteGaussian":
         if not event.sigma:
             return None
@@ -380,14 +386,14 @@ def _mechanism(event: Any, relation: Any) -> Any:
             return ZeroConcentratedDP(0.5 * (event.sensitivity / event.sigma) ** 2 * (1.0 + 2.0**-50))
         return DiscreteGaussian(event.sigma, event.sensitivity, coordinates=event.dimension)
     if not replaced and kind == "DiscreteLaplace":
-        return DiscreteLaplace(event.noise_parameter, event.sensitivity) if event.noise_parameter else None
+        return DiscreteLaplace(event.noise_parameter, event.sensitivity) if event.noise_parameter else _UNBOUNDED
     if not replaced and kind == "MixtureOfGaussians":
         if not event.standard_deviation:
-            return None
+            return _UNBOUNDED
         return GaussianMixture(event.standard_deviation, event.sensitivities, event.sampling_probs)
     if not replaced and kind == "TruncatedSubsampledGaussian":
         if not event.noise_multiplier:
-            return None
+            return _UNBOUNDED
         return TruncatedPoisson(
             event.noise_multiplier, event.sampling_probability, event.truncated_batch_size, event.dataset_size
         )

@@ -40,6 +40,15 @@ def test_events_without_privacy_and_events_that_are_not_supported():
     for event in (events.NonPrivateDpEvent(), events.GaussianDpEvent(0.0)):
         open_ended = PLDAccountant().compose(event)
         assert open_ended.get_epsilon(1e-5) == np.inf and open_ended.get_delta(1.0) == 1.0
+    without_noise = [
+        events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(0.0)),
+        events.MixtureOfGaussiansDpEvent(0.0, [0.0, 1.0], [0.99, 0.01]),
+        events.RepeatAndSelectDpEvent(events.NonPrivateDpEvent(), 0.01, np.inf),
+    ]
+    for event in without_noise:  # a record takes part with probability 0.01: epsilon is 0 at a delta of 0.5
+        hidden = PLDAccountant().compose(event)
+        assert hidden.bounds(0.5).lower == 0.0 and hidden.get_epsilon(0.5) == np.inf and hidden.get_delta(1.0) == 1.0
+    assert PLDAccountant().compose(events.PoissonSampledDpEvent(1.0, events.GaussianDpEvent(0.0))).bounds(0.5).lower > 9
     sampled = events.SampledWithReplacementDpEvent(100, 10, events.GaussianDpEvent(1.0))
     for event in (sampled, events.ComposedDpEvent([events.GaussianDpEvent(1.0), sampled])):
         accountant = PLDAccountant()
