@@ -27,6 +27,7 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from torch import nn
 
 from ..composition import compose
+from ..composition.base import UNKNOWN
 from ..filters.base import Filter
 from ..ledger import Ledger
 from ..mechanisms.sampled_gaussian import SampledGaussian
@@ -481,10 +482,11 @@ class PLDAccountant(IAccountant):
         return float(self.bounds(delta).upper)
 
     def bounds(self, delta: float) -> Bounds:
-        """Bounds of epsilon."""
+        """Bounds of epsilon; none are known of samples without noise, which may leave the record out."""
         steps = [(sigma, rate, int(number)) for sigma, rate, number in self.history if number > 0]
-        if any(sigma == 0 for sigma, _, _ in steps):
-            return Bounds(np.inf, np.inf, np.inf)
+        without_noise = [rate for sigma, rate, _ in steps if sigma == 0]
+        if without_noise:
+            return Bounds(np.inf, np.inf, np.inf) if max(without_noise) == 1 else UNKNOWN
         return compose([(SampledGaussian(sigma, rate), number) for sigma, rate, number in steps]).epsilon(delta)
 
     def load_state_dict(self, state_dict: Any) -> None:

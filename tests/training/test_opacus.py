@@ -567,4 +567,7 @@ class TestAccountant:
         ours = PLDAccountant()
         assert ours.get_epsilon(1e-5) == 0.0 and len(ours) == 0
         ours.step(noise_multiplier=0.0, sample_rate=0.1)
-        assert ours.get_epsilon(1e-5) == np.inf
+        # at a delta above the sample rate the truth is 0
+        assert ours.get_epsilon(0.5) == np.inf and ours.bounds(0.5).lower == 0.0
+        ours.step(noise_multiplier=0.0, sample_rate=1.0)
+        assert ours.bounds(0.5).lower == np.inf
