@@ -80,8 +80,8 @@ class PLDAccountant(dp_accounting.PrivacyAccountant):
     ======================================  ==================================================================
 
     and compositions of them.  Several Gaussians on one sample are one of less noise.  Events that release nothing cost
-    nothing; a non-private event, or noise 0, makes epsilon infinite.  Of samples without noise, and of the best of
-    runs without noise, no bound is known: upper bounds are infinite, lower ones 0.  Other events are refused with
+    nothing; a non-private event, or noise 0, makes epsilon infinite.  No bound is known of samples without noise, or of
+    the best of such runs: upper bounds are infinite, lower ones 0.  Other events are refused with
     `dp_accounting.UnsupportedEventError`.
     """
 
