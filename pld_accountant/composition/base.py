@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -418,6 +418,7 @@ class Composition(Locked, ABC):
         name, choose = ("false_positive_rate", max) if successes else ("alpha", min)
         wanted = directions(direction)
         worst = [Status.CERTIFIED]
+        sides = {side: cache(self._two_sided(side, worst)) for side in _OTHER}
         curves: dict[Direction, Callable[[float], tuple[float, float]]] = {}
 
         def check(level: float) -> float:
@@ -428,8 +429,7 @@ class Composition(Locked, ABC):
         def ask(level: float, _: float) -> Bounds:
             for one in self._distinct(wanted):
                 if one not in curves:
-                    sides = [self._two_sided(side, worst) for side in (one, _OTHER[one])]
-                    given = ProfileCurve(*sides), partial(self._infinite, one, sides[0])
+                    given = ProfileCurve(sides[one], sides[_OTHER[one]]), partial(self._infinite, one, sides[one])
                     curves[one] = partial(_of_test, *given, successes=successes)
             lowers, uppers = zip(*(of_test(level) for of_test in curves.values()), strict=True)
             lower, upper = choose(lowers), choose(uppers)
