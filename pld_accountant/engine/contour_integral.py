@@ -110,7 +110,7 @@ def integrate(steps: Steps, epsilon: float, peaks: tuple[tuple[float, int], ...]
 
     peaks: what `choose_parts` takes, one after the other until an integral is found.
 
-    **Cost**: about 20 panels of 32 nodes for each part, each a sum over some 800 nodes for each law: 10 to 20 ms.
+    **Cost**: about a dozen panels of 32 nodes for each part, each a sum over some 800 nodes for each law: 5 to 15 ms.
     """
     if steps.log_delta < _LEAST:
         return None

@@ -19,6 +19,7 @@ __all__ = ["Job", "Method", "Progress", "levels", "report"]
 _LOST = 1e-7  # share of delta that truncated losses may leave out, all steps together
 _LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
+_NEAR = -34.6  # log delta of `Method.width_near`
 
 
 Progress = Callable[[int], None]
@@ -110,6 +111,8 @@ class Method(ABC):
         Whether the method is used for delta as well as for epsilon.
     least_log_delta : float
         A delta that the Renyi bound proves to be at most exp of this is left alone.
+    width_near : float
+        As `width`, for deltas of 1e-15 and above: there an answer in time is worth more than its last digits.
     """
 
     width: float
@@ -119,6 +122,7 @@ class Method(ABC):
     most_people: float = np.inf
     delta: bool = True
     least_log_delta: float = -746.0
+    width_near: float = 0.0
 
     def left_open(self, job: Job, working: WorkingBounds, people: NDArray) -> NDArray:
         """The people whose bounds this method may still tighten, and is worth its cost for."""
@@ -128,14 +132,17 @@ class Method(ABC):
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = upper - working.lower[people]
             relative = apart / upper
-        done = working.solved[people]
-        if job.question.wants_epsilon:
+        done, wants_epsilon = working.solved[people], job.question.wants_epsilon
+        known = (
+            job.question.targets(len(job.counts))[people] if wants_epsilon else np.fmin(upper, working.renyi[people])
+        )
+        width = np.where(known >= _NEAR, max(self.width, self.width_near), self.width)
+        if wants_epsilon:
             largest = np.max(upper, initial=0.0, where=np.isfinite(upper))
-            done &= (relative <= self.width) | (apart <= self.width_of_largest * largest)
+            done &= (relative <= width) | (apart <= self.width_of_largest * largest)
         else:
             # log delta may err by more than epsilon: by about theta epsilon, the decay that both share
-            known = np.fmin(upper, working.renyi[people])
-            done &= apart <= self.width * np.clip(np.nan_to_num(-known, nan=1.0), 1.0, 700.0)
+            done &= apart <= width * np.clip(np.nan_to_num(-known, nan=1.0), 1.0, 700.0)
             done |= known <= self.least_log_delta
         steps = job.steps[people]
         left = people[~done & (self.least_steps <= steps) & (steps <= self.most_steps)]

@@ -39,7 +39,7 @@ _PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are e
 
 _FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
 
-_AFTER_CONTOUR = 1e-5  # contours that end below are seldom improved, and that takes 0.2 to 1 second
+_AFTER_CONTOUR = 1e-5  # contours that end below are seldom improved, at deltas of 1e-15 and above, in 0.2 to 1 second
 
 _LAST = Convolution(_AFTER_CONTOUR, most_people=4, wanted=7e-7, pairs=5e8)
 
@@ -53,14 +53,15 @@ _TRANSFORMS = (
 
 SINGLE: tuple[Method, ...] = (
     *_TRANSFORMS,
-    # few steps and rare steps, in 20 to 80 milliseconds: without it the slowest 5 % take ten times as long, and
+    # few steps and rare steps, in 10 to 60 milliseconds: without it the slowest 5 % take ten times as long, and
     # mixtures of Gaussians a hundred times
     Contour(1e-6, most_people=4),
     # few steps at deltas below 1e-20: without it 100 compositions of up to 16 steps take 39 s in place of 22
-    replace(_FEW, width=_AFTER_CONTOUR),
+    replace(_FEW, width_near=_AFTER_CONTOUR),
     # deltas below 1e-20: without it 100 compositions take 59 s in place of 16, and 8 in place of 4 are wider than 1e-6
     RareLosses(
-        _AFTER_CONTOUR,
+        1e-6,
+        width_near=_AFTER_CONTOUR,
         least_steps=9,
         limits=Limits(tilts=16, frequencies=1 << 15, least_expectation=1e-7),
         places=tuple(0.1 * np.arange(4, 13)),

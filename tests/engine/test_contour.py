@@ -237,6 +237,22 @@ def test_a_panel_without_nodes_errs_by_its_integral(low):
     assert 0.02 < max(shares) <= 1.0
 
 
+def test_the_rule_of_the_paths_is_part_of_a_panel_without_nodes(monkeypatch):
+    one = whole_contour()
+    one._open()
+    a = one._c + 60.0 * one._direction
+    before = one._skipped(a, 20.0).bound
+    monkeypatch.setattr(contour_integral._Contour, "_of_paths", lambda *given: 1e6)
+    assert before < 1e6 <= one._skipped(a, 20.0).bound <= 1e6 + before
+
+
+@pytest.mark.parametrize("rest", [8e-9, 8e-8])
+def test_the_vertical_line_is_part_of_the_error(monkeypatch, rest):
+    """Also a line that is accepted because further panels do not lower it."""
+    monkeypatch.setattr(contour_integral._Contour, "_rest", lambda *given: rest)
+    assert value_and_error(*CASE)[1] >= rest
+
+
 def test_panels_without_nodes_are_part_of_the_error(monkeypatch):
     case = (0.64, 6.5e-6, 8021, 0.0087, 1.2e-6)
     before, own, added = value_and_error(*case)[1], contour_integral._Contour._skipped, []
@@ -252,7 +268,9 @@ def test_panels_without_nodes_are_part_of_the_error(monkeypatch):
 
 def test_the_rest_of_the_contour_is_bounded(monkeypatch):
     """Along the vertical line from several places, against the integral of the modulus."""
-    monkeypatch.setattr(contour_integral, "_ACCEPTED", np.inf)  # a rough rest is no bound
+    monkeypatch.setattr(contour_integral, "_ACCEPTED", np.inf)
+    # a rough rest is no bound
+    monkeypatch.setattr(contour_integral.ComplexMoments, "rough_beyond", lambda *given: (1e-300, 1e-300))
     one = whole_contour()
     assert one._open() < 1e-8
     closest = 0.0
