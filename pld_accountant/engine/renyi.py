@@ -7,6 +7,7 @@ Canonne, Kamath and Steinke (2020), Proposition 12, is `EpsilonAt.chernoff`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,21 +34,21 @@ def renyi_bounds(counts: Counts, maker: TableMaker, question: Question) -> NDArr
 
 
 def _coarse(bound: Callable[[NDArray], NDArray], theta: NDArray) -> NDArray:
-    """The bounds at ascending orders, without the largest orders, the costliest, if they are surely no better.
+    """The bounds at ascending orders, shape (..., orders), without the largest orders if they are surely no better.
 
     K and log_c are convex in theta.  So a bound of log delta is convex, too, and one of epsilon falls up to its best
     order and grows from there: its derivative has the sign of theta N' - N, whose own derivative, theta N'', is at
     least 0, with N = K + log_c - log delta.  An order that is left out makes no bound wrong.
     """
     found: list[NDArray] = []
-    best = np.inf
+    best: NDArray = np.array(np.inf)
     for start in range(0, theta.size, _TOGETHER):
         found.append(bound(theta[start : start + _TOGETHER]))
-        least = found[-1].min()
-        if best < np.inf and not least < best:
+        least = found[-1].min(axis=-1)
+        if np.all(best < np.inf) and not np.any(least < best):
             break
-        best = min(best, least)
-    return np.concatenate(found)
+        best = np.minimum(best, least)
+    return np.concatenate(found, axis=-1)
 
 
 def best_epsilon(counts: Counts, log_moments: Callable[[NDArray], NDArray], delta: float) -> NDArray:
@@ -76,7 +77,7 @@ def best_epsilon(counts: Counts, log_moments: Callable[[NDArray], NDArray], delt
     out = np.zeros(len(counts))
     spans: list[tuple[int, int]] = []
     for block in blocks(len(counts)):
-        best = np.argmin(converted(coarse, block), axis=1)
+        best = np.argmin(_coarse(partial(converted, who=block), coarse), axis=1)
         spans.append((int(best.min()), int(best.max())))
     if not spans:
         return out
