@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import validate
-from . import gdp
 from ._rounding import LARGEST, in_range, plain
 
 __all__ = ["ProfileCurve", "tradeoff_of_dp", "tradeoff_of_gdp", "tradeoff_of_rdp", "tradeoff_of_zcdp"]
@@ -29,7 +28,7 @@ _CLOSE = 1e-5  # the wanted relative distance of the bounds
 _NEAR = 1e-7  # relative distance of two points below which nothing is gained
 _HALVINGS = 60
 _SEARCHES = 9  # halvings of intervals of several epsilons: the last ones are a hundredth wide
-_FARTHER = 1.7  # times the last epsilon that a search begins with, the next one
+_SHARES = (0.25, 0.5, 1.0)  # of -log alpha: epsilons that a search begins with
 _LITTLE = 1e-3  # of alpha: a delta that changes nothing
 _ORDERS = 1.0 + 2.0 ** (0.25 * np.arange(-48, 81))
 
@@ -300,20 +299,14 @@ class ProfileCurve:
         return -high - slack, -low + slack
 
     def _first(self, alpha: float) -> list[float]:
-        """The epsilons that a search begins with, ascending: on both sides as far as delta is not far below alpha.
-
-        The first is where delta would be that small if it were the Gaussian mechanism's, with the same delta at 0.
-        """
+        """The epsilons that a search begins with, ascending: on both sides as far as delta is not far below alpha."""
         far = min(max(-np.log(alpha), 1.0), _FARTHEST)
-        mu = float(gdp.mu(0.0, min(max(self._delta(0.0)[1], 1e-300), 1.0 - _UNIT)))
-        near = min(float(gdp.epsilon(max(_LITTLE * alpha, 1e-300), mu)), far) if mu > 0.0 else far
         found = [0.0]
         for side in (-1.0, 1.0):
-            epsilon = near
-            found.append(side * near)
-            while epsilon < far and self._delta(found[-1])[1] > _LITTLE * alpha:
-                epsilon = min(_FARTHER * epsilon, far)
-                found.append(side * epsilon)
+            for share in _SHARES:
+                found.append(side * share * far)
+                if self._delta(found[-1])[1] <= _LITTLE * alpha:
+                    break
         return sorted(found)
 
     def _largest(self, alpha: float, at: Callable[[float], tuple[float, float]], start: float) -> tuple[float, float]:
