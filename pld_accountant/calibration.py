@@ -128,9 +128,7 @@ def calibrate(
             if place in (first, last):
                 raise ValueError(f"make({place:g}), at an end of between, is refused: {error}") from error
             raise
-        if target == 0.0:
-            return _End(place, _excess(run.delta(0.0, direction, seconds=_part()).upper, dlt))
-        return _End(place, _excess(_upper_epsilon(run, dlt, direction, target), target))
+        return _End(place, _excess_of(run, target, dlt, direction))
 
     with deadline.limited(seconds):
         low, high = at(first), at(last)
@@ -179,7 +177,7 @@ def calibrate_noise_multiplier(
     Parameters
     ----------
     target_epsilon : float
-        Above 0, in nats.
+        At least 0, in nats.  At 0, delta bounds the advantage of every attack, `Composition.advantage`.
     delta, sample_rate : float
         In (0, 1) and (0, 1].
     steps : int
@@ -299,14 +297,20 @@ def calibrate_sample_rate(
 
 
 def _asked(target_epsilon: float, delta: float, direction: str) -> tuple[Callable[[float, float, int], float], str]:
-    """The function whose value is log(upper bound of epsilon / target), and the target in words."""
-    target, delta = validate.positive(target_epsilon, "target_epsilon"), validate.delta(delta)
+    """`_excess_of` steps, and the target in words."""
+    target, delta = validate.nonnegative(target_epsilon, "target_epsilon"), validate.delta(delta)
 
     def asked(sigma: float, rate: float, steps: int) -> float:
-        run = compose([(SampledGaussian(sigma, rate), steps)])
-        return _excess(_upper_epsilon(run, delta, direction, target), target)
+        return _excess_of(compose([(SampledGaussian(sigma, rate), steps)]), target, delta, direction)
 
     return asked, f"target_epsilon={target:.15g} at delta={delta:.15g}"
+
+
+def _excess_of(run: Composition, target: float, delta: float, direction: str) -> float:
+    """log(upper bound of epsilon / target), or, of a target of 0, log(upper bound of delta(0) / delta)."""
+    if target == 0.0:
+        return _excess(float(run.delta(0.0, direction, seconds=_part()).upper), delta)
+    return _excess(_upper_epsilon(run, delta, direction, target), target)
 
 
 def _upper_epsilon(run: Composition, delta: float, direction: str, target: float) -> float:

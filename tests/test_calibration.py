@@ -54,6 +54,21 @@ def test_sample_rate(target, delta, sigma, steps):
     assert upper(sigma, rate, steps, delta) <= target < upper(sigma, rate * BEYOND, steps, delta)
 
 
+@pytest.mark.parametrize("direction", ["both", "add"])
+def test_a_target_of_0_is_an_advantage(direction):
+    """As `calibrate` does it: delta at 0 keeps delta, and the next value does not."""
+
+    def advantage(sigma, rate, steps):
+        return pa.compose([(pa.SampledGaussian(sigma, rate), steps)]).delta(0.0, direction).upper
+
+    sigma = pa.calibrate_noise_multiplier(0.0, 0.1, 0.001, 10_000, direction=direction)
+    assert advantage(sigma, 0.001, 10_000) <= 0.1 < advantage(sigma / BEYOND, 0.001, 10_000)
+    steps = pa.calibrate_steps(0.0, 0.1, 2.0, 0.005, direction=direction)
+    assert advantage(2.0, 0.005, steps) <= 0.1 < advantage(2.0, 0.005, steps + 1)
+    rate = pa.calibrate_sample_rate(0.0, 0.1, 2.0, 1_000, direction=direction)
+    assert advantage(2.0, rate, 1_000) <= 0.1 < advantage(2.0, rate * BEYOND, 1_000)
+
+
 def test_a_full_batch_is_the_largest_sample():
     assert pa.calibrate_sample_rate(100.0, 1e-5, 10.0, 10) == 1.0
 
@@ -83,7 +98,9 @@ def test_impossible_targets_are_refused():
 
 @pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "1", None])
 def test_arguments_are_checked(bad):
-    for arguments in ((bad, 1e-5, 0.1, 10), (1, bad, 0.1, 10), (1, 1e-5, bad, 10), (1, 1e-5, 0.1, bad)):
+    # a target of 0 is an advantage
+    target = -1e-9 if bad == 0 else bad
+    for arguments in ((target, 1e-5, 0.1, 10), (1, bad, 0.1, 10), (1, 1e-5, bad, 10), (1, 1e-5, 0.1, bad)):
         with pytest.raises(ValueError, match="must"):
             pa.calibrate_noise_multiplier(*arguments)
     with pytest.raises(ValueError, match="must"):
