@@ -96,6 +96,7 @@ _TINY = 1e-9  # relative width of bounds that are certified on both sides, howev
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 _FAR = 1e6  # an epsilon beyond which lie infinite losses, and what counts as such
 _WIDE = 1e-4  # relative to log delta: points of a curve, and bounds with which a search on trade-offs begins
+_NEGLIGIBLE = 1e-20  # delta whose digits do not matter to most trade-offs
 _SHARED = 4  # one question of several may take this part of the time that is left
 _OTHER: dict[Direction, Direction] = {"remove": "add", "add": "remove"}
 _NEAR_ONE = 1.0 + 10.0 ** np.arange(-6.0, -1.0)  # orders that stand for 1; closer ones have more round-off
@@ -146,6 +147,10 @@ class Composition(Locked, ABC):
     @abstractmethod
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         """The largest loss that has a probability above 0: epsilon at delta = 0."""
+
+    def _rough_delta(self, direction: Direction, epsilon: float) -> float:
+        """An upper bound of delta that takes a millisecond; 1 if there is none."""
+        return 1.0
 
     def _infinite(
         self, direction: Direction, delta: Callable[[float, bool], tuple[float, float]]
@@ -438,9 +443,14 @@ class Composition(Locked, ABC):
         return self._each(alpha, name, check, ask, seconds)
 
     def _two_sided(self, direction: Direction, worst: list[Status]) -> Callable[[float, bool], tuple[float, float]]:
-        """Lower and upper delta in one direction; the least favourable status is added to `worst`."""
+        """Lower and upper delta in one direction; the least favourable status is added to `worst`.
+
+        If wide bounds are enough, those of a tiny delta are 0 and its Renyi bound: close ones may take seconds.
+        """
 
         def ask(epsilon: float, wide: bool) -> tuple[float, float]:
+            if wide and (most := self._rough_delta(direction, epsilon)) < _NEGLIGIBLE:
+                return 0.0, most
             with deadline.shared(_SHARED):
                 found = self.delta(epsilon, direction, tolerance=_WIDE if wide else None)
             worst.append(Status(found.status))

@@ -166,6 +166,15 @@ class KnownComposition(Composition):
         """The Renyi bound of epsilon or log delta given that no loss is infinite."""
         return float(renyi.renyi_bounds(self._row, self._of(direction).any(interpolated=False), question)[0])
 
+    def _rough_delta(self, direction: Direction, epsilon: float) -> float:
+        """See `Composition`; the Renyi bound, and the chance of infinite losses (`_with_infinite`)."""
+        log_finite, moved = self._logs(direction)
+        at = epsilon - moved - ROUNDING * abs(log_finite) - self._of_failures(direction)
+        if at <= 0.0 or not self._costly:
+            return 1.0
+        finite = math.exp(min(self._renyi(direction, DeltaAt(at)), 0.0))
+        return min((self._infinite_ends(direction)[1] + finite) * _UP, 1.0)
+
     def _log_finite(self, direction: Direction) -> float:
         """log of the chance that no step's loss is infinite."""
         return self._logs(direction)[0]

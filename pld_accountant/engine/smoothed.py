@@ -202,7 +202,8 @@ class _OnePerson:
         if not found.solved.all():
             return -math.inf, math.inf
         upper = float(found.upper[0])
-        near, far = np.exp(found.lower[0] - upper), np.exp(found.upper[1] - upper)
+        with np.errstate(over="ignore"):
+            near, far = np.exp(found.lower[0] - upper), np.exp(found.upper[1] - upper)
         lower = near * (1.0 - _ROUND_OFF) - _share(level) * max(far - near, 0.0)
         return (upper + math.log(lower) if lower > 0.0 else -math.inf), upper
 

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 import pld_accountant as pa
+from pld_accountant.composition.known import KnownComposition
 from pld_accountant.notions import gdp, zcdp
 from pld_accountant.notions.tradeoff import (
     ProfileCurve,
@@ -247,3 +248,32 @@ def test_the_ends_of_the_curve(direction):
         assert found.lower[0] <= missed <= found.upper[0] and found.lower[0] >= missed - 1e-9
         assert hits.lower[0] - 1e-15 <= 1.0 - missed <= hits.upper[0] + 1e-15
         assert found.lower[1] == found.upper[1] == 0.0 and hits.lower[1] == hits.upper[1] == 1.0
+
+
+STEPS = [
+    (pa.PoissonSampled(pa.DiscreteGaussian(3.0), 0.01), 1_000),
+    (pa.ApproximateDP(0.1, 1e-9), 20),
+    (pa.Laplace(2.0), 9),
+    (pa.GroupGaussian(1.0, 0.01, 3), 20),
+    (pa.RandomizedResponse(1.0, 4), 3),
+]
+
+
+@pytest.mark.parametrize("steps", [[one] for one in STEPS] + [STEPS[:2]], ids=str)
+def test_a_rough_delta_is_an_upper_bound(steps):
+    run = pa.compose(steps)
+    for direction in ("remove", "add"):
+        for epsilon in (0.05, 0.5, 3.0):
+            assert run._rough_delta(direction, epsilon) >= run.delta(epsilon, direction).lower
+
+
+def test_a_tiny_delta_is_not_asked_for(monkeypatch):
+    """Delta at 1.15 is 1e-25: other methods took three seconds for it, and no trade-off at 0.01 depends on it."""
+    asked = []
+    answer = KnownComposition._answer
+    monkeypatch.setattr(
+        KnownComposition, "_answer", lambda self, *given: (asked.append(given[0]), answer(self, *given))[1]
+    )
+    found = pa.compose(STEPS[:1]).tradeoff(0.01)
+    assert found.upper - found.lower < 1e-5
+    assert max(question.epsilon for question in asked) < 1.0
