@@ -41,7 +41,12 @@ def TreeAggregation(
     Notes
     -----
     A leaf changes at most floor(log2(steps)) + 1 nodes, which is the squared sensitivity of one participation; see
-    `tree.tree_squared_sensitivity` for several.
+    `tree.tree_squared_sensitivity` for several.  Neighbours differ by one person, whose contributions are there or are
+    0.
+
+    For many participations far apart, the squared sensitivity is an upper bound (`tree.tree_squared_sensitivity`).  The
+    bounds of epsilon are then those of that Gaussian mechanism: the upper one holds for the tree, the lower one may
+    exceed the tree's epsilon.
 
     References
     ----------
