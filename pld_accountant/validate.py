@@ -16,7 +16,6 @@ __all__ = [
     "clipping_norm",
     "count",
     "delta",
-    "finite",
     "flag",
     "function",
     "generator",
@@ -25,8 +24,10 @@ __all__ = [
     "nonnegative",
     "norm_error",
     "norms",
+    "not_nan",
     "not_real",
     "numbers",
+    "orders",
     "positive",
     "sample_rate",
     "schedule",
@@ -68,14 +69,6 @@ def numbers(values: Any, name: str) -> np.ndarray:
             return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be a number or an array of numbers, got {values!r}") from None
-
-
-def finite(value: Any, name: str) -> float:
-    """A finite number."""
-    x = _number(value, name)
-    if not np.isfinite(x):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-    return x
 
 
 def not_nan(value: Any, name: str) -> float:

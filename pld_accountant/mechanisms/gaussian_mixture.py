@@ -28,6 +28,9 @@ _NODES = 1 << 13  # of a log-moment; beyond, the Gaussian's is an upper bound
 _NODES_EXACT = 4_000_000
 _CHUNK = 1 << 15
 _SLACK = 1e-10
+_ROUNDED = 2.0**-40  # relative round-off of a loss
+_KEPT = 0.005  # half of the loss up to which `log_quotient` keeps relative digits
+_UNIT = 2.0**-53
 _TAIL = 9.5  # standard deviations after which cells end
 _PIECE = 2.0, 0.5  # width of a piece of a rule, over 1 / (40 + shift), for few and for many pieces between knots
 _RULE = tuple(np.polynomial.legendre.leggauss(n) for n in (10, 5))
@@ -333,12 +336,20 @@ class GaussianMixtureSteps(DeltaSteps):
         return np.zeros(self.size)
 
     def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
-        """Integral over the losses above epsilon."""
-        value = np.array(
-            [float(self.masses(int(k), np.array([e, np.inf]))[1][0]) for e, k in zip(epsilon, row, strict=True)]
-        )
+        """Integral over the losses above epsilon.
+
+        It falls with epsilon by their mass at most, so that mass times the round-off of a loss near epsilon is an
+        error, too: next to the largest loss it is larger than the integral's own.
+        """
+        cells = [self.masses(int(k), np.array([e, np.inf])) for e, k in zip(epsilon, row, strict=True)]
+        mass, value = (np.array([float(cell[side][0]) for cell in cells]) for side in (0, 1))
+        top = np.array([self._pairs[int(k)].top for k in row])
+        # small losses keep their digits (`log_quotient`), larger ones are a difference of two logarithms
+        rounded = np.where(epsilon > _KEPT, _UNIT * (32.0 * (_REACH * top + 0.5 * top * top) + 64.0), 0.0)
+        off = mass * (_ROUNDED * epsilon + rounded)
         with np.errstate(divide="ignore"):
-            low, high = np.log(value * (1.0 - _SLACK)), np.log(value * (1.0 + _SLACK) + 1e-300)
+            low = np.log(np.maximum(value * (1.0 - _SLACK) - off, 0.0))
+            high = np.log(value * (1.0 + _SLACK) + off + 1e-300)
         return low, np.minimum(high, 0.0)
 
     def _most(self, delta: NDArray, row: NDArray) -> NDArray:

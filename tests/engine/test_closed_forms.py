@@ -55,3 +55,10 @@ def test_delta_at_the_largest_loss_needs_no_method(steps, most):
     found = run.delta(run.epsilon(0.0).estimate if most is None else most)
     assert found.lower == 0.0 and found.upper <= 1e-11
     assert found.method == pa.Method.CLOSED_FORM
+
+
+@pytest.mark.parametrize("below", [1e-13, 5e-13, 1.5e-12])
+def test_delta_just_below_the_largest_loss_is_bounded(below):
+    """The largest loss of two Laplace steps, 2, has the probability 1 / 4."""
+    found = pa.compose([(pa.Laplace(1.0), 2)]).delta(2.0 * (1.0 - below))
+    assert found.lower <= 0.25 * 2.0 * below <= found.upper <= 2e-11

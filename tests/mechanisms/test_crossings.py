@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -71,6 +72,30 @@ def test_a_goal_that_bounds_do_not_reach_leaves_what_was_certain():
     bounds, _ = with_bounds(lambda e: -1.0 - e)
     low, high = crossings(bounds, np.array([-9.0]), np.array([0.0]), np.array([5.0]))
     assert low == high == 5.0
+
+
+@pytest.mark.parametrize("delta", [8.57183685598591e-18, 1e-16, 1e-12])
+def test_one_step_next_to_its_largest_loss(delta):
+    """There epsilon has fewer digits than delta: the round-off of a loss is a large part of its distance to the end."""
+    sigma, q, k = 0.36618734169337847, 0.00012622871, 5
+    found = pa.compose([(pa.GroupGaussian(sigma, q, k), 1)]).epsilon(delta, "add")
+    with mpmath.workdps(60):
+        weights = [mpmath.binomial(k, j) * mpmath.mpf(q) ** j * (1 - mpmath.mpf(q)) ** (k - j) for j in range(k + 1)]
+
+        def loss(x):
+            terms = (w * mpmath.exp(j * x / sigma - mpmath.mpf(j) ** 2 / sigma**2 / 2) for j, w in enumerate(weights))
+            return -mpmath.log(mpmath.fsum(terms))
+
+        def exact(epsilon):
+            low, high = mpmath.mpf(-100), mpmath.mpf(100)
+            for _ in range(220):
+                middle = (low + high) / 2
+                low, high = (middle, high) if loss(middle) > epsilon else (low, middle)
+            with_record = mpmath.fsum(w * mpmath.ncdf(low - j / sigma) for j, w in enumerate(weights))
+            return mpmath.ncdf(low) - mpmath.exp(epsilon) * with_record
+
+        assert exact(mpmath.mpf(found.upper)) <= delta <= exact(mpmath.mpf(found.lower))
+    assert found.upper - found.lower <= 1e-11 * found.upper
 
 
 @pytest.mark.parametrize("mechanism", [pa.GroupGaussian(0.9, 0.01, 4), pa.ReplaceOneSampledGaussian(0.8, 0.01)])
