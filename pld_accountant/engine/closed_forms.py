@@ -122,8 +122,8 @@ def least_epsilon(counts: Counts, steps: StepFamily, question: EpsilonAt, who: N
 def cap_delta(question: DeltaAt, working: WorkingBounds, cap: NDArray, many: NDArray) -> None:
     """delta is 0 beyond the largest loss, and at most 1 - exp(-x) if the largest loss is x above epsilon.
 
-    An epsilon that is the largest loss itself lies below its upper bound by round-off: no method for people with
-    `many` steps tells them apart.
+    An epsilon that equals the largest loss lies below the upper bound of that loss by round-off, and no method tells
+    the two apart.  `many` are the people with several steps; a single step has its closed form.
     """
     asked = question.targets(cap.size)
     beyond = np.flatnonzero(cap <= asked)

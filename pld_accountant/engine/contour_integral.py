@@ -267,9 +267,9 @@ class _Contour:
         return math.exp(min(scale, 700.0)) * relative * 1.01 if relative < 1e-2 else math.inf
 
     def _fit(self, a: complex, step: float) -> tuple[float, float, float]:
-        """The length of a panel from A whose rules err by little, their errors, and how many times as long it might be.
+        """The length of a panel from A whose rules err by little, their errors, and a factor for the next length.
 
-        The bound of the integrand grows with the panel: its log at most like the square of the length.
+        The log of the integrand's bound grows with the length, between linearly and quadratically.
         """
         goal, tries = math.log(0.05 * self._steps.tolerance), 0
         for _ in range(_SHRINKS):

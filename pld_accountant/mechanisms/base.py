@@ -38,7 +38,7 @@ MASS_ERROR = 1e-12
 
 _EVALUATIONS = 80  # of bounds of log delta, at most, to find where they cross a goal
 _SHARE = 0.1  # of the distance of two bounds from their mean, to which the mean's crossing is found
-_FARTHER = (1.1, 4.0, 64.0)  # times that distance from the crossing, where the bounds are asked
+_FARTHER = (1.1, 4.0, 64.0)  # times the expected distance of a bound's crossing from the mean's: evaluated there
 _APART = 2.0**-46  # relative width of a bracket that is narrow enough
 
 
@@ -375,7 +375,7 @@ def crossings(
     low and high are certified bounds of the result.  A lower bound of log delta above the goal proves that epsilon is
     larger; an upper bound at most the goal proves that epsilon is at most that.  The mean of both bounds is followed to
     its crossing (Chandrupatla 1997: inverse quadratic interpolation, or the middle of a bracket where that is safer).
-    Then both bounds are asked a little farther than where their distance from the mean lets them cross.
+    Then each bound is evaluated a little beyond its own crossing, whose place follows from its distance to the mean.
     """
     proven = [low, high]
 

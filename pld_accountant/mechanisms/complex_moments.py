@@ -374,7 +374,7 @@ class ComplexMoments:
         return math.exp(min(self._rise(a)[0], 700.0)), self._sums.modulus_mid(a)
 
     def _rise(self, a: complex) -> tuple[float, float, float]:
-        """The path of `beyond` among some candidates: the log of the integral of |f|, the lower height and the leg."""
+        """The best candidate for the path of `beyond`: log of the integral of |f|, the lower height, where it rises."""
         x, slope, loss, log_density = self._lines
         log_step = math.log(x[1] - x[0])
         log_size = (a * loss + log_density).real

@@ -338,8 +338,8 @@ class GaussianMixtureSteps(DeltaSteps):
     def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
         """Integral over the losses above epsilon.
 
-        It falls with epsilon by their mass at most, so that mass times the round-off of a loss near epsilon is an
-        error, too: next to the largest loss it is larger than the integral's own.
+        Its slope in epsilon is at most the mass of these losses.  So that mass times the round-off of a loss near
+        epsilon is an error, too.  Next to the largest loss it exceeds the error of the rule.
         """
         cells = [self.masses(int(k), np.array([e, np.inf])) for e, k in zip(epsilon, row, strict=True)]
         mass, value = (np.array([float(cell[side][0]) for cell in cells]) for side in (0, 1))
