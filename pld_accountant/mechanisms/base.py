@@ -108,6 +108,8 @@ class Enclosed(Protocol):
         Whether the two lists are so close that the slower methods are worth their time; False by default.
     rho : float or None, optional
         Divergences of order alpha are at most rho alpha; None, the default, if none is known.
+    rough : Enclosed, optional
+        The same mechanism between lists that are farther apart and made sooner, for ledgers of many people.
     """
 
     @property

@@ -27,7 +27,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .lognormal_sums import BASE, ROUGH, Ratio, cells_of_step, doubled, place_cells
+from .lognormal_sums import BASE, CELLS, ROUGH, Ratio, cells_of_step, doubled, place_cells
 
 __all__ = ["MOST_PARTICIPATIONS", "several_participations"]
 
@@ -35,7 +35,7 @@ MOST_PARTICIPATIONS = 64
 """More would take seconds."""
 
 _UNIT = 2.0**-53
-_CELLS = 1600  # over the number of participations
+_FEWER = 0.64  # times the cells of one participation, over the number of participations
 _LEAST_CELLS = 200
 _FLOOR = 1e-300  # far above what masses lose to underflow
 _LEAST = 1e-285  # masses to which the floor adds less than 1e-14 of themselves
@@ -112,7 +112,7 @@ def _added(one: _Block, two: _Block, k: int, cells: int) -> _Block:
 
 
 @lru_cache(maxsize=64)
-def several_participations(s: float, batches: int, k: int) -> Ratio:
+def several_participations(s: float, batches: int, k: int, cells: int = CELLS) -> Ratio:
     """The likelihood ratio of k participations in so many steps, from below in all hockey-stick divergences.
 
     Parameters
@@ -121,10 +121,12 @@ def several_participations(s: float, batches: int, k: int) -> Ratio:
         1 / noise multiplier, above 0 and at most 20; the law holds for every s within a rounding of this one.
     batches, k : int
         2 <= k < batches.
+    cells : int
+        As for `mean_of_lognormals`; more participations have fewer.
 
     **Cost**: 10 to 100 milliseconds for each bit of `batches`; kept for the latest 64 arguments.
     """
-    cells = max(_CELLS // k, _LEAST_CELLS)
+    cells = max(round(_FEWER * cells / k), _LEAST_CELLS)
     odds, y = k / (batches - k), math.exp(0.5 * s * s + _DEVIATIONS * s)
     z = 2.0 * odds / (1.0 + math.sqrt(1.0 + 4.0 * odds * y))  # z (1 + z y) = odds
     # a smaller s has smaller divergences

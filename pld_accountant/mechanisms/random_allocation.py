@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import validate
 from .base import Direction, Enclosure, Mechanism, noise_of_share
 from .discrete import Discrete, DiscreteLaw, merged
-from .lognormal_sums import Ratio, Side, mean_of_lognormals
+from .lognormal_sums import CELLS, Ratio, Side, mean_of_lognormals
 from .participations import MOST_PARTICIPATIONS, several_participations
 from .sampled_gaussian import SampledGaussian
 
@@ -83,6 +83,7 @@ class RandomAllocation:
     participations: int = 1
     unbounded: ClassVar = True
     neighbours: ClassVar = "added or removed"
+    _cells: ClassVar = CELLS
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)
@@ -103,6 +104,11 @@ class RandomAllocation:
         share = validate.share(share)
         return replace(self, noise_multiplier=noise_of_share(self.noise_multiplier, share)) if share else None
 
+    @property
+    def rough(self) -> RandomAllocation:
+        """See `base.Enclosed`."""
+        return _RoughAllocation(self.noise_multiplier, self.batches, self.participations)
+
     def _blocks(self) -> list[tuple[int, int]]:
         """Sizes of the blocks with one participation each, and how many there are of a size."""
         size, rest = divmod(self.batches, self.participations)
@@ -115,7 +121,7 @@ class RandomAllocation:
             if size == 1:
                 found.append((SampledGaussian(self.noise_multiplier, 1.0), count))
             else:
-                part = AllocationSide(self.noise_multiplier, size, side)
+                part = AllocationSide(self.noise_multiplier, size, side, self._cells)
                 found.append((part, count))
                 # a mass of P is a mass of Q times the value
                 slack += count * (part.ratio.slack + 2.0 * part.ratio.moved)
@@ -127,7 +133,7 @@ class RandomAllocation:
             return self._side(Side.LOWER)
         noise = self.noise_multiplier * math.sqrt(self.batches) / self.participations
         if self.participations < min(self.batches, MOST_PARTICIPATIONS + 1):
-            part = AllocationSide(self.noise_multiplier, self.batches, Side.LOWER, self.participations)
+            part = AllocationSide(self.noise_multiplier, self.batches, Side.LOWER, self._cells, self.participations)
             # of two bounds that hold, the one that keeps more of the divergence
             if part.ratio.divergence > 0.5 / noise**2:
                 return Enclosure([(part, 1)], (part.ratio.slack + 2.0 * part.ratio.moved) * _WIDEN)
@@ -136,6 +142,12 @@ class RandomAllocation:
     def above(self) -> Enclosure:
         """See `base.Enclosed`."""
         return self._side(Side.UPPER)
+
+
+class _RoughAllocation(RandomAllocation):
+    """Bounds about 0.2 % apart, in 0.1 seconds in place of half a second."""
+
+    _cells: ClassVar = 1000
 
 
 @dataclass(frozen=True)
@@ -148,14 +160,15 @@ class AllocationSide(Discrete):
     noise_multiplier: float
     batches: int
     side: Side
+    cells: int
     participations: int = 1
 
     @property
     def ratio(self) -> Ratio:
         """The law of the likelihood ratio."""
         if self.participations > 1:
-            return several_participations(1.0 / self.noise_multiplier, self.batches, self.participations)
-        return mean_of_lognormals(1.0 / self.noise_multiplier, self.batches, self.side)
+            return several_participations(1.0 / self.noise_multiplier, self.batches, self.participations, self.cells)
+        return mean_of_lognormals(1.0 / self.noise_multiplier, self.batches, self.side, self.cells)
 
     def law(self, direction: Direction) -> DiscreteLaw:
         """The losses in one direction, moved by the error of the ratio's values."""

@@ -120,6 +120,32 @@ def test_moments_of_the_sides_enclose_the_exact_ones(sigma, terms):
         assert high - low <= 3e-3 * (exact - 1.0)
 
 
+def test_one_law_serves_all_numbers_next_to_its_own(monkeypatch):
+    """Both sides of a law are made for numbers beyond those that share it."""
+    made, one = [], lognormal_sums._one
+    monkeypatch.setattr(lognormal_sums, "_one", lambda s, side, cells: made.append((s, side)) or one(s, side, cells))
+    share = 1.0 + 2.0**-40
+    for s in np.random.default_rng(5).uniform(1e-3, 2.0, 40):
+        made.clear()
+        lognormal_sums._both.cache_clear()
+        mean_of_lognormals(s, 1, Side.UPPER, 20)
+        ends = {side: number for number, side in made}
+        assert ends[Side.LOWER] <= s / share < s * share <= ends[Side.UPPER] <= ends[Side.LOWER] * (1.0 + 1e-11)
+
+
+def test_an_edge_of_two_buckets_has_one_law_which_is_rough():
+    lognormal_sums._both.cache_clear()
+    ledger = pa.MechanismLedger(40, buckets=10)
+    ledger.record_norms(pa.RandomAllocation(1.3, 8), np.arange(40) / 37.0, times=3)
+    found = ledger.epsilon(1e-6)
+    assert lognormal_sums._both.cache_info().misses == 11  # ten edges, and the worst case once more, closely
+    for person in (5, 20, 36, 37, 39):
+        exact = pa.compose([(pa.RandomAllocation(1.3 * 37.0 / min(person, 37), 8), 3)]).epsilon(1e-6)
+        assert found.lower[person] <= exact.upper and exact.lower <= found.upper[person]
+    clipped = found.lower[-1], found.upper[-1]
+    assert 0.99 * clipped[1] < clipped[0] < exact.lower
+
+
 def test_coarse_cells_lie_outside_of_fine_ones():
     """The stop-loss curves of 60 cells lie around those of 2,500."""
     for terms in (3, 300):

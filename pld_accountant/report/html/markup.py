@@ -35,21 +35,26 @@ def joined(parts: Iterable[Any]) -> Markup:
     return Markup("\n".join(escaped(part) for part in parts))
 
 
-def table(name: str, caption: Any, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
+def table(
+    name: str, caption: Any, head: Sequence[Any], rows: Iterable[Sequence[Any]], *, words: bool = False
+) -> Markup:
     """A table whose first column names the rows, in a box that scrolls sideways if the page is narrow.
 
     Parameters
     ----------
     name : str
         The id of the caption, unique on the page.
+    words : bool
+        Whether the last column holds words: they begin at its left, and long lines wrap.
     """
+    kind = "scroll words" if words else "scroll"
     heads = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
     lines = "\n".join(
         f'<tr><th scope="row">{escaped(first)}</th>{"".join(f"<td>{escaped(cell)}</td>" for cell in rest)}</tr>'
         for first, *rest in rows
     )
     return Markup(
-        f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">\n<table>\n'
+        f'<div class="{kind}" role="region" aria-labelledby="{name}" tabindex="0">\n<table>\n'
         f'<caption id="{name}"><span>{escaped(caption)}</span></caption>\n'
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>\n</div>"
     )

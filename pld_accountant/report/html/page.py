@@ -372,10 +372,10 @@ def _parameters(report: Report) -> Markup:
     shown, more = people.schedule[:_SCHEDULE_ROWS], len(people.schedule) - _SCHEDULE_ROWS
     head = ["Steps", "Mechanism"] if people.of_mechanisms else ["Steps", "Noise multiplier", "Sample rate"]
     rows = [(f"{steps:,}", *(v if isinstance(v, str) else exact(v) for v in step)) for *step, steps in shown]
-    schedule = table("schedule", "Steps and their noise", head, rows)
+    schedule = table("schedule", "Steps and their noise", head, rows, words=people.of_mechanisms)
     rest = Markup(f"<p>{more:,} more kinds of steps are not in the table.</p>" if more > 0 else "")
     statuses = [
         (status.name, f"{count:,}", status.sentence) for status, count in zip(Status, people.by_status(), strict=True)
     ]
-    meaning = table("statuses", "Statuses of the people", ["Status", "People", "Meaning"], statuses)
+    meaning = table("statuses", "Statuses of the people", ["Status", "People", "Meaning"], statuses, words=True)
     return joined([Markup(f'<dl class="list">\n{listed}\n</dl>'), schedule, rest, meaning])
