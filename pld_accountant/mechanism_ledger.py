@@ -483,7 +483,7 @@ class MechanismLedger(NamedPeople, SavedState):
         If only that one is found for a person, the status is RENYI_ONLY; if it is infinite, the bounds are 0 and inf
         and the status is NOT_CERTIFIED.
         **Cost**: 0.1 to 3 milliseconds for each different row of counts, more for more steps, after tables of all
-        mechanisms: tens of milliseconds for each, a tenth of a second for an epoch of `RandomAllocation`.  Rows that the
+        mechanisms: tens of milliseconds for each, 0.1 seconds for an epoch of `RandomAllocation`.  Rows that the
         tables do not serve, and rows with a `ZeroConcentratedDP` or a `RenyiDP`, are composed one by one, in 10
         milliseconds to seconds.
         """

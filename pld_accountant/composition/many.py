@@ -82,8 +82,8 @@ class ManyCompositions:
             parts = [(mechanism, number)]
         for part, times in parts:
             if isinstance(part, Enclosed):
-                part = getattr(part, "rough", part)
-                yield (part.above() if self._upper else part.below()), times
+                between = getattr(part, "rough", part)
+                yield (between.above() if self._upper else between.below()), times
             else:
                 yield Enclosure([(part, 1)]), times
 

@@ -32,7 +32,18 @@ from numpy.typing import NDArray
 from .. import deadline
 from ..threads import in_order
 
-__all__ = ["BASE", "CELLS", "ROUGH", "Cells", "Ratio", "Side", "cells_of_step", "doubled", "mean_of_lognormals", "place_cells"]
+__all__ = [
+    "BASE",
+    "CELLS",
+    "ROUGH",
+    "Cells",
+    "Ratio",
+    "Side",
+    "cells_of_step",
+    "doubled",
+    "mean_of_lognormals",
+    "place_cells",
+]
 
 _T = TypeVar("_T")
 
