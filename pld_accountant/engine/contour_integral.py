@@ -25,13 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline
+from ..gauss_legendre import gauss_legendre
 from ..mechanisms.complex_moments import ComplexMoments
 from ..mechanisms.positive_mixture import complex_expm1, complex_log1p
 from .contour_parts import Part, Steps, choose_parts
 
 __all__ = ["Integral", "integrate"]
 
-_NODE, _WEIGHT = np.polynomial.legendre.leggauss(32)
+_NODE, _WEIGHT = gauss_legendre(32)
 _RHO = 2.3  # sum of the half-axes of a panel's ellipse
 _WIDE, _TALL = 0.5 * (_RHO + 1.0 / _RHO), 0.5 * (_RHO - 1.0 / _RHO)
 _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) * math.log(_RHO)

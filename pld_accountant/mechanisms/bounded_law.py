@@ -34,12 +34,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..gauss_legendre import gauss_legendre
 from .base import Spectrum, sampled_loss
 from .exponential_sums import products
 from .weighted_nodes import WeightedNodes, join
@@ -89,7 +89,7 @@ class BoundedLaw(NamedTuple):
 
     def nodes(self, theta: float, width: float) -> WeightedNodes:
         """Atoms, and nodes of the density that serve frequencies up to `width`: step 1."""
-        panels, (x, weight) = self._panels(theta, width), _gauss_legendre()
+        panels, (x, weight) = self._panels(theta, width), gauss_legendre(_NODES)
         half = self.cap / panels
         loss = ((2.0 * np.arange(panels) + 1.0 - panels)[:, None] * half + half * x).ravel()
         log_mass = self._log_density(loss) + np.tile(np.log(half * weight), panels)
@@ -182,8 +182,3 @@ class BoundedSteps(ABC):
     def infinite_mass(self) -> NDArray:
         """None: the losses are bounded."""
         return np.zeros(self.size)
-
-
-@lru_cache(maxsize=1)
-def _gauss_legendre() -> tuple[NDArray, NDArray]:
-    return np.polynomial.legendre.leggauss(_NODES)

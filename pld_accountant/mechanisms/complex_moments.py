@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..gauss_legendre import gauss_legendre
 from .node_sums import Around, NodeSums, PathNodes
 from .positive_mixture import WIDEST, MixtureBoxes, PositiveMixture, complex_expm1, complex_expm1_less
 
@@ -36,7 +37,7 @@ __all__ = ["LOG_DENSITY", "ComplexMoments", "LikelihoodRatio"]
 
 _UNIT = 2.0**-53
 _POINTS = 24
-_NODE, _WEIGHT = np.polynomial.legendre.leggauss(_POINTS)
+_NODE, _WEIGHT = gauss_legendre(_POINTS)
 LOG_DENSITY = 0.5 * math.log(2.0 * math.pi)
 """Minus log N(0)."""
 

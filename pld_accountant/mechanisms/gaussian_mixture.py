@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline, validate
+from ..gauss_legendre import gauss_legendre
 from .base import DeltaSteps, Direction, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
@@ -33,7 +34,7 @@ _KEPT = 0.005  # half of the loss up to which `log_quotient` keeps relative digi
 _UNIT = 2.0**-53
 _TAIL = 9.5  # standard deviations after which cells end
 _PIECE = 2.0, 0.5  # width of a piece of a rule, over 1 / (40 + shift), for few and for many pieces between knots
-_RULE = tuple(np.polynomial.legendre.leggauss(n) for n in (10, 5))
+_RULE = tuple(gauss_legendre(n) for n in (10, 5))
 _MANY_KNOTS = 1_000
 _TABLE = 2_001  # losses between which Newton's method begins
 

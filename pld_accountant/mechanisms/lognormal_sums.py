@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import deadline
+from ..gauss_legendre import gauss_legendre
 from ..threads import in_order
 
 __all__ = [
@@ -63,7 +64,7 @@ _BITS = 40
 BASE = 2.0**-41
 """Relative error of the masses and means of one variable's cells, at x up to 34."""
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_NODES, _WEIGHTS = gauss_legendre(8)
 
 
 class Side(enum.Enum):

@@ -14,9 +14,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
+from ..gauss_legendre import gauss_legendre
 from ..threads import for_blocks
 from .base import Spectrum
 from .exponential_sums import excess_at, log_of_excess, products, products_of_transform
@@ -38,7 +38,7 @@ __all__ = [
 _UNIT = 2.0**-53  # unit round-off of double precision
 _TOLERANCE = 1e-19  # of the quadrature, per step: over ten million steps the errors add up to 1e-12
 
-GAUSS = np.array(leggauss(40))
+GAUSS = np.array(gauss_legendre(40))
 """Abscissas and weights of the Gauss-Legendre rule on one panel."""
 
 REACH = 10.0

@@ -11,10 +11,12 @@ import math
 
 import numpy as np
 
+from ..gauss_legendre import gauss_legendre
+
 __all__ = ["LOG_SQRT_TWO_PI", "error_of_log_delta", "log_delta_above", "log_delta_anywhere", "mills"]
 
 LOG_SQRT_TWO_PI = 0.5 * np.log(2 * np.pi)
-_NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(6))
+_NODES, _WEIGHTS = (0.5 * v for v in gauss_legendre(6))
 _SHORT = 0.4  # for a smaller mu, or a large t1 / mu, the difference of Mills ratios cancels; its integral is used
 _SQUARES = 1e150  # larger thresholds overflow when squared
 _FEW = 4096  # values for which `math.erf`, one by one, costs less than the import of scipy.special

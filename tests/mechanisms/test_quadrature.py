@@ -7,6 +7,7 @@ import highprecision as hp
 import mpmath
 import numpy as np
 import pytest
+from numpy.polynomial.legendre import leggauss
 from parts import NAMES, PARTS, tilted
 from scipy import integrate
 
@@ -242,6 +243,31 @@ def test_k_and_phi_of_a_part(law):
             bound = spec.error[0] + spec.error_slope[0] * omega
             assert abs(found - phi) <= bound
             assert bound <= 1e-10
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "theta", "reach"), [(3.594, 1.77e-5, 50.84, 6.302), (1.6075, 5.825e-3, 4.2462, 6.8496)]
+)
+def test_the_weights_of_a_rule_are_within_the_round_off_of_k(sigma, q, theta, reach):
+    """Those of `numpy.polynomial.legendre.leggauss`, which err by 80 units, are not."""
+    losses = SampledGaussianSteps(one(sigma), one(q), "remove").truncated(reach)._tilted(one(theta))
+    ends, nodes, _ = quadrature._nodes(losses, 0.0, 4_000, True, error=False)
+    found, rough, units = np.empty((3, 1))
+    characterise.log_moments(*losses, ends, quadrature.GAUSS, nodes, found, units)
+    allowed = quadrature.roundoff_k(1, found, units)[0]
+    characterise.log_moments(*losses, ends, np.array(leggauss(40)), nodes, rough, units)
+    with mpmath.workdps(30):
+        places = [mpmath.mpf(x) for x in np.linspace(*ends[0], 30)]
+        exact = mpmath.log(
+            mpmath.quad(
+                lambda x: (
+                    mpmath.npdf(x, 0, sigma)
+                    * (1 - mpmath.mpf(q) + q * mpmath.exp((2 * x - 1) / (2 * mpmath.mpf(sigma) ** 2))) ** (1 + theta)
+                ),
+                places,
+            )
+        )
+        assert abs(found[0] - exact) <= 0.5 * allowed < allowed < abs(rough[0] - exact)
 
 
 def test_k_of_a_part_in_which_every_loss_is_a_gain():

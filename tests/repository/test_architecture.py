@@ -21,7 +21,7 @@ PACKAGE = "pld_accountant"
 # -------------------------------------------------------------------------------------------------------- the table
 
 # what every room may import
-EVERYBODY = {"results", "rounding", "validate", "locked", "fft", "deadline"}
+EVERYBODY = {"results", "rounding", "validate", "locked", "fft", "deadline", "gauss_legendre"}
 QUESTIONS = {"engine", "counting", "tables.makers", "mechanisms", "notions", "files"}
 PUBLIC = {"__init__", "adaptive", "calibration", "composition", "filters", "ledger", "mechanisms", "notions"}
 PUBLIC |= {"laplace_ledger", "mechanism_ledger", "partitions", "publishing", "report"}
@@ -31,6 +31,7 @@ ALLOWED = {
     "kernels": set(),
     "rounding": set(),
     "fft": set(),
+    "gauss_legendre": set(),
     "version": set(),
     "checkout": set(),  # finds the kernels, and imports nothing by name
     "results": {"rounding"},
