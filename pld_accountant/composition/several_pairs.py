@@ -25,6 +25,8 @@ _BEGIN = (0.0, 0.15, 0.5, 1.0, 2.0, 4.0, 8.0)  # -log(2 (1 - share)), the same f
 _SEARCH = {"maxiter": 6, "xatol": 0.02}
 _OF_CURVE = (0.5, 2.0)  # the same, beside other steps, where bounds `_CURVE` apart are enough
 _CURVE = 1e-4  # the width that is asked of points of a curve
+_NEAR = 3  # stationary pairs that are tried on each side of the best so far
+_ROUNDS = 2  # if epsilon is asked, on which these pairs depend
 _END = 2.0**-30  # a share of 1 has the largest loss but is no pair; the lower bound takes a pair this close to it
 _POINTS = 4  # of the curve, for a lower bound of mu
 
@@ -60,14 +62,18 @@ class SeveralPairsComposition(Composition):
         from scipy import optimize
 
         above = self._above._answer(question, wanted, width)
-        lower, status = 0.0, Status(above.status)
+        status = Status(above.status)
+        lower, at = 0.0, 0.5  # the best so far, and its share
+
+        def asked(share: float, way: Direction) -> float:
+            nonlocal lower, at
+            found = float(spare(lambda: self._with_pair(share)._answer(question, (way,), max(width, _ROUGH))).lower)
+            if found > lower:
+                lower, at = found, share
+            return -found
 
         def tried(far: float, way: Direction) -> float:
-            nonlocal lower
-            share = (1.0 - 0.5 * math.exp(-far)) if way == "remove" else 0.5 * math.exp(-far)
-            found = spare(lambda: self._with_pair(share)._answer(question, (way,), max(width, _ROUGH)))
-            lower = max(lower, float(found.lower))
-            return -float(found.lower)
+            return asked((1.0 - 0.5 * math.exp(-far)) if way == "remove" else 0.5 * math.exp(-far), way)
 
         if width >= _CURVE and not self._alone:
             for way in wanted:
@@ -79,7 +85,25 @@ class SeveralPairsComposition(Composition):
             if self._alone:
                 near = _BEGIN[best - 1], _BEGIN[best + 1]
                 optimize.minimize_scalar(tried, args=(way,), bounds=near, method="bounded", options=_SEARCH)
+                for _ in range(_ROUNDS if question.wants_epsilon else 1):
+                    epsilon = lower if question.wants_epsilon else float(question.target)
+                    for share in self._stationary(epsilon, at, way):
+                        asked(share, way)
         return between(lower, above.upper, status, above.method)
+
+    def _stationary(self, epsilon: float, near: float, way: Direction) -> list[float]:
+        """Shares next to one of them at which the delta of equal steps may be largest (Dong, Durfee and Rogers 2020).
+
+        A step has the loss t or, by the range c, less.  Let i of n steps have t.  delta(x) is the largest over m of
+        P(i >= m) - exp(x) Q(i >= m), whose slope in t is 0 at t = (x + (n + 1 - m) c) / (n + 1) only.
+        """
+        if len(self._counts) > 1:
+            return []
+        ((mechanism, n),) = self._counts.items()
+        offset = epsilon * mechanism.noise_multiplier  # x / c
+        here = round((near if way == "remove" else 1.0 - near) * (n + 1) - offset)
+        found = [(offset + j) / (n + 1) for j in range(max(here - _NEAR, 1), min(here + _NEAR, n) + 1)]
+        return [share if way == "remove" else 1.0 - share for share in found if 0.0 < share < 1.0]
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         above, lower = self._above._largest_loss(wanted), 0.0

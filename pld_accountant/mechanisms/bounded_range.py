@@ -48,7 +48,8 @@ class ExponentialMechanism:
 
     Upper bounds of several steps are those of the worst adaptive choice of t in up to 128 steps (`bounded_range_run`),
     composed; they hold for steps that are chosen after the outcomes of others.  Lower bounds are those of a two-point
-    pair with the same t in every step, the best t that a search finds: what steps fixed in advance may cost.  In all
+    pair with the same t in every step, the best t that a search finds: what steps fixed in advance may cost.  For n
+    equal steps alone it looks at the stationary t = (x + j epsilon) / (n + 1) of Dong, Durfee and Rogers, too.  In all
     cases tried, from 2 to 10^5 steps with epsilon up to 100, the two bounds of epsilon are at most 8 % apart; in most
     of them, 1 to 2 %.
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import minimize_scalar
 
 import pld_accountant as pa
@@ -206,3 +207,26 @@ def test_moments_keep_a_distance_below_the_round_off_of_the_range(epsilon, theta
         share = mp.exp(t - c) * mp.expm1(-t) / mp.expm1(-c)
         exact = order * t + mp.log1p(mp.expm1(-order * c) * share)
         assert exact <= found <= exact * (1 + mp.mpf(1e-13))
+
+
+@pytest.mark.parametrize(("epsilon", "steps"), [(1.0, 2), (0.5, 10), (0.1, 100), (2.0, 5), (5.0, 3)])
+def test_the_lower_bound_of_equal_steps_is_the_best_of_pairs_fixed_in_advance(epsilon, steps):
+    """The optimum of Dong, Durfee and Rogers (2020): of a fine grid of t, and of their stationary points alone."""
+    run = pa.compose([(pa.ExponentialMechanism(epsilon), steps)])
+
+    def best(x, t):
+        high = np.expm1(t - epsilon)[:, None] / np.expm1(-epsilon)
+        i = np.arange(steps + 1)
+        loss = i * t[:, None] + (steps - i) * (t[:, None] - epsilon)
+        gain = np.maximum(-np.expm1(np.minimum(x - loss, 0.0)), 0.0)
+        return float((stats.binom.pmf(i, steps, high) * gain).sum(axis=1).max())
+
+    for share in (0.0, 0.1, 0.4, 0.6, 0.9):
+        x = share * steps * epsilon
+        stationary = (x + np.arange(1, steps + 1) * epsilon) / (steps + 1)
+        exact = best(x, stationary[stationary < epsilon])
+        assert best(x, epsilon * np.linspace(1e-4, 1.0 - 1e-4, 2_001)) <= exact * (1.0 + 1e-9)
+        found = run.delta(x)
+        # a lower bound is asked for to a thousandth
+        assert exact * (1.0 - 1e-3) <= found.lower <= exact * (1.0 + 1e-9)
+        assert exact <= found.upper
