@@ -127,7 +127,8 @@ def pure_rdp(epsilon: Any, alpha: Any) -> Any:
 
     References
     ----------
-    Mironov (2017), Proposition 5: randomised response.
+    Steinke (2024), "Sharp RDP & zCDP from pure DP", differentialprivacy.org, Theorem 4; Mironov (2017), Proposition 5,
+    for randomised response.
 
     Examples
     --------
@@ -165,7 +166,8 @@ def pure_rho(epsilon: Any) -> Any:
 
     References
     ----------
-    Bun and Steinke (2016), Proposition 3.3, for epsilon^2 / 2.
+    Steinke (2024), "Sharp RDP & zCDP from pure DP", differentialprivacy.org, Theorem 5; Bun and Steinke (2016),
+    Proposition 3.3, for epsilon^2 / 2.
 
     Examples
     --------
