@@ -313,9 +313,18 @@ def PermuteAndFlip(epsilon: float) -> Laplace:
     ValueError
         For an epsilon out of range.
 
+    Notes
+    -----
+    It publishes the answer of the largest score plus exponential noise.  In units of the noise, neighbours move scores
+    by epsilon / 2 at most.  Let A be the largest noisy score in a set of answers, B that of the others, and H the law
+    of B - A.  Exponential noise has a hazard rate of at most 1, and so has the largest of several.  The density of
+    B - A is therefore at most min(H, 1 - H), which that of Laplace noise equals.  So H(0), the chance of the set, moves
+    to H(epsilon) at most as Laplace noise's does, and two answers attain it.
+
     References
     ----------
-    McKenna and Sheldon (2020).
+    McKenna and Sheldon (2020); Ding et al. (2021), "The permute-and-flip mechanism is identical to report-noisy-max
+    with exponential noise".
 
     Examples
     --------

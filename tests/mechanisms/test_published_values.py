@@ -5,6 +5,7 @@ which its own answers at two grids differ.  "at most": the source gives an upper
 forms of theorems are computed here.
 """
 
+import itertools
 import math
 
 import mpmath as mp
@@ -259,3 +260,29 @@ def test_the_closed_form_of_optimal_composition_lies_above(epsilon, steps, delta
     logs = math.log(math.e + math.sqrt(steps) * epsilon / delta), math.log(1 / delta)
     published = min(steps * epsilon, *(drift + spread * math.sqrt(log) for log in logs))
     assert pa.compose([(pa.PureDP(epsilon), steps)]).epsilon(delta).upper < published
+
+
+def permute_and_flip(scores, epsilon):
+    """The chances of the answers; scores of sensitivity 1."""
+    accept, chances = np.exp(0.5 * epsilon * (scores - scores.max())), np.zeros(scores.size)
+    for order in itertools.permutations(range(scores.size)):
+        left = 1.0 / math.factorial(scores.size)
+        for i in order:
+            chances[i] += left * accept[i]
+            left *= 1.0 - accept[i]
+    return chances
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
+def test_permute_and_flip_loses_at_most_what_laplace_noise_does(epsilon):
+    """McKenna and Sheldon (2020), Algorithm 1, in exact probabilities; two answers attain the curve."""
+    rng, at = np.random.default_rng(0), np.linspace(0.0, epsilon, 9)[:-1]
+    found, nearest = pa.compose([(pa.PermuteAndFlip(epsilon), 1)]).delta(at), np.inf
+    gaps = [np.array([gap, 0.0]) for gap in np.linspace(-2.0, 0.0, 41)]
+    for before in gaps + [rng.exponential(rng.choice([0.3, 1.0, 3.0]), n) for n in (2, 3, 4) for _ in range(60)]:
+        move = np.array([1.0, -1.0]) if len(before) == 2 else rng.choice([-1.0, 0.0, 1.0], before.size)
+        p, q = permute_and_flip(before + move, epsilon), permute_and_flip(before, epsilon)
+        reached = np.maximum(p - np.exp(at)[:, None] * q, 0.0).sum(axis=1)
+        assert np.all(reached <= found.upper * (1 + 1e-12))
+        nearest = np.minimum(nearest, found.lower - reached)
+    assert np.all(nearest < 1e-2 * found.lower)
