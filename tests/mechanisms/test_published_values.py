@@ -286,3 +286,21 @@ def test_permute_and_flip_loses_at_most_what_laplace_noise_does(epsilon):
         assert np.all(reached <= found.upper * (1 + 1e-12))
         nearest = np.minimum(nearest, found.lower - reached)
     assert np.all(nearest < 1e-2 * found.lower)
+
+
+@pytest.mark.parametrize(("noise", "epochs", "epsilon"), [(1.3, 15, 1.19), (1.1, 60, 3.01), (0.7, 45, 7.10)])
+def test_the_moments_accountant_on_mnist(noise, epochs, epsilon):
+    """TensorFlow Privacy, tutorials/README.md, batches of 256: Mironov's conversion at their orders."""
+    run = pa.compose(sampled(noise, 256 / 60_000, epochs * 60_000 // 256))
+    orders = np.array([1 + x / 10 for x in range(1, 100)] + list(range(12, 64)))
+    assert np.min(run.rdp(orders) - math.log(1e-5) / (orders - 1)) == pytest.approx(epsilon, abs=0.005)
+    assert run.epsilon(1e-5).upper < run.rdp_epsilon(1e-5) < epsilon
+
+
+def test_the_central_limit_theorem_alone_underestimates():
+    """Bu, Dong, Long and Su (2020), compute_muP: "0.227-GDP"; Gopi, Lee and Wutschitz (2021): it is too small."""
+    run = pa.compose(sampled(1.3, 256 / 60_000, 3515))
+    mu = math.sqrt(math.expm1(1.3**-2) * 3515) * 256 / 60_000
+    assert mu == pytest.approx(0.227, abs=5e-4)
+    assert gdp.epsilon(1e-5, mu) < run.epsilon(1e-5).lower
+    assert run.mu(1e-5).lower > mu
