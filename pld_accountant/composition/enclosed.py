@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -137,6 +137,15 @@ class EnclosedComposition(Composition):
         if np.isinf(upper) and np.isfinite(lower):
             return Bounds(lower, np.nan, upper, Status.NOT_CERTIFIED)
         return Bounds(lower, upper, upper)
+
+    def _infinite(
+        self, direction: Direction, delta: Callable[[float, bool], tuple[float, float]]
+    ) -> tuple[float, float]:
+        """See `Composition`; the laws on both sides know it."""
+        lower, upper = super()._infinite(direction, delta)
+        low, high = self._below, self._above
+        lower = max(lower, float(low.shrunk(low.composition._infinite(direction, delta)[0])))
+        return lower, min(upper, float(high.grown(high.composition._infinite(direction, delta)[1])))
 
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
         low, high = self._below, self._above
