@@ -304,3 +304,15 @@ def test_the_central_limit_theorem_alone_underestimates():
     assert mu == pytest.approx(0.227, abs=5e-4)
     assert gdp.epsilon(1e-5, mu) < run.epsilon(1e-5).lower
     assert run.mu(1e-5).lower > mu
+
+
+@pytest.mark.parametrize("noise", [2.0, 4.0, 16.0])
+def test_batches_of_one_size_have_the_limits_of_the_central_limit_theorem(noise):
+    """Dong, Roth and Su (2022), on subsampling: the mu of the symmetrised pair.  Bu et al. (2020): that of the pair."""
+    steps, x = 1_000_000, 2.0 / noise  # rate times sqrt(steps) is 0.1
+    below = 0.1 * math.sqrt(math.expm1(x**2))
+    above = 0.1 * math.sqrt(2 * (math.exp(x**2) * stats.norm.cdf(1.5 * x) + 3 * stats.norm.cdf(-0.5 * x) - 2))
+    found = pa.compose([(pa.FixedSizeBatch(noise, 100, 1_000_000), steps)]).epsilon(1e-5, tolerance=1e-3)
+    # how far this many steps are from the limit
+    assert found.lower == pytest.approx(gdp.epsilon(1e-5, below), rel=1e-2)
+    assert found.upper == pytest.approx(gdp.epsilon(1e-5, above), rel=1e-2)
