@@ -1,9 +1,11 @@
-"""`BlackBoxComposition`: mechanisms of which only Renyi divergences are known, besides others."""
+"""`BlackBoxComposition`: mechanisms of which only upper bounds are known, besides others."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..engine import renyi
-from ..engine.question import EpsilonAt, Question
+from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..mechanisms.base import Direction, directions
 from ..mechanisms.renyi_boxes import RenyiBox
+from ..mechanisms.repeated_selection import RepeatedSelection
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds, Status
 from ..results import Method as Proof
@@ -29,9 +32,10 @@ _ROUGH = 1e-5  # width of the lower bound, relative; the Renyi bound is further 
 class BlackBoxComposition(Composition):
     """A composition with black boxes of which only Renyi guarantees are known.
 
-    Upper bounds are the Renyi bound of all steps together, at the best real order; their status is RENYI_ONLY.  The
-    truth is the largest value over all mechanisms that satisfy what is known, so that lower bounds come from one of
-    them: Gaussian noise for every `ZeroConcentratedDP` without a xi, and nothing for the other boxes.
+    Upper bounds are the Renyi bound of all steps together, at the best real order, or that of `RepeatedSelection` from
+    the curve of single runs, if no other box is there and it is smaller.  Their status is RENYI_ONLY.  The truth is the
+    largest value over all mechanisms that satisfy what is known, so that lower bounds come from one of them: Gaussian
+    noise for every `ZeroConcentratedDP` without a xi, and nothing for the other boxes.
 
     Parameters
     ----------
@@ -51,6 +55,7 @@ class BlackBoxComposition(Composition):
     def __init__(self, counts: Mapping[Any, int], boxes: Mapping[RenyiBox, int]) -> None:
         self._others = dominating(counts)
         self._boxes = dict(boxes)
+        self._selections = {box: n for box, n in boxes.items() if isinstance(box, RepeatedSelection)}
         self._counts = {**counts, **boxes}
         witness = dict(counts)
         for box, n in boxes.items():
@@ -65,11 +70,42 @@ class BlackBoxComposition(Composition):
         return others._above if isinstance(others, EnclosedComposition) else End(composition=others)
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
-        upper = max(self._upper(question, direction) for direction in wanted)
+        upper, method = max(self._upper(question, direction) for direction in wanted), Proof.RENYI
+        if self._runs is not None:
+            runs = spare(lambda: self._of_runs(question, wanted, max(width, _ROUGH)))
+            if runs.upper < upper:
+                upper, method = runs.upper, Proof(runs.method)
         lower = spare(lambda: self._witness._answer(question, wanted, max(width, _ROUGH))).lower
         if not np.isfinite(upper):
             return Bounds(lower, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE) if lower == np.inf else UNKNOWN
-        return Bounds(min(lower, upper), upper, upper, Status.RENYI_ONLY, Proof.RENYI)
+        return Bounds(min(lower, upper), upper, upper, Status.RENYI_ONLY, method)
+
+    @cached_property
+    def _runs(self) -> Composition | None:
+        """One run of every selection, beside the other steps; None if some box is no selection."""
+        if len(self._selections) < len(self._boxes):
+            return None
+        counts = self._others.counts
+        for box, n in self._selections.items():
+            for part, times in box.run.counts.items():
+                counts[part] = counts.get(part, 0) + n * times
+        boxes = {part: n for part, n in counts.items() if isinstance(part, RenyiBox)}
+        others = {part: n for part, n in counts.items() if part not in boxes}
+        return BlackBoxComposition(others, boxes) if boxes else of_mechanisms(others)
+
+    def _of_runs(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
+        """The upper bound from the curve of `_runs`: factors of delta multiply, and shifts of epsilon add up."""
+        assert self._runs is not None
+        log_factor, shift = (
+            sum(n * box.profile()[k] for box, n in self._selections.items()) * (1.0 + ROUNDING) for k in (0, 1)
+        )
+        if isinstance(question, EpsilonAt):
+            delta = float(question.delta) * math.exp(-log_factor) * (1.0 - ROUNDING)
+            found = self._runs._answer(EpsilonAt(delta), wanted, width) if delta > 0.0 else UNKNOWN
+            return replace(found, upper=(found.upper + shift) * (1.0 + ROUNDING))
+        epsilon = (float(question.target) - shift) * (1.0 - ROUNDING)
+        found = self._runs._answer(DeltaAt(epsilon), wanted, width) if epsilon >= 0.0 else UNKNOWN
+        return replace(found, upper=found.upper * math.exp(log_factor) * (1.0 + ROUNDING))
 
     def _upper(self, question: Question, direction: Direction) -> float:
         """The Renyi bound of epsilon or delta in one direction."""

@@ -24,10 +24,14 @@ _MOST_LOSS = 700.0  # exp of more overflows
 _LEAST = 1e-100  # of a corner whose inverse is an order
 _LEAST_LOG_GAMMA = -690.0  # a smaller parameter of K underflows
 _NODES = 64  # orders less 1 an octave at which a run's deltas are known; chords between them are 1e-5 above the curve
+_RATIOS = -40 * _NODES, 40 * _NODES  # nodes between which M is sought: M - 1 from 1e12 to 1e-12
 
 
 class _Run(Protocol):
     """The questions to the composition that is repeated."""
+
+    @property
+    def counts(self) -> dict[Any, int]: ...
 
     def rdp(self, alpha: Any) -> NDArray: ...
 
@@ -58,25 +62,44 @@ class RepeatedSelection(RenyiBox):
     Raises
     ------
     ValueError
-        For a mean or a shape out of range; for a shape so close to -1 that the parameter of K is below 1e-299; if no
-        Renyi divergence of the run is finite.
+        For a mean or a shape out of range; for a shape so close to -1 that the parameter of K is below 1e-299.
 
     Notes
     -----
-    With eps(a) the run's Renyi divergence of order a, gamma the parameter of K and m its mean, the whole has at order a
-    for a finite shape s
+    Let delta(x) be the run's curve, gamma the parameter of K and m its mean.
+
+    **The curve**, for a finite shape s:
+
+    1. Let u be the chance that a run is better than an outcome on one data set, and u' on the other; ties are broken
+       at random.  The outcome is published with its chance in one run, times the weight
+       m (gamma / (gamma + (1 - gamma) u))^(1 + s): the derivative of the generating function of K at 1 - u.
+    2. For every M above 1, u' <= M u + delta(log M), with delta of the other direction.  Let M be the root of
+       delta(log M) = (M - 1) gamma / (1 - gamma).  Then no weight is more than M^(1 + s) times
+       that of the same outcome on the other data set.
+    3. Weights are at most m.  So the whole has the delta m delta(epsilon - (1 + s) log M) at most, at every real
+       epsilon.  Hence also in a composition: the factors m of several selections multiply, their shifts add up, and
+       delta is that of one run of each, composed with the other steps.
+
+    For Poisson numbers the weight is m exp(-m u), the shift m delta(0), and the factor m + exp(-m): nothing is
+    published with chance exp(-m).
+
+    **The Renyi divergence** at order a, with eps(a) that of the run: for a finite shape
 
         eps(a) + (1 + s) min over b >= 1 of ((1 - 1/b) eps(b) + log(1 / gamma) / b) + log(m) / (a - 1),
 
     and for Poisson numbers eps(a) + m delta(log(1 + 1 / (a - 1))) + log(m) / (a - 1).  The divergence does not fall
-    with the order, so that of any larger order holds, too.  In a composition the status is RENYI_ONLY.
+    with the order, so that of any larger order holds, too.
+
+    A composition takes the smaller bound of the two.  Its status is RENYI_ONLY: there is no lower bound.  For finite
+    shapes the curve gives the smaller one in the cases tried, by 15 to 36 % of epsilon for means from 3 to 100.
 
     Fixed numbers of runs have no such bound: for them, compose every run.
 
     References
     ----------
     Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy" (ICLR 2022), Definitions 1 and 4,
-    Theorems 2 and 6.
+    Theorems 2 and 6, for the divergence; Koskela, Redberg and Wang, "Privacy Profiles for Private Selection" (ICML
+    2024), who bound the curve of the whole by that of a run; the M of step 2 is the best for their argument.
 
     Examples
     --------
@@ -85,7 +108,7 @@ class RepeatedSelection(RenyiBox):
     >>> run = compose([(SampledGaussian(2, 0.005), 10_000)])
     >>> tuned = RepeatedSelection(run, mean=10)
     >>> round(run.epsilon(1e-5).upper, 4), round(compose([(tuned, 1)]).epsilon(1e-5).upper, 4)
-    (1.0041, 2.3183)
+    (1.0041, 1.6299)
     """
 
     run: _Run
@@ -105,8 +128,6 @@ class RepeatedSelection(RenyiBox):
         object.__setattr__(self, "shape", shape)
         if shape < np.inf and _log_mean(_LEAST_LOG_GAMMA, shape) < np.log(mean):
             raise ValueError(f"a shape of {shape!r} is too close to -1 for a mean of {mean!r}: take a larger shape")
-        if not np.isfinite(self._later[1]):
-            raise ValueError("no Renyi divergence of the run is finite")
 
     @property
     def neighbours(self) -> str | None:
@@ -166,6 +187,41 @@ class RepeatedSelection(RenyiBox):
             return np.asarray(theta / b * self.run.rdp(b) + logs / b)
 
         return (1.0 + self.shape) * min(_smallest(at)[1], least) * _UP
+
+    def profile(self) -> tuple[float, float]:
+        """The log of the factor, and the shift of the curve, rounded up; for both directions."""
+        if np.isinf(self.shape):
+            return float(np.log(self.mean + np.exp(-self.mean))) * _UP, self.mean * self._at_zero * _UP
+        return self._log_mean, (1.0 + self.shape) * self._log_ratio * _UP
+
+    @cached_property
+    def _at_zero(self) -> float:
+        return float(self.run.delta(0.0).upper)
+
+    @cached_property
+    def _log_ratio(self) -> float:
+        """log M, rounded up; at most log(1 / gamma), the ratio of all weights."""
+        most = -float(np.log(self.gamma)) * _UP
+        if not most > 0.0:
+            return 0.0
+        odds = self.gamma / (1.0 - self.gamma)
+
+        def holds(k: int) -> bool:
+            inverse, delta = self._node(k)  # M - 1, delta(log M)
+            return delta <= odds * inverse
+
+        low, high = _RATIOS
+        if not holds(low):
+            return most
+        if holds(high):
+            return float(np.log1p(self._node(high)[0])) * _UP
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if holds(middle) else (low, middle)
+        # where the line meets the chord, which lies above delta
+        (far, small), (near, large) = self._node(low), self._node(high)
+        slope = (large - small) / (far - near)
+        return min(float(np.log1p((small + slope * far) / (odds + slope))) * _UP + 2.0**-45, most)
 
     @cached_property
     def _largest_of_run(self) -> float:
@@ -245,8 +301,8 @@ class RepeatedSelection(RenyiBox):
         if np.isinf(self._largest_of_run):
             return np.inf
         if np.isinf(self.shape):
-            return (self._largest_of_run + self.mean * float(self.run.delta(0.0).upper)) * _UP
-        return (self._largest_of_run + self._selection) * _UP
+            return (self._largest_of_run + self.mean * self._at_zero) * _UP
+        return (self._largest_of_run + min(self._selection, self.profile()[1])) * _UP
 
 
 def _smallest(f: Callable[[NDArray], NDArray]) -> tuple[float, float]:

@@ -104,6 +104,84 @@ def test_poisson_numbers_where_the_delta_of_one_run_reaches_0(epsilon, mean):
     assert exact * (1.0 - 1e-12) <= found <= exact * (1.0 + 1e-3)
 
 
+def published(p, order, selection):
+    """The law of what is published if outcomes are better in this order, from the generating function of K."""
+    below = np.minimum(np.concatenate([[0.0], np.cumsum(p[order])]), 1.0)
+    s, g, m = selection.shape, selection.gamma, selection.mean
+    if math.isinf(s):
+        chance = np.exp(m * (below - 1.0))
+    elif s == 0.0:
+        chance = np.log1p(-(1.0 - g) * below) / math.log(g)
+    else:
+        chance = np.expm1(-s * np.log1p(-(1.0 - g) * below)) / math.expm1(-s * math.log(g))
+    law = np.empty(p.size + 1)
+    law[order], law[-1] = np.diff(chance), chance[0]
+    return law
+
+
+def hockey_stick(p, q, epsilon):
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_curve_lies_above_exact_laws_and_close_to_the_worst(shape):
+    """Random pairs and orders, alone and beside another step; the worst comes within a tenth of the bound."""
+    rng, closest = np.random.default_rng(3), 0.0
+    other = np.array([0.6, 0.3, 0.1]), np.array([0.5, 0.3, 0.2])
+    for trial in range(40):
+        n = int(rng.integers(2, 5))
+        p = rng.dirichlet(np.ones(n))
+        q = p * np.exp(rng.normal(size=n) * rng.uniform(0.02, 1.5))
+        q /= q.sum()
+        run = pa.compose([(pa.DiscretePair(p, q), 1)])
+        selection = pa.RepeatedSelection(run, float(np.exp(rng.uniform(0.05, 4.0))), shape)
+        alone = pa.compose([(selection, 1)])
+        both = pa.compose([(selection, 1), (pa.DiscretePair(*other), 1)])
+        for order in (np.argsort(p / q), np.argsort(q / p)):
+            a, b = (published(law, order, selection) for law in (p, q))
+            for at in (0.01, 1.5):
+                for direction, pair in (("remove", (a, b)), ("add", (b, a))):
+                    exact, bound = hockey_stick(*pair, at), alone.delta(at, direction).upper
+                    assert exact <= bound * (1 + 1e-9) + 1e-15
+                    closest = max(closest, exact / bound if exact > 1e-12 else 0.0)
+                    if trial > 4:
+                        continue
+                    beside = other if direction == "remove" else other[::-1]
+                    exact = hockey_stick(*(np.outer(x, y).ravel() for x, y in zip(pair, beside, strict=True)), at)
+                    assert exact <= both.delta(at, direction).upper * (1 + 1e-9) + 1e-15
+    assert closest > (0.85 if shape < math.inf else 0.5)
+
+
+def test_the_curve_is_that_of_the_runs_moved_and_scaled():
+    run, noise = pa.compose([(pa.SampledGaussian(2.0, 0.01), 500)]), (pa.Laplace(10.0), 3)
+    one, two = pa.RepeatedSelection(run, 5.0), pa.RepeatedSelection(run, 4.0, 0.0)
+    (log_factor, shift), (more, further) = one.profile(), two.profile()
+    found = pa.compose([(one, 2), (two, 1), noise]).epsilon(1e-6)
+    runs = pa.compose([(run, 3), noise]).epsilon(1e-6 * math.exp(-2 * log_factor - more))
+    assert found.upper == pytest.approx(runs.upper + 2 * shift + further, rel=1e-5)
+    assert found.method == runs.method
+    at = 2.0 * shift
+    runs = run.delta(at - shift)
+    assert pa.compose([(one, 1)]).delta(at).upper == pytest.approx(runs.upper * 5.0, rel=1e-4)
+    assert 1.0 <= math.exp(log_factor) / 5.0 <= 1.0 + 1e-9 and 1.0 <= math.exp(more) / 4.0 <= 1.0 + 1e-9
+    # nothing is published with chance exp(-mean)
+    poisson = pa.RepeatedSelection(run, 1.5, math.inf).profile()
+    assert math.exp(poisson[0]) >= 1.5 + math.exp(-1.5) and poisson[1] >= 1.5 * run.delta(0.0).lower
+    # the root M: at the ratio of the weights the curve meets the line
+    ratio, odds = math.exp(shift / 2.0), one.gamma / (1.0 - one.gamma)
+    assert run.delta(math.log(ratio)).upper == pytest.approx(odds * (ratio - 1.0), rel=1e-4)
+
+
+def test_a_run_whose_losses_may_be_infinite():
+    """No Renyi divergence is finite; the curve is that of one run."""
+    for mechanism in (pa.ApproximateDP(1.0, 1e-9), pa.RandomAllocation(2.0, 50)):
+        run = pa.compose([(mechanism, 1)])
+        found = pa.compose([(pa.RepeatedSelection(run, 10.0), 1)])
+        assert run.epsilon(1e-6).upper < found.epsilon(1e-6).upper < 3.0 * run.epsilon(1e-7).upper
+        assert found.rdp(2.0) == math.inf
+        assert found.epsilon(1e-9).upper == math.inf or mechanism.participations
+
+
 def test_it_composes_with_other_steps():
     run = pa.compose([(pa.SampledGaussian(2.0, 0.01), 500)])
     tuned = pa.RepeatedSelection(run, 5.0)
@@ -121,8 +199,6 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match=r"-0\.999 is too close to -1 for a mean of 3"):
         pa.RepeatedSelection(run, 3, -0.999)
     assert 0.0 < pa.RepeatedSelection(run, 1.5, -0.999).gamma < 1e-100
-    with pytest.raises(ValueError, match="finite"):
-        pa.RepeatedSelection(pa.compose([(pa.ApproximateDP(1.0, 0.1), 1)]), 2.0)
 
 
 def test_a_list_of_steps_is_no_run():
