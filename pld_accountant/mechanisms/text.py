@@ -73,7 +73,10 @@ def parsed(text: str) -> list[tuple[Any, int]]:
     try:
         tree, count = ast.parse(text.strip(), mode="eval").body, 1
         if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
-            count, tree = validate.count(_literal(tree.left), "count"), tree.right
+            number, tree = (tree.right, tree.left) if isinstance(tree.left, ast.Call) else (tree.left, tree.right)
+            if isinstance(number, ast.Call):
+                raise SyntaxError
+            count = validate.count(_literal(number), "count")
         if not isinstance(tree, ast.Call):
             raise SyntaxError
         found = _value(tree)

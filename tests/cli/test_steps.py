@@ -25,6 +25,7 @@ from pld_accountant.rounding import rounded_down, rounded_up
         ("GaussianMixture(2.0, [0, 1], [0.5, 0.5])", [(pa.GaussianMixture(2.0, [0, 1], [0.5, 0.5]), 1)]),
         ("2 * TreeAggregation(16, 5.0)", [(step, 2 * n) for step, n in pa.TreeAggregation(16, 5.0)]),
         ("0 * Gaussian(1)", [(pa.Gaussian(1.0), 0)]),
+        ("Laplace(8) * 3", [(pa.Laplace(8.0), 3)]),
     ],
 )
 def test_texts_are_steps(text, expected):
@@ -37,7 +38,8 @@ def test_texts_are_steps(text, expected):
         ("", "a step must be"),
         ("3", "a step must be"),
         ("Laplace", "a step must be"),
-        ("Laplace(2) * 3", "'Laplace(2)' is no number"),
+        ("Laplace(2) * Laplace(3)", "a step must be"),
+        ("Laplace(2) * 1.5", "count must be a whole number"),
         ("Laplace(2) + Laplace(3)", "a step must be"),
         ("(" * 300 + ")" * 300, "a step must be"),
         ("Laplace()", "noise_multiplier"),
