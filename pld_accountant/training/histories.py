@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import validate
@@ -21,8 +21,9 @@ def composition_of(accountant: Any, num_self_compositions: int | Sequence[int] |
     Parameters
     ----------
     accountant : object
-        An accountant of Opacus, or its history: a list of (noise multiplier, sample rate, steps).  Or an accountant of
-        prv-accountant (`PRVAccountant`, `DPSGDAccountant`, `Accountant`), or a list of its privacy random variables.
+        An accountant of Opacus, its ``state_dict()``, or its history: a list of (noise multiplier, sample rate, steps).
+        Or an accountant of prv-accountant (`PRVAccountant`, `DPSGDAccountant`, `Accountant`), or a list of its privacy
+        random variables.
     num_self_compositions : int or sequence of int, optional
         How often each privacy random variable is composed; by default the accountant's ``max_self_compositions``.  Only
         for prv-accountant.
@@ -45,7 +46,12 @@ def composition_of(accountant: Any, num_self_compositions: int | Sequence[int] |
     1.004113
     """
     owner = getattr(accountant, "accountant", accountant)  # prv-accountant's older Accountant holds a PRVAccountant
-    entries = getattr(owner, "history", getattr(owner, "prvs", owner))
+    if isinstance(owner, Mapping):
+        if "history" not in owner:
+            raise ValueError(f"accountant must have a history, as a state of Opacus has, got the keys {list(owner)}")
+        entries = owner["history"]
+    else:
+        entries = getattr(owner, "history", getattr(owner, "prvs", owner))
     try:
         entries = list(entries)
     except TypeError:
