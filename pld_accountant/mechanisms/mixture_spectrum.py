@@ -72,7 +72,10 @@ def log_ratio(x: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
 
 def _slope(x: NDArray, log: NDArray, centres: NDArray, weights: NDArray) -> NDArray:
     """The derivative of `log_ratio`, which is the mean of the centres that are likely at x."""
-    return ((centres * weights) @ np.exp(_exponents(x, centres) - log.reshape(-1))).reshape(x.shape)
+    # the logs of the weights first: the quotient of a term by the whole overflows without a weight below 1e-308
+    with np.errstate(under="ignore"):
+        share = np.exp(_exponents(x, centres) + np.log(weights)[:, None] - log.reshape(-1))
+    return (centres @ share).reshape(x.shape)
 
 
 def _exponents(x: NDArray, centres: NDArray) -> NDArray:

@@ -14,7 +14,7 @@ from pld_accountant.engine.tilting import Limits
 from pld_accountant.engine.transform import GridTransform, Transform
 from pld_accountant.mechanisms import exponential_sums, mixture_spectrum, weighted_nodes
 from pld_accountant.mechanisms.base import CharacteristicSteps
-from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture, log_moments
+from pld_accountant.mechanisms.mixture_spectrum import TiltedMixture, log_moments, log_quotient_and_slope
 from pld_accountant.notions import gdp
 from pld_accountant.results import Method
 from pld_accountant.tables.makers import TableMakers
@@ -210,6 +210,16 @@ def test_tiny_losses_have_large_tilts(sigma, rate, records, steps, delta):
     makers = TableMakers(mechanism.steps([mechanism], "add"))
     found = solver.solve(WholeCounts(np.array([[steps]])), makers, EpsilonAt(delta), methods=schedule.SINGLE[:2])
     assert 0.0 <= found.lower[0] <= found.upper[0] < 0.1
+
+
+def test_the_slope_of_terms_with_the_smallest_weights():
+    """A user of 97 records has weights down to 1e-309, and the terms without them overflow far out."""
+    x = np.array([-3.0, 0.5, 60.0, 90.0])
+    user, nobody = (np.array([0.0, 1.0, 50.0]), np.array([1.0 - 1e-3, 1e-3, 1e-310])), (np.zeros(1), np.ones(1))
+    loss, slope = log_quotient_and_slope(x, user, nobody)
+    assert slope[-1] == pytest.approx(50.0, rel=1e-12)  # there, the last term is all
+    near = log_quotient_and_slope(x + 1e-6, user, nobody)[0]
+    assert (near - loss) / 1e-6 == pytest.approx(slope, rel=1e-3, abs=1e-6)
 
 
 def test_round_off_of_the_logarithm_is_that_of_its_terms():
