@@ -23,7 +23,8 @@ __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceO
 
 _REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _MOST_SENSITIVITY = 60.0  # over the standard deviation
-_MOST_SHIFT = 20.0  # of a law that contours serve
+_MOST_SHIFT = 20.0  # of a law that contours serve, without centres of little weight: paths would be long
+_LITTLE = 1e-25  # that weight: the method that is chosen depends on it, and no bound
 _PLACED = 1e-8  # step of Newton's method after which none is needed, relative to 1 + |x|
 _NODES = 1 << 13  # of a log-moment; beyond, the Gaussian's is an upper bound
 _NODES_EXACT = 4_000_000
@@ -327,7 +328,8 @@ class GaussianMixtureSteps(DeltaSteps):
     def complex_law(self, row: int) -> ComplexLaw | None:
         """See `complex_moments.ContourSteps`; none for little noise, nor under addition for losses without end."""
         c, p, d, q = self._pairs[row]
-        if c.max() == d.max() or self._pairs[row].shift > _MOST_SHIFT:
+        many, some = p > _LITTLE, q > _LITTLE
+        if c.max() == d.max() or Pair(c[many], p[many], d[some], q[some]).shift > _MOST_SHIFT:
             return None
         law = ComplexLaw((c, p), (d, q), self._sign > 0)
         return law if law.served else None

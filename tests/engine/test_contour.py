@@ -530,6 +530,8 @@ def test_steps_without_contours_are_left_to_others():
         assert alone(parts, EpsilonAt(1e-6), "remove")[2] is not Method.CONTOUR
     little = pa.GroupGaussian(0.2, 0.001, 5)
     assert little.steps([little], "remove").complex_law(0) is None
+    user = pa.GroupGaussian(2.0, 0.001, 50)  # 25 standard deviations, with a weight of 1e-150
+    assert user.steps([user], "remove").complex_law(0) is not None
     replaced = pa.ReplaceOneSampledGaussian(1.0, 0.01)
     assert GaussianMixtureSteps([replaced.pair], "add").complex_law(0) is None
 
@@ -541,6 +543,7 @@ def test_steps_without_contours_are_left_to_others():
         (pa.GroupGaussian(1.5, 1e-3, 3), 4, 1e-6),
         (pa.GroupGaussian(1.5, 1e-4, 7), 60, 1e-9),
         (pa.GroupGaussian(4.0, 2e-5, 8), 900, 1e-10),
+        (pa.GroupGaussian(0.6, 1e-4, 13), 60, 1e-8),  # more than 20 standard deviations, where weights are little
         (pa.GaussianMixture(1.0, [0.0, 0.5, 2.0], [0.98, 0.015, 0.005]), 6, 1e-7),
         (pa.ReplaceOneSampledGaussian(1.0, 1e-3), 100, 1e-8),
         (pa.ReplaceOneSampledGaussian(2.0, 1e-2), 3, 1e-6),
