@@ -19,7 +19,9 @@ def test_two_outputs_of_one_sample_are_one_step(epsilon):
     without = np.multiply.outer(stats.norm.pdf(x, 0, z[0]), stats.norm.pdf(y, 0, z[1])) * width**2 * z[0] * z[1]
     shifted = np.multiply.outer(stats.norm.pdf(x, 1, z[0]), stats.norm.pdf(y, 1, z[1])) * width**2 * z[0] * z[1]
     exact = hockey_stick((1 - rate) * without + rate * shifted, without, epsilon)
-    found = pa.compose([(pa.SampledGaussian((z[0] ** -2 + z[1] ** -2) ** -0.5, rate), 1)]).delta(epsilon)
+    both = pa.PoissonSampled([(pa.Gaussian(one), 1) for one in z], rate)
+    assert both == pa.PoissonSampled(pa.compose([(pa.Gaussian(one), 1) for one in z]), rate)
+    found = pa.compose([(both, 1)]).delta(epsilon)
     error = 2e-5  # of the rule: cells of 0.02 standard deviations, at the kink of the positive part
     assert found.lower - error <= exact <= found.upper + error
     two = pa.compose([(pa.SampledGaussian(one, rate), 1) for one in z]).delta(epsilon)

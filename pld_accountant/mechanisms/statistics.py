@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from .bounded_range import ExponentialMechanism
 from .density_pair import DensityPair
 from .discrete import DiscretePair, named_pair
 from .discrete_gaussian_vector import DiscreteGaussianVector
-from .gaussian import Gaussian
+from .gaussian import Gaussian, full_batch_mu
 from .laplace import Laplace
 from .large_discrete_laplace import MOST_OUTCOMES, LargeDiscreteLaplace, discrete_laplace_pair
 from .poisson_sampled import SampledBounded
@@ -341,7 +342,8 @@ def PoissonSampled(mechanism: Any, rate: float) -> Any:
     ----------
     mechanism : Gaussian, Laplace, ExponentialMechanism, DiscretePair or DensityPair
         Discrete pairs are also what `RandomizedResponse`, `DiscreteLaplace`, `DiscreteGaussian`, `PureDP` and
-        `ApproximateDP` return.
+        `ApproximateDP` return.  Several outputs of one sample are a list of pairs (Gaussian, count), or what `compose`
+        makes of it; they count as one Gaussian step.
     rate : float
         Probability with which each person enters the step, independently, in (0, 1].
 
@@ -364,7 +366,12 @@ def PoissonSampled(mechanism: Any, rate: float) -> Any:
     >>> from pld_accountant.composition import compose
     >>> round(compose([(PoissonSampled(PureDP(1.0), 0.1), 1)]).epsilon(1e-9).upper, 6)
     0.158565
+    >>> round(PoissonSampled([(Gaussian(3.0), 1), (Gaussian(4.0), 1)], 0.1).noise_multiplier, 6)
+    2.4
     """
+    outputs = getattr(mechanism, "counts", mechanism)
+    if isinstance(outputs, (dict, list, tuple)):
+        return SampledGaussian(_joint_noise(outputs.items() if isinstance(outputs, dict) else outputs), rate)
     if isinstance(mechanism, (DiscretePair, DensityPair, DiscreteGaussianVector, LargeDiscreteLaplace)):
         return mechanism.sampled(rate)
     if isinstance(mechanism, Gaussian):
@@ -372,3 +379,20 @@ def PoissonSampled(mechanism: Any, rate: float) -> Any:
     if not isinstance(mechanism, (Laplace, ExponentialMechanism)):
         raise ValueError(f"PoissonSampled takes mechanisms such as Laplace(1.0) or PureDP(1.0), got {mechanism!r}")
     return mechanism if validate.sample_rate(rate) == 1.0 else SampledBounded(mechanism, rate)
+
+
+def _joint_noise(outputs: Iterable[tuple[Any, int]]) -> float:
+    """The noise multiplier of one Gaussian that tells as much as several outputs of one sample, rounded down."""
+    noise, counts = [], []
+    for entry in outputs:
+        try:
+            one, number = entry
+        except (TypeError, ValueError):
+            raise ValueError(f"outputs of one sample must be pairs (Gaussian, count), got {entry!r}") from None
+        if not (isinstance(one, (Gaussian, SampledGaussian)) and one.sample_rate == 1.0):
+            raise ValueError(f"of several outputs of one sample, each must be Gaussian, got {one!r}")
+        noise.append(one.noise_multiplier)
+        counts.append(validate.count(number, "count"))
+    if not any(counts):
+        raise ValueError("a sample must have an output")
+    return (1.0 - 2.0**-48) / full_batch_mu(np.array(noise), np.array(counts))

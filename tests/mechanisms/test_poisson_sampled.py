@@ -117,3 +117,28 @@ def test_a_knot_at_an_atom_leaves_both_laws_atoms_in_one_cell(noise, rate, sign)
         assert min(p) < 0.01 * max(p), "the masses of one atom lie in two cells"
         loss = knot + width * (np.argmax(p) - 1.0) - np.log1p(-u[np.argmax(p)] / max(p))
         assert abs(loss - atom) < 0.01 * width
+
+
+def test_outputs_of_one_sample_are_one_gaussian_of_no_more_noise():
+    noise, counts = np.array([0.7, 3.0, 1e5]), np.array([2, 5, 1])
+    found = pa.PoissonSampled(list(zip(map(pa.Gaussian, noise), counts, strict=True)), 0.2)
+    with mpmath.workdps(30):
+        exact = 1 / mpmath.sqrt(sum(int(n) / mpmath.mpf(z) ** 2 for z, n in zip(noise, counts, strict=True)))
+        assert exact * (1 - mpmath.mpf(2) ** -47) <= found.noise_multiplier <= exact
+    assert pa.PoissonSampled([(pa.Gaussian(2.0), 1)], 1.0).sample_rate == 1.0
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ([], "a sample must have an output"),
+        ([(pa.Gaussian(1.0), 0)], "a sample must have an output"),
+        ([(pa.Gaussian(1.0), -1)], "count"),
+        ([pa.Gaussian(1.0)], "pairs"),
+        ([(pa.Laplace(1.0), 1)], "each must be Gaussian, got Laplace"),
+        (pa.compose([(pa.SampledGaussian(1.0, 0.5), 2)]), "each must be Gaussian, got SampledGaussian"),
+    ],
+)
+def test_bad_outputs_of_one_sample(outputs, message):
+    with pytest.raises(ValueError, match=message):
+        pa.PoissonSampled(outputs, 0.1)
