@@ -258,8 +258,9 @@ class PositiveMixture(NamedTuple):
             down = -bottom[below]
             near = self.log(right[below] + 1j * np.minimum(down, quarter)).imag
             turned[below] = -np.where(down <= quarter, near, self.top * down)
-        # up to the angle pi / 2 the terms' moduli are at most sqrt(2)^d times |h|
-        slack = _SLACK * 2.0 ** (0.5 * d)
+        # the terms of a factor have arguments between 0 and a = t |Im|, so that the sum of their moduli is at most
+        # 1 / cos(a / 2) times the factor's modulus: sqrt(2) times at a = pi / 2
+        slack = _SLACK * np.cos(0.5 * turn * np.minimum(most, quarter)) ** -float(d)
         return MixtureBoxes(
             high + slack * (1.0 + np.abs(high)),
             low - slack * (1.0 + np.abs(low)),

@@ -544,6 +544,7 @@ def test_steps_without_contours_are_left_to_others():
         (pa.GroupGaussian(1.5, 1e-4, 7), 60, 1e-9),
         (pa.GroupGaussian(4.0, 2e-5, 8), 900, 1e-10),
         (pa.GroupGaussian(0.6, 1e-4, 13), 60, 1e-8),  # more than 20 standard deviations, where weights are little
+        (pa.GroupGaussian(8.0, 1e-3, 100), 10, 1e-5),  # many factors
         (pa.GaussianMixture(1.0, [0.0, 0.5, 2.0], [0.98, 0.015, 0.005]), 6, 1e-7),
         (pa.ReplaceOneSampledGaussian(1.0, 1e-3), 100, 1e-8),
         (pa.ReplaceOneSampledGaussian(2.0, 1e-2), 3, 1e-6),
