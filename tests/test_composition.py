@@ -562,3 +562,20 @@ def test_a_composition_stands_for_its_mechanisms():
     assert both.counts == {**dict(parts[0]), pa.SampledGaussian(2.0, 0.01): 150, parts[1][1][0]: 1}
     with pytest.raises(ValueError, match="count"):
         pa.compose([(first, -1)])
+
+
+@pytest.mark.parametrize("direction", ["remove", "add", "both"])
+def test_a_trade_off_near_1_is_as_close_as_the_true_positives(direction):
+    """Of Gaussian noise in closed form: type II error Phi(Phi^-1(1 - alpha) - mu)."""
+    run = pa.compose([(pa.Gaussian(2.0), 1)])
+    for alpha in (1e-3, 1e-6, 1e-12):
+        success = stats.norm.sf(stats.norm.isf(alpha) - 0.5)
+        found, rate = run.tradeoff(alpha, direction), run.attack_success(alpha, direction)
+        assert found.lower <= 1.0 - success * (1.0 - 1e-12) and 1.0 - success * (1.0 + 1e-12) <= found.upper
+        assert 1.0 - found.lower == pytest.approx(rate.upper, rel=1e-3 if alpha < 1e-9 else 1e-9)
+        assert 1.0 - found.lower <= success * (1.0 + 1e-3)
+    # with much less noise the test finds nearly everybody, and the error itself is what is close
+    alpha = 1e-4
+    error = stats.norm.cdf(stats.norm.isf(alpha) - 10.0)
+    found = pa.compose([(pa.Gaussian(0.1), 1)]).tradeoff(alpha, direction)
+    assert error * (1.0 - 1e-4) <= found.lower <= found.upper <= error * (1.0 + 1e-4)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -253,9 +254,25 @@ def schedule(value: str) -> tuple[tuple[float, float, int], ...]:
         raise ValueError(told) from error
 
 
+class _Rate(click.ParamType):
+    """A number, or a fraction such as 256/60000."""
+
+    name = "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """See `click.ParamType`."""
+        try:
+            return float(Fraction(value)) if isinstance(value, str) and "/" in value else float(value)
+        except (ValueError, ZeroDivisionError, OverflowError):
+            self.fail(f"{value!r} is not a number, nor a fraction such as 256/60000.", param, ctx)
+
+
 _NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "--noise-multiplier": (validate.noise_multiplier, "Noise standard deviation divided by the clipping norm."),
-    "--sample-rate": (validate.sample_rate, "Probability that an example is in a batch (Poisson sampling)."),
+    "--sample-rate": (
+        validate.sample_rate,
+        "Probability that an example is in a batch (Poisson sampling); also a fraction, such as 256/60000.",
+    ),
     "--max-grad-norm": (partial(validate.positive, name="max_grad_norm"), "The clipping norm."),
     "--steps": (partial(validate.count, name="steps", least=1), "Steps of training."),
     "--delta": (validate.delta, "The delta at which epsilon is computed."),
@@ -276,7 +293,8 @@ _NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
 def number(name: str, *, required: bool = True, cls: type[click.Option] = click.Option) -> Callable[[Any], Any]:
     """An option that holds a checked number; None if it is optional and absent."""
     check, text = _NUMBERS[name]
-    return click.option(name, cls=cls, type=float, required=required, callback=checked(check), help=text)
+    kind = _Rate() if name == "--sample-rate" else float
+    return click.option(name, cls=cls, type=kind, required=required, callback=checked(check), help=text)
 
 
 noise_multiplier, sample_rate = number("--noise-multiplier"), number("--sample-rate")

@@ -258,6 +258,15 @@ def test_epsilon_of_is_one_line_that_holds_the_truth():
     assert 1.0986 < renyi < 1.0988
 
 
+def test_a_sample_rate_may_be_a_fraction():
+    words = "epsilon-of --noise-multiplier 1.1 --steps 1000 --delta 1e-5 --sample-rate".split()
+    one, other = (run(*words, rate) for rate in ("3/512", "0.005859375"))
+    assert one.exit_code == 0 and one.stdout == other.stdout
+    for rate, message in (("3/0", "nor a fraction"), ("3/2", "must lie in (0, 1], got 1.5"), ("1/2/3", "nor a")):
+        found = run(*words, rate)
+        assert found.exit_code == 2 and message in found.stderr
+
+
 @pytest.mark.parametrize("status", [Status.RENYI_ONLY, Status.NOT_CERTIFIED])
 def test_epsilon_of_adds_a_line_if_not_both_bounds_are_certified(monkeypatch, status):
     upper = 1.5 if status == Status.RENYI_ONLY else np.inf
