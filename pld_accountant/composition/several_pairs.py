@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .. import validate
 from ..engine.question import EpsilonAt, Question
 from ..mechanisms.base import Direction, Enclosed, SeveralPairs
+from ..mechanisms.bounded_range import ExponentialMechanism
 from ..notions import gdp
 from ..results import Bounds, Status
 from .base import UNKNOWN, Composition, between, spare
@@ -25,8 +26,10 @@ _BEGIN = (0.0, 0.15, 0.5, 1.0, 2.0, 4.0, 8.0)  # -log(2 (1 - share)), the same f
 _SEARCH = {"maxiter": 6, "xatol": 0.02}
 _OF_CURVE = (0.5, 2.0)  # the same, beside other steps, where bounds `_CURVE` apart are enough
 _CURVE = 1e-4  # the width that is asked of points of a curve
-_NEAR = 3  # stationary pairs that are tried on each side of the best so far
-_ROUNDS = 2  # if epsilon is asked, on which these pairs depend
+_NEAR = 500  # stationary pairs that are looked at on each side of the best so far
+_ROUNDS = 8  # at most, if epsilon is asked, on which these pairs depend
+_LARGE = 600.0  # an epsilon whose exponential is near the largest double
+_SETTLED = 1e-4  # relative: a round that gains less is the last
 _END = 2.0**-30  # a share of 1 has the largest loss but is no pair; the lower bound takes a pair this close to it
 _POINTS = 4  # of the curve, for a lower bound of mu
 
@@ -82,28 +85,38 @@ class SeveralPairsComposition(Composition):
             return between(lower, above.upper, status, above.method)
         for way in wanted:
             best = 1 + int(np.argmin([tried(far, way) for far in _BEGIN[1:-1]]))
-            if self._alone:
+            alike = [type(m) for m in self._counts] == [ExponentialMechanism]
+            if self._alone and not (alike and self.steps <= _NEAR and lower < _LARGE):
                 near = _BEGIN[best - 1], _BEGIN[best + 1]
                 optimize.minimize_scalar(tried, args=(way,), bounds=near, method="bounded", options=_SEARCH)
+            if alike:
                 for _ in range(_ROUNDS if question.wants_epsilon else 1):
-                    epsilon = lower if question.wants_epsilon else float(question.target)
-                    for share in self._stationary(epsilon, at, way):
-                        asked(share, way)
+                    before = lower
+                    asked(self._stationary(lower if question.wants_epsilon else float(question.target), at, way), way)
+                    if lower <= before * (1.0 + _SETTLED):
+                        break
         return between(lower, above.upper, status, above.method)
 
-    def _stationary(self, epsilon: float, near: float, way: Direction) -> list[float]:
-        """Shares next to one of them at which the delta of equal steps may be largest (Dong, Durfee and Rogers 2020).
+    def _stationary(self, epsilon: float, near: float, way: Direction) -> float:
+        """The share, about, at which the delta of equal steps is largest (Dong, Durfee and Rogers 2020).
 
         A step has the loss t or, by the range c, less.  Let i of n steps have t.  delta(x) is the largest over m of
         P(i >= m) - exp(x) Q(i >= m), whose slope in t is 0 at t = (x + (n + 1 - m) c) / (n + 1) only.
         """
-        if len(self._counts) > 1:
-            return []
+        from scipy.special import betainc
+
         ((mechanism, n),) = self._counts.items()
-        offset = epsilon * mechanism.noise_multiplier  # x / c
-        here = round((near if way == "remove" else 1.0 - near) * (n + 1) - offset)
-        found = [(offset + j) / (n + 1) for j in range(max(here - _NEAR, 1), min(here + _NEAR, n) + 1)]
-        return [share if way == "remove" else 1.0 - share for share in found if 0.0 < share < 1.0]
+        c = 1.0 / mechanism.noise_multiplier
+        here = round((near if way == "remove" else 1.0 - near) * (n + 1) - epsilon / c)
+        m = n + 1 - np.arange(max(here - _NEAR, 1), max(min(here + _NEAR, n), 1) + 1)
+        t = (epsilon + (n + 1 - m) * c) / (n + 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            p = np.expm1(t - c) / np.expm1(-c)
+            delta = betainc(m, n + 1 - m, p) - np.exp(epsilon) * betainc(m, n + 1 - m, p * np.exp(-t))
+        # no pair has a share of 1
+        share = float(t[np.argmax(np.where((t < c) & (delta >= 0.0), delta, -1.0))] / c)
+        share = min(share, 1.0 - _END)
+        return share if way == "remove" else 1.0 - share
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         above, lower = self._above._largest_loss(wanted), 0.0

@@ -259,7 +259,7 @@ def test_epsilon_of_is_one_line_that_holds_the_truth():
 
 
 def test_a_sample_rate_may_be_a_fraction():
-    words = "epsilon-of --noise-multiplier 1.1 --steps 1000 --delta 1e-5 --sample-rate".split()
+    words = ["epsilon-of", "--noise-multiplier", "1.1", "--steps", "1000", "--delta", "1e-5", "--sample-rate"]
     one, other = (run(*words, rate) for rate in ("3/512", "0.005859375"))
     assert one.exit_code == 0 and one.stdout == other.stdout
     for rate, message in (("3/0", "nor a fraction"), ("3/2", "must lie in (0, 1], got 1.5"), ("1/2/3", "nor a")):
