@@ -735,6 +735,14 @@ def test_different_counts_with_one_hash_are_not_taken_for_equal(monkeypatch):
     assert book.epsilon(1e-5).upper == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize(("alike", "compared"), [(30, False), (60, True)])
+def test_everybody_is_compared_only_if_most_are_alike(alike, compared):
+    """A copy of the counts of nearly everybody would take more time and memory than it saves."""
+    book = ledger(100)
+    book.record(np.where(np.arange(100) < alike, 5.0, np.linspace(0.1, 0.9, 100)))
+    assert (book._tally.distinct() is not None) == compared
+
+
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_log_of_sampled_people_only_is_told(tmp_path, compressed):
     rng = np.random.default_rng(0)

@@ -18,7 +18,9 @@ __all__ = ["Tally"]
 
 _FEW_NORMS = 16_384  # that take about 0.2 milliseconds to count
 _SAMPLE = 10_000  # people who stand for many
-_MOST_DISTINCT = 0.9  # share of kinds in the sample, above which everybody's counts are not compared
+_MOST_DISTINCT = (
+    0.5  # share of kinds in the sample, above which everybody is bounded: copies of counts cost time and memory
+)
 
 
 class Tally:
