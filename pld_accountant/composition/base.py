@@ -210,7 +210,8 @@ class Composition(Locked, ABC):
             that no time is left for.
         tolerance : float, optional
             In (0, 1): certified bounds this close, relative, are close enough.  At 1e-3, few or rare steps take a tenth
-            of a second instead of up to seconds.  By default, and below 1e-6: as close as the methods come.
+            of a second instead of up to seconds.  At 1e-6 and below, methods go on as long as they come closer.  By
+            default they stop at 1e-5 where this takes longer, for deltas of 1e-15 and above.
 
         Returns
         -------
@@ -225,7 +226,8 @@ class Composition(Locked, ABC):
             For a delta outside [0, 1], an unknown direction, or seconds or a tolerance out of range.
 
         **Error**: the true value lies between the bounds.  For Gaussian, Laplace and discrete steps, sampled or not,
-        they differ by a relative 1e-9 typically, and seldom by more than 1e-6 for delta >= 1e-15.  The other mechanisms
+        they differ by a relative 1e-9 typically, and seldom by more than 1e-6 for delta >= 1e-15; by up to 1e-5 for few
+        steps of Laplace noise or of atoms beside noise, unless the tolerance is 1e-6.  The other mechanisms
         say how far apart their bounds are.
         **Cost**: a few milliseconds each; few or rare steps take up to seconds.
 

@@ -68,7 +68,8 @@ class Convolution(Method):
 
     def relaxed(self, width: float) -> Method:
         """See `Method`."""
-        return replace(self, width=max(self.width, width), wanted=max(self.wanted, 0.7 * width))
+        wanted = max(self.wanted, 0.7 * width)
+        return replace(self, width=max(self.width, width), width_near=0.0, wanted=wanted)
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""

@@ -150,8 +150,8 @@ class Method(ABC):
         return left[:0] if skipped else left
 
     def relaxed(self, width: float) -> Method:
-        """The method for somebody whom bounds this close serve."""
-        return replace(self, width=max(self.width, width))
+        """The method for somebody whom bounds this close serve, at every delta."""
+        return replace(self, width=max(self.width, width), width_near=0.0)
 
     @abstractmethod
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:

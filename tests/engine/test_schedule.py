@@ -82,6 +82,14 @@ def test_mechanisms_between_others_take_the_quick_method(mechanism, steps, metho
     assert pa.compose([(mechanism, steps)]).epsilon(1e-6).method == method
 
 
+def test_a_tolerance_of_a_millionth_is_worth_more_time():
+    run = pa.compose([(pa.PoissonSampled(pa.Laplace(3.65), 0.044), 8)])
+    quick, close = run.epsilon(9.5e-9), run.epsilon(9.5e-9, tolerance=1e-6)
+    assert 1e-6 * quick.upper < quick.width <= 1e-5 * quick.upper
+    assert close.width <= 1e-6 * close.upper
+    assert quick.lower <= close.lower <= close.upper <= quick.upper
+
+
 def widths(methods, sigma, q, steps, delta):
     """Widths of twenty people with norms of their own, counted in fractions, relative to each upper bound."""
     ledger = pa.Ledger(20, noise_multiplier=sigma, sample_rate=q, max_grad_norm=1.0, buckets=32)
