@@ -32,10 +32,10 @@ _ROUGH = 1e-5  # width of the lower bound, relative; the Renyi bound is further 
 class BlackBoxComposition(Composition):
     """A composition with black boxes of which only Renyi guarantees are known.
 
-    Upper bounds are the Renyi bound of all steps together, at the best real order, or that of `RepeatedSelection` from
-    the curve of single runs, if no other box is there and it is smaller.  Their status is RENYI_ONLY.  The truth is the
-    largest value over all mechanisms that satisfy what is known, so that lower bounds come from one of them: Gaussian
-    noise for every `ZeroConcentratedDP` without a xi, and nothing for the other boxes.
+    Upper bounds are the Renyi bound of all steps together, at the best real order, or the bound of `RepeatedSelection`
+    from the curve of single runs if it is smaller.  Their status is RENYI_ONLY.  The truth is the largest value over
+    all mechanisms that satisfy what is known, so that lower bounds come from one of them: Gaussian noise for every
+    `ZeroConcentratedDP` without a xi, and nothing for the other boxes.
 
     Parameters
     ----------
@@ -82,10 +82,10 @@ class BlackBoxComposition(Composition):
 
     @cached_property
     def _runs(self) -> Composition | None:
-        """One run of every selection, beside the other steps; None if some box is no selection."""
-        if len(self._selections) < len(self._boxes):
+        """One run of every selection, beside all other steps; None if there is no selection."""
+        if not self._selections:
             return None
-        counts = self._others.counts
+        counts = {step: n for step, n in self._counts.items() if step not in self._selections}
         for box, n in self._selections.items():
             for part, times in box.run.counts.items():
                 counts[part] = counts.get(part, 0) + n * times

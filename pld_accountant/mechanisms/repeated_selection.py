@@ -74,8 +74,8 @@ class RepeatedSelection(RenyiBox):
        at random.  The outcome is published with its chance in one run, times the weight
        m (gamma / (gamma + (1 - gamma) u))^(1 + s): the derivative of the generating function of K at 1 - u.
     2. For every M above 1, u' <= M u + delta(log M), with delta of the other direction.  Let M be the root of
-       delta(log M) = (M - 1) gamma / (1 - gamma).  Then no weight is more than M^(1 + s) times
-       that of the same outcome on the other data set.
+       delta(log M) = (M - 1) gamma / (1 - gamma).  Then no weight is more than M^(1 + s) times that of the same
+       outcome on the other data set.
     3. Weights are at most m.  So the whole has the delta m delta(epsilon - (1 + s) log M) at most, at every real
        epsilon.  Hence also in a composition: the factors m of several selections multiply, their shifts add up, and
        delta is that of one run of each, composed with the other steps.

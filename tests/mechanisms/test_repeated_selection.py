@@ -160,6 +160,11 @@ def test_the_curve_is_that_of_the_runs_moved_and_scaled():
     runs = pa.compose([(run, 3), noise]).epsilon(1e-6 * math.exp(-2 * log_factor - more))
     assert found.upper == pytest.approx(runs.upper + 2 * shift + further, rel=1e-5)
     assert found.method == runs.method
+    # a black box beside them keeps its Renyi bound, composed with the runs
+    box = pa.ZeroConcentratedDP(0.01)
+    found = pa.compose([(one, 1), (box, 2)]).epsilon(1e-6)
+    runs = pa.compose([(run, 1), (box, 2)]).epsilon(1e-6 * math.exp(-log_factor))
+    assert found.upper == pytest.approx(runs.upper + shift, rel=1e-5)
     at = 2.0 * shift
     runs = run.delta(at - shift)
     assert pa.compose([(one, 1)]).delta(at).upper == pytest.approx(runs.upper * 5.0, rel=1e-4)
