@@ -21,6 +21,7 @@ from .interpolation import UNITS, upper_weight_bound, weight_rounding
 
 __all__ = ["JOINED", "Counts", "InterpolatedCounts", "WholeCounts", "lower_edges"]
 
+_FEW = 64  # people for whom to select columns takes less time than to read all
 _C = TypeVar("_C", bound="Counts")
 
 JOINED = 1e-3
@@ -121,8 +122,13 @@ class WholeCounts(Counts):
         return None if self.at is None else self.at >= 0
 
     def times(self, values: NDArray, who: slice | NDArray = np.s_[:]) -> NDArray:
-        """See `Counts`; only the rows that somebody uses are read, which are few for a few people."""
+        """See `Counts`; for a few people only the rows that they use are read."""
         some = self._some(who)
+        if len(some) > _FEW:
+            # the values are permuted, not the counts
+            if self.at is not None:
+                values = np.where(self.at[:, None] >= 0, values[self.at], 0.0)
+            return some.astype(np.float64, copy=False) @ values
         taken = np.asarray(some.any(axis=0))
         columns = np.flatnonzero(taken if self._costly is None else taken & self._costly)
         rows = columns if self.at is None else self.at[columns]

@@ -74,7 +74,10 @@ ALL = {
     "interpolated, upper bound": interpolated,
     "interpolated, lower bound": lambda: interpolated(LOG_DELTA),
 }
-SELECTIONS = [np.s_[:], np.s_[3:17], np.s_[30:], np.array([7, 3, 30, 3]), np.array([], dtype=np.int64)]
+SELECTIONS = [
+    *(np.s_[:], np.s_[3:17], np.s_[30:], np.array([7, 3, 30, 3]), np.array([], dtype=np.int64)),
+    np.arange(200) % 31,  # more people than those for whom columns are selected
+]
 
 
 @pytest.fixture(params=ALL, ids=list(ALL))
@@ -108,9 +111,10 @@ def test_sums_are_products_of_all_people_in_order(people):
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_values_of_steps_that_cost_nothing_do_not_matter(value):
+@pytest.mark.parametrize("people", [3, 200])
+def test_values_of_steps_that_cost_nothing_do_not_matter(people, value):
     """The last row of the table is not taken for the row -1."""
-    steps = np.zeros((3, BUCKETS), dtype=np.uint16)
+    steps = np.zeros((people, BUCKETS), dtype=np.uint16)
     steps[:, FREE] = 4
     values = np.ones((BUCKETS, 2))
     values[-1] = value
