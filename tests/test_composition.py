@@ -11,7 +11,7 @@ from scipy import special, stats
 import pld_accountant as pa
 from pld_accountant import deadline
 from pld_accountant.composition.known import KnownComposition
-from pld_accountant.engine import schedule
+from pld_accountant.engine import contour, schedule
 from pld_accountant.engine.convolution import ConvolvedLoss
 from pld_accountant.engine.question import EpsilonAt
 from pld_accountant.engine.transform import Transform
@@ -440,7 +440,8 @@ def test_an_array_has_the_answers_of_its_numbers_and_its_own_shape(question):
         alone = ask(values[row][column])
         assert isinstance(alone.upper, float)
         for part, one in zip(found[row, column], alone, strict=True):
-            np.testing.assert_allclose(part, one, rtol=1e-6)
+            # points of a curve that are asked together are not those that are asked alone
+            np.testing.assert_allclose(part, one, rtol=1e-5)
     assert len(ask([])) == 0
     with pytest.raises(ValueError, match="must"):
         ask(bad)
@@ -537,6 +538,7 @@ def test_nothing_is_asked_after_the_time_of_an_array(monkeypatch):
     run = pa.compose([(SAMPLED, 10)])
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(run, "_answer", answer)
+    monkeypatch.setattr(run, "_together", lambda questions, *_: [None] * len(questions))
     found = run.epsilon(np.full(100, 1e-5), seconds=2.0)
     assert clock[0] <= 4.0
     assert np.count_nonzero(found.status == pa.Status.NOT_CERTIFIED) == 100 - clock[0]
@@ -579,3 +581,50 @@ def test_a_trade_off_near_1_is_as_close_as_the_true_positives(direction):
     error = stats.norm.cdf(stats.norm.isf(alpha) - 10.0)
     found = pa.compose([(pa.Gaussian(0.1), 1)]).tradeoff(alpha, direction)
     assert error * (1.0 - 1e-4) <= found.lower <= found.upper <= error * (1.0 + 1e-4)
+
+
+TOGETHER = {
+    "sampled": [(pa.SampledGaussian(1.0, 0.01), 1000), (pa.SampledGaussian(2.0, 0.02), 300)],
+    "rare": [(pa.SampledGaussian(1.0, 0.001), 20)],
+    "groups": [(pa.GroupGaussian(1.0, 0.01, 4), 300)],
+    "replaced": [(pa.ReplaceOneSampledGaussian(1.5, 0.002), 60)],
+    "few": [(pa.SampledGaussian(0.8, 0.3), 2), (pa.Gaussian(3.0), 1)],
+    "laplace": [(pa.Laplace(5.0), 20)],
+    "beside noise": [(pa.Laplace(10.0), 40), (pa.Gaussian(5.0), 3)],
+    "sampled laplace": [(pa.PoissonSampled(pa.Laplace(1.0), 0.01), 500)],
+    "atoms": [(pa.RandomizedResponse(0.2, 2), 40), (pa.SampledGaussian(1.0, 0.01), 100)],
+    "infinite losses": [(pa.ApproximateDP(0.1, 1e-7), 3), (pa.SampledGaussian(1.0, 0.01), 100)],
+    "once": [(pa.SampledGaussian(1.0, 0.01), 1)],
+    "shuffled": [(pa.RandomAllocation(1.0, 20), 3)],
+    "largest batch": [(pa.TruncatedPoisson(1.0, 0.01, 20, 1000), 100)],
+}
+
+
+@pytest.mark.parametrize("direction", ["both", "add"])
+@pytest.mark.parametrize("name", TOGETHER)
+def test_questions_that_are_asked_together_have_the_bounds_of_each(name, direction):
+    """Their bounds overlap and are as close; the order of the questions does not matter."""
+    run, rng = pa.compose(TOGETHER[name]), np.random.default_rng(3)
+    least = 1e-6 if name == "infinite losses" else 1e-12
+    top = run.epsilon(least, direction).upper
+    for ask, values in ((run.delta, np.linspace(-0.1 * top, top, 12)), (run.epsilon, np.geomspace(least, 0.1, 9))):
+        found, order = ask(values, direction), rng.permutation(values.size)
+        assert ask(values[order], direction) == found[order]
+        for k, value in enumerate(values.tolist()):
+            one, alone = found[k], ask(value, direction)
+            assert one.lower <= alone.upper * (1.0 + 1e-12) and alone.lower <= one.upper * (1.0 + 1e-12)
+            assert one.status == alone.status == pa.Status.CERTIFIED
+            assert one.width <= max(2.0 * alone.width, 2e-5 * one.upper)
+
+
+def test_questions_about_one_curve_share_their_integrals(monkeypatch):
+    made, integrate = [], contour.integrate
+    monkeypatch.setattr(contour, "integrate", lambda *given: made.append(given) or integrate(*given))
+    run = pa.compose(TOGETHER["groups"])
+    epsilon = np.linspace(7.0, 12.0, 60)
+    found = run.delta(epsilon, "remove")
+    assert 0 < len(made) <= 20
+    assert np.all(found.upper <= found.lower * (1.0 + 2e-5))
+    # each integral is used within the range of its bounds
+    exact = [pa.compose(TOGETHER["groups"]).delta(e, "remove") for e in epsilon[::6].tolist()]
+    assert all(found.lower[6 * k] <= one.upper and one.lower <= found.upper[6 * k] for k, one in enumerate(exact))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..engine.question import DeltaAt, EpsilonAt, Question
 from ..engine.working import warn_of_contradiction
 from ..locked import Locked
 from ..mechanisms.base import Direction, directions
-from ..notions.tradeoff import ProfileCurve
+from ..notions.tradeoff import Curve, ProfileCurve
 from ..results import Bounds, Status, shaped
 from ..results import Method as Proof
 
@@ -50,28 +50,29 @@ def between(lower: float, upper: float, status: Status, method: Proof) -> Bounds
     return Bounds(lower, middle, upper, status, method)
 
 
-def _of_test(
-    curve: ProfileCurve,
-    infinite: Callable[[], tuple[float, float]],
-    level: float,
-    successes: bool,
-) -> tuple[float, float]:
-    """Bounds of the largest rate of true positives of a test with this rate of false positives, or of 1 less it.
+def _of_tests(
+    curve: ProfileCurve, infinite: Callable[[], tuple[float, float]], levels: Sequence[float], successes: bool
+) -> list[tuple[float, float]]:
+    """Bounds of the largest rate of true positives of tests with these rates of false positives, or of 1 less it.
 
     infinite: gives bounds of the chance of an infinite loss.
     """
-    if 0.0 < level < 1.0:
-        if successes or level <= _FEW_ALARMS:
-            low, high = curve.true_positives(level)
-            if successes:
-                return low, high
-            if high < 0.5:
-                # of an error near 1, the distance from 1 counts
-                return _rest_of(high, 0.0), _rest_of(low, 1.0)
-        return curve.type_two(level)
-    # without false positives only infinite losses are detected
-    low, high = (1.0, 1.0) if level else infinite()
-    return (low, high) if successes else (_rest_of(high, 0.0), _rest_of(low, 1.0))
+    found: dict[float, tuple[float, float]] = {}
+    for level in {0.0, 1.0}.intersection(levels):
+        # without false positives only infinite losses are detected
+        low, high = (1.0, 1.0) if level else infinite()
+        found[level] = (low, high) if successes else (_rest_of(high, 0.0), _rest_of(low, 1.0))
+    inside = sorted(set(levels) - found.keys())
+    few = [level for level in inside if successes or level <= _FEW_ALARMS]
+    for level, (low, high) in zip(few, curve.true_positives(few), strict=True):
+        if successes:
+            found[level] = low, high
+        elif high < 0.5:
+            # of an error near 1, the distance from 1 counts
+            found[level] = _rest_of(high, 0.0), _rest_of(low, 1.0)
+    others = [level for level in inside if level not in found]
+    found |= zip(others, curve.type_two(others), strict=True)
+    return [found[level] for level in levels]
 
 
 def _rest_of(chance: float, towards: float) -> float:
@@ -103,6 +104,7 @@ _TINY = 1e-9  # relative width of bounds that are certified on both sides, howev
 _CROSSED = 1e-9  # round-off by which a lower bound may exceed an upper bound, relative
 _FAR = 1e6  # an epsilon beyond which lie infinite losses, and what counts as such
 _WIDE = 1e-4  # relative to log delta: points of a curve, and bounds with which a search on trade-offs begins
+_AS_CLOSE = 2e-5  # relative: the distance of bounds of tests, if those of the curve are close
 _FEW_ALARMS = 1e-3  # rate of false positives up to which a test's true positives tell its other error
 _NEGLIGIBLE = 1e-20  # delta whose digits do not matter to most trade-offs
 _SHARED = 4  # one question of several may take this part of the time that is left
@@ -143,6 +145,12 @@ class Composition(Locked, ABC):
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         """The larger answer of the directions, floats."""
 
+    def _together(
+        self, questions: Sequence[Question], wanted: tuple[Direction, ...], width: float
+    ) -> list[Bounds | None]:
+        """What `_answer` gives for each of several questions of one kind; None: it must be asked alone."""
+        return [None] * len(questions)
+
     @property
     def _symmetric(self) -> bool:
         """Whether the losses have the same law in both directions, as where every step is symmetric."""
@@ -160,11 +168,9 @@ class Composition(Locked, ABC):
         """An upper bound of delta that takes a millisecond; 1 if there is none."""
         return 1.0
 
-    def _infinite(
-        self, direction: Direction, delta: Callable[[float, bool], tuple[float, float]]
-    ) -> tuple[float, float]:
+    def _infinite(self, direction: Direction, delta: Curve) -> tuple[float, float]:
         """Bounds of the chance that some step's loss is infinite; delta: the two-sided curve."""
-        return 0.0, min(delta(_FAR, False)[1], 1.0)
+        return 0.0, min(delta([_FAR], False)[0][1], 1.0)
 
     @abstractmethod
     def _mu(self, min_delta: float, wanted: tuple[Direction, ...]) -> Bounds:
@@ -229,7 +235,8 @@ class Composition(Locked, ABC):
         they differ by a relative 1e-9 typically, and seldom by more than 1e-6 for delta >= 1e-15; by up to 1e-5 for few
         steps of Laplace noise or of atoms beside noise, unless the tolerance is 1e-6.  The other mechanisms
         say how far apart their bounds are.
-        **Cost**: a few milliseconds each; few or rare steps take up to seconds.
+        **Cost**: a few milliseconds; few or rare steps take up to seconds.  The deltas of an array share their work:
+        those of sampled Gaussian or Laplace noise take a tenth of this each.
 
         Examples
         --------
@@ -250,7 +257,7 @@ class Composition(Locked, ABC):
                 return self._answer(question, wanted, width)
             return Bounds(0.0, 0.0, 0.0) if question else self._largest_loss(wanted)
 
-        return self._each(delta, "delta", check, ask, seconds, tolerance)
+        return self._each(delta, "delta", check, ask, seconds, tolerance, together=wanted)
 
     def delta(
         self,
@@ -276,13 +283,16 @@ class Composition(Locked, ABC):
         """
         wanted = directions(direction)
 
-        def ask(at: float, width: float) -> Bounds:
+        def check(at: float) -> DeltaAt | float:
+            return DeltaAt(at) if 0.0 <= validate.not_nan(at, "epsilon") < math.inf else at
+
+        def ask(at: DeltaAt | float, width: float) -> Bounds:
+            if isinstance(at, DeltaAt):
+                return self._answer(at, wanted, width)
             if at == -math.inf:
                 return Bounds(1.0, 1.0, 1.0)
             if at == math.inf:
                 return self._at_infinity(wanted)
-            if at >= 0.0:
-                return self._answer(DeltaAt(at), wanted, width)
             d = self._answer(DeltaAt(-at), tuple(_OTHER[one] for one in wanted), width)
             shrunk, rest = math.exp(at), -math.expm1(at)
             low, middle, high = (rest + shrunk * min(value, 1.0) for value in d)
@@ -292,7 +302,7 @@ class Composition(Locked, ABC):
             status = Status.CERTIFIED if high - low <= _TINY * high else d.status
             return Bounds(low, middle, high, status, d.method)
 
-        return self._each(epsilon, "epsilon", lambda e: validate.not_nan(e, "epsilon"), ask, seconds, tolerance)
+        return self._each(epsilon, "epsilon", check, ask, seconds, tolerance, together=wanted)
 
     def _at_infinity(self, wanted: tuple[Direction, ...]) -> Bounds:
         """The chance of an infinite loss, the larger of the directions."""
@@ -309,22 +319,30 @@ class Composition(Locked, ABC):
         ask: Callable[[_Question, float], Bounds],
         seconds: float | None = None,
         tolerance: float | None = None,
+        *,
+        together: tuple[Direction, ...] = (),
     ) -> Bounds:
-        """The answer for a number, or for each of an array, within the time of all and as close as is asked."""
+        """The answer for a number, or for each of an array, within the time of all and as close as is asked.
+
+        together: the directions of questions to the engine, which may be answered at once.
+        """
         width = 0.0 if tolerance is None else validate.delta(tolerance, "tolerance")
         numbers = validate.numbers(values, name)
         questions = [check(value) for value in numbers.ravel().tolist()]
-        found = []
-        with deadline.limited(seconds, essentials=True):
-            for k, question in enumerate(questions):
-                try:
-                    deadline.check()
-                    with deadline.shared(min(len(questions) - k, _SHARED)):
-                        found.append(ask(question, width))
-                except deadline.OutOfTime:
-                    found += [UNKNOWN] * (len(questions) - k)
-                    break
-        return found[0] if numbers.ndim == 0 else shaped(found, numbers.shape)
+        found: list[Bounds | None] = [None] * len(questions)
+        with deadline.limited(seconds, essentials=True), suppress(deadline.OutOfTime):
+            several = {k: question for k, question in enumerate(questions) if isinstance(question, Question)}
+            if together and len(several) > 1:
+                with deadline.shared(_SHARED):
+                    for k, one in zip(several, self._together([*several.values()], together, width), strict=True):
+                        found[k] = one
+            alone = [k for k, one in enumerate(found) if one is None]
+            for place, k in enumerate(alone):
+                deadline.check()
+                with deadline.shared(min(len(alone) - place, _SHARED)):
+                    found[k] = ask(questions[k], width)
+        answers = [UNKNOWN if one is None else one for one in found]
+        return answers[0] if numbers.ndim == 0 else shaped(answers, numbers.shape)
 
     def mu(self, min_delta: float = 1e-10, direction: str = "both", *, seconds: float | None = None) -> Bounds:
         """The smallest mu whose Gaussian curve lies above delta at every epsilon >= 0 with delta >= min_delta.
@@ -393,8 +411,8 @@ class Composition(Locked, ABC):
 
         **Error**: the bounds are a relative 1e-5 apart, or twice as far as those of delta if these are further apart;
         up to alpha = 1e-3, 1 - `attack_success` is as close.
-        **Cost**: about thirty evaluations of `delta` for each alpha, fifteen if one direction is asked or both are
-        alike.
+        **Cost**: about thirty evaluations of `delta` for an alpha, fifteen if one direction is asked or both are alike;
+        for each alpha of a long array, less than ten, which share their work.
 
         References
         ----------
@@ -431,41 +449,44 @@ class Composition(Locked, ABC):
         return self._of_tests(false_positive_rate, direction, seconds, successes=True)
 
     def _of_tests(self, alpha: Any, direction: str, seconds: float | None, *, successes: bool) -> Bounds:
-        name, choose = ("false_positive_rate", max) if successes else ("alpha", min)
+        name, choose = ("false_positive_rate", np.maximum) if successes else ("alpha", np.minimum)
         wanted = directions(direction)
-        worst = [Status.CERTIFIED]
-        sides = {side: cache(self._two_sided(side, worst)) for side in _OTHER}
-        curves: dict[Direction, Callable[[float], tuple[float, float]]] = {}
-
-        def check(level: float) -> float:
+        levels = validate.numbers(alpha, name)
+        for level in levels.ravel().tolist():
             if not 0.0 <= level <= 1.0:
                 raise ValueError(f"{name} must lie in [0, 1], got {level!r}")
-            return level
-
-        def ask(level: float, _: float) -> Bounds:
+        worst = [Status.CERTIFIED]
+        sides = {side: self._two_sided(side, worst) for side in _OTHER}
+        found = []
+        with deadline.limited(seconds, essentials=True):
             for one in self._distinct(wanted):
-                if one not in curves:
-                    given = ProfileCurve(sides[one], sides[_OTHER[one]]), partial(self._infinite, one, sides[one])
-                    curves[one] = partial(_of_test, *given, successes=successes)
-            lowers, uppers = zip(*(of_test(level) for of_test in curves.values()), strict=True)
-            lower, upper = choose(lowers), choose(uppers)
-            return Bounds(lower, 0.5 * (lower + upper), upper, max(worst), Proof.CONJUGATE)
+                curve = ProfileCurve(sides[one], sides[_OTHER[one]])
+                infinite = partial(self._infinite, one, sides[one])
+                found.append(_of_tests(curve, infinite, levels.ravel().tolist(), successes))
+        ends = choose.reduce(np.reshape(found, (len(found), *levels.shape, 2)))
+        lower, upper = ends[..., 0], ends[..., 1]
+        # of bounds this close it does not matter what is known elsewhere
+        status = np.where(upper - lower <= _AS_CLOSE * upper, Status.CERTIFIED, max(worst)).astype(np.uint8)
+        return Bounds(lower, 0.5 * (lower + upper), upper, status, np.full(levels.shape, Proof.CONJUGATE, np.uint8))[()]
 
-        return self._each(alpha, name, check, ask, seconds)
-
-    def _two_sided(self, direction: Direction, worst: list[Status]) -> Callable[[float, bool], tuple[float, float]]:
-        """Lower and upper delta in one direction; the least favourable status is added to `worst`.
+    def _two_sided(self, direction: Direction, worst: list[Status]) -> Curve:
+        """Lower and upper delta in one direction at several epsilons; the least favourable status is added to `worst`.
 
         If wide bounds are enough, those of a tiny delta are 0 and its Renyi bound: close ones may take seconds.
         """
 
-        def ask(epsilon: float, wide: bool) -> tuple[float, float]:
-            if wide and (most := self._rough_delta(direction, epsilon)) < _NEGLIGIBLE:
-                return 0.0, most
-            with deadline.shared(_SHARED):
-                found = self.delta(epsilon, direction, tolerance=_WIDE if wide else None)
-            worst.append(Status(found.status))
-            return found.lower, found.upper
+        def ask(epsilons: list[float], wide: bool) -> list[tuple[float, float]]:
+            try:
+                most = [self._rough_delta(direction, e) if wide else 1.0 for e in epsilons]
+                asked = [e for e, delta in zip(epsilons, most, strict=True) if delta >= _NEGLIGIBLE]
+                with deadline.shared(_SHARED):
+                    found = self.delta(asked, direction, tolerance=_WIDE if wide else None)
+            except deadline.OutOfTime:
+                worst.append(Status.NOT_CERTIFIED)
+                return [(0.0, 1.0)] * len(epsilons)
+            worst.append(Status(found.status.max(initial=Status.CERTIFIED)))
+            known = dict(zip(asked, zip(found.lower.tolist(), found.upper.tolist(), strict=True), strict=True))
+            return [known.get(e, (0.0, delta)) for e, delta in zip(epsilons, most, strict=True)]
 
         return ask
 

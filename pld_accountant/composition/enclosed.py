@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from ..engine.schedule import ENCLOSING
 from ..mechanisms.base import Direction, Enclosed, Enclosure, SeveralPairs
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
+from ..notions.tradeoff import Curve
 from ..results import Bounds, Method, Status
 from .base import UNKNOWN, Composition, OwnCurve, between, spare
 from .known import KnownComposition
@@ -138,9 +139,7 @@ class EnclosedComposition(Composition):
             return Bounds(lower, np.nan, upper, Status.NOT_CERTIFIED)
         return Bounds(lower, upper, upper)
 
-    def _infinite(
-        self, direction: Direction, delta: Callable[[float, bool], tuple[float, float]]
-    ) -> tuple[float, float]:
+    def _infinite(self, direction: Direction, delta: Curve) -> tuple[float, float]:
         """See `Composition`; the laws on both sides know it."""
         lower, upper = super()._infinite(direction, delta)
         low, high = self._below, self._above

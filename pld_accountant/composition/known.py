@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -18,9 +18,9 @@ from ..counting.counts import WholeCounts
 from ..engine import dominating_mu, renyi
 from ..engine.discrete_sum import DiscreteSum, infinite_mass
 from ..engine.dominating_mu import OneCurve
-from ..engine.method import Method
-from ..engine.question import DeltaAt, EpsilonAt, Question
-from ..engine.solver import bounds
+from ..engine.method import HANDFUL, Method
+from ..engine.question import DeltaAt, EpsilonAt, Question, together
+from ..engine.solver import bounds, several
 from ..mechanisms.base import Direction, StepFamily
 from ..mechanisms.discrete import Discrete, DiscretePair
 from ..mechanisms.gaussian import full_batch_delta, full_batch_epsilon, full_batch_mu
@@ -29,6 +29,7 @@ from ..mechanisms.laplace import Laplace
 from ..mechanisms.mixed import mixed
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..notions import gdp
+from ..notions.tradeoff import Curve
 from ..results import Bounds, Status, everybody
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
@@ -104,6 +105,34 @@ class KnownComposition(Composition):
             found = larger(found, self._one(direction, question, width, found.lower))
         return found[0]
 
+    def _together(
+        self, questions: Sequence[Question], wanted: tuple[Direction, ...], width: float
+    ) -> list[Bounds | None]:
+        """See `Composition`: what tables that several questions share answer closely enough."""
+        ways = self._distinct(wanted)
+        shared = self._counts and self._full_batch is None
+        if not (shared and all(self._all_count(d) and self._lattice(d) is None for d in ways)):
+            return [None] * len(questions)
+        found: list[Bounds | None] = []
+        most = max(HANDFUL // len(self._costly), 1)
+        for start in range(0, len(questions), most):
+            question = together(questions[start : start + most])
+            best, alone = self._several(ways[0], question, width)
+            for direction in ways[1:]:
+                one, left = self._several(direction, question, width, best.lower)
+                best, alone = larger(best, one), alone | left
+            found += [None if left else best[k] for k, left in enumerate(alone.tolist())]
+        return found
+
+    def _several(
+        self, direction: Direction, question: Question, width: float, known: NDArray | None = None
+    ) -> tuple[Bounds, NDArray]:
+        """Answers to several questions in one direction, and which of them must be asked alone."""
+        rows = self._row.of(np.zeros(np.size(question.target), dtype=np.int64))
+        found, left = several(rows, self._of(direction), question, methods=self._methods, width=width, known=known)
+        # of Renyi bounds the best order is wanted
+        return found, left | ((found.method == Proof.RENYI) & (found.upper > (0.0 if known is None else known)))
+
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         total, hidden = 0.0, False
         for direction in wanted if self._counts else ():
@@ -147,7 +176,8 @@ class KnownComposition(Composition):
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if self._all_count(direction):
             found = self._finite(direction, [question], width, known)[0]
-            if isinstance(question, EpsilonAt) and found.method[0] == Proof.RENYI and deadline.left() > 0.0:
+            wanted = found.method[0] == Proof.RENYI and (known is None or found.upper[0] > known[0])
+            if isinstance(question, EpsilonAt) and wanted and deadline.left() > 0.0:
                 # the best of all orders is better than the best of a grid where the log-moments bend sharply
                 best = renyi.optimal_epsilon(self._row, self._of(direction).steps, float(question.delta))
                 upper = max(min(best, found.upper[0]), found.lower[0])
@@ -259,9 +289,7 @@ class KnownComposition(Composition):
         some = [m for m in self._counts if isinstance(m, Discrete) and m not in without]
         return infinite_mass([m.law(direction) for m in some], [self._counts[m] for m in some])
 
-    def _infinite(
-        self, direction: Direction, delta: Callable[[float, bool], tuple[float, float]]
-    ) -> tuple[float, float]:
+    def _infinite(self, direction: Direction, delta: Curve) -> tuple[float, float]:
         """See `Composition`; the discrete laws know it."""
         lower, upper = (min(max(0.0, float(end)), 1.0) for end in self._infinite_ends(direction))
         return lower, upper
@@ -380,12 +408,13 @@ class KnownComposition(Composition):
 
 
 def larger(a: Bounds, b: Bounds) -> Bounds:
-    """Bounds of the larger of two quantities, with the less favourable status; b alone is no use if it is below a."""
-    if np.all(b.upper <= a.lower):
+    """Bounds of the larger of two quantities, with the less favourable status; b is no use where it is below a."""
+    below = np.asarray(b.upper) <= np.asarray(a.lower)
+    if np.all(below):
         return a
-    lower, estimate, upper = (np.maximum(x, y) for x, y in zip(a, b, strict=True))
+    lower, estimate, upper = (np.where(below, x, np.maximum(x, y)) for x, y in zip(a, b, strict=True))
     method = np.where(np.asarray(b.upper) > np.asarray(a.upper), b.method, a.method)
-    return Bounds(lower, estimate, upper, np.maximum(a.status, b.status), method)
+    return Bounds(lower, estimate, upper, np.where(below, a.status, np.maximum(a.status, b.status)), method)
 
 
 def family_of(mechanisms: Iterable[Any], direction: Direction) -> StepFamily:

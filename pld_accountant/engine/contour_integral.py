@@ -88,6 +88,11 @@ class Integral:
         left, right = min(part.left for part in parts), max(part.right for part in parts)
         return cls(parts[0].own, z, terms, sum(part.bound for part in parts), left, right)
 
+    def relative_to(self, own: float, log_delta: float) -> Integral:
+        """The integral relative to exp(log_delta) in place of exp(own)."""
+        f = float(np.exp(own - log_delta))
+        return replace(self, terms=f * self.terms, bound=f * self.bound, beyond=f * self.beyond, small=f * self.small)
+
     def value(self, epsilon: float) -> tuple[float, float]:
         """delta and minus its derivative; NaN too far away."""
         with np.errstate(over="ignore", invalid="ignore"):

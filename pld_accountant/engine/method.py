@@ -14,7 +14,10 @@ from ..tables.makers import TableMakers
 from .question import Question
 from .working import WorkingBounds
 
-__all__ = ["Job", "Method", "Progress", "levels", "report"]
+__all__ = ["HANDFUL", "Job", "Method", "Progress", "levels", "report"]
+
+HANDFUL = 256
+"""People times buckets that may each cost a table of their own."""
 
 _LOST = 1e-7  # share of delta that truncated losses may leave out, all steps together
 _LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
@@ -152,6 +155,10 @@ class Method(ABC):
     def relaxed(self, width: float) -> Method:
         """The method for somebody whom bounds this close serve, at every delta."""
         return replace(self, width=max(self.width, width), width_near=0.0)
+
+    def of_several(self) -> Method | None:
+        """The method for a handful of questions about the same counts, if they share work; else None."""
+        return None
 
     @abstractmethod
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:

@@ -6,6 +6,7 @@ Internally the answer to the second question is log delta, so that 1e-100 keeps 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from ..notions.rdp import epsilon_of_log_moment, log_c
 from ..results import Bounds
 
-__all__ = ["DeltaAt", "EpsilonAt", "Question"]
+__all__ = ["DeltaAt", "EpsilonAt", "Question", "together"]
 
 
 class Question(ABC):
@@ -124,3 +125,9 @@ class DeltaAt(Question):
         above = np.minimum(np.nextafter(np.exp(np.minimum(upper, 0.0)), 2.0), 1.0)
         high = np.where(np.isinf(upper), np.where(upper > 0.0, np.inf, 0.0), above)
         return Bounds(low, np.exp(np.minimum(estimate, 0.0)), high, status, method)
+
+
+def together(questions: Sequence[Question]) -> Question:
+    """Questions of one kind, each with one target, as one question with a target for each of as many people."""
+    targets = np.array([q.delta if isinstance(q, EpsilonAt) else q.target for q in questions])
+    return EpsilonAt(targets) if questions[0].wants_epsilon else DeltaAt(targets)

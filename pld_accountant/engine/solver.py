@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import dropwhile, takewhile
+from operator import not_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +27,15 @@ from .closed_forms import (
     single_steps,
     surely_zero,
 )
-from .method import Job, Method, Progress, report
+from .method import HANDFUL, Job, Method, Progress, report
 from .question import DeltaAt, EpsilonAt, Question
 from .renyi import renyi_bounds
 from .working import WorkingBounds
 
-__all__ = ["bounds", "solve"]
+__all__ = ["bounds", "several", "solve"]
 
 _NEAR_CAP = 0.1  # share of the largest loss below which epsilon may be told by the Renyi bound and a lower bound
 _CLOSE = 1e-6  # relative: bounds this close are enough
-_HANDFUL = 256  # people times buckets that may each cost a table of their own
 
 Schedule = Sequence[Method]
 
@@ -92,6 +93,53 @@ def bounds(
 def solve(counts: Counts, makers: TableMakers, question: Question, *, methods: Schedule | None = None) -> WorkingBounds:
     """Working bounds for one question, whose target may be each person's own."""
     return _solve(counts, makers, [question], methods, None, None)[0]
+
+
+def several(
+    counts: WholeCounts,
+    makers: TableMakers,
+    question: Question,
+    *,
+    methods: Schedule | None = None,
+    width: float = 0.0,
+    known: NDArray | None = None,
+) -> tuple[Bounds, NDArray]:
+    """Bounds of several questions about the same counts, by methods in which they share work.
+
+    Parameters
+    ----------
+    counts : WholeCounts
+        As many equal rows as there are questions, at most `HANDFUL` over the number of kinds of steps.
+    makers, methods, width
+        As for `bounds`.
+    question : Question
+        A target for each row.
+    known : ndarray, shape (people,), optional
+        As for `bounds`.
+
+    Returns
+    -------
+    Bounds
+        Arrays of shape (people,).
+    ndarray of bool, shape (people,)
+        Whether the other methods of the schedule might tighten these bounds.
+    """
+    chosen = _schedule(counts, makers, True) if methods is None else methods
+    chosen = [method.relaxed(width) for method in chosen] if width else list(chosen)
+    least = None
+    if known is not None:
+        with np.errstate(divide="ignore"):
+            least = known if question.wants_epsilon else np.log(known)
+    # what comes after a method without shared work is slow where that is quick
+    of_several = takewhile(bool, dropwhile(not_, (method.of_several() for method in chosen)))
+    shared = [method for method in of_several if method is not None]
+    working = _solve(counts, makers, [question], shared, None, None, known=[least])[0]
+    job, people = Job(counts, makers, question, counts.steps(), True, known=least), np.arange(len(counts))
+    left = np.zeros(len(counts), dtype=bool)
+    for method in chosen:
+        if method.of_several() not in shared:
+            left[replace(method, most_people=np.inf).left_open(job, working, people)] = True
+    return working.answer(question), left
 
 
 def _solve(
@@ -208,7 +256,7 @@ def _solve_loose(
 
 def _handful(counts: Counts, who: NDArray) -> bool:
     """Whether there are so few people and buckets that each may cost some seconds."""
-    return who.size <= _HANDFUL and who.size * int(counts.used(who).sum()) <= _HANDFUL
+    return who.size <= HANDFUL and who.size * int(counts.used(who).sum()) <= HANDFUL
 
 
 def _settle_at_cap(job: Job, working: WorkingBounds, people: NDArray, cap: NDArray) -> None:

@@ -39,6 +39,10 @@ class Transform(Method):
     truncated: bool = False
     variance: bool = False
 
+    def of_several(self) -> Method:
+        """See `Method`."""
+        return self
+
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
         if self.truncated and job.few and job.makers.steps.truncated(1.0) is job.makers.steps:
@@ -81,6 +85,10 @@ class GridTransform(Method):
     limits: Limits = field(default_factory=Limits)
     narrow: int = NARROW
     truncated: bool = False
+
+    def of_several(self) -> Method:
+        """See `Method`."""
+        return self
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`; the upper and the lower bound have tables of their own."""

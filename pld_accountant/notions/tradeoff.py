@@ -9,7 +9,8 @@ Every function here rounds f down, so that its promise holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -19,18 +20,24 @@ from numpy.typing import NDArray
 from .. import validate
 from ._rounding import LARGEST, in_range, plain
 
-__all__ = ["ProfileCurve", "tradeoff_of_dp", "tradeoff_of_gdp", "tradeoff_of_rdp", "tradeoff_of_zcdp"]
+__all__ = ["Curve", "ProfileCurve", "tradeoff_of_dp", "tradeoff_of_gdp", "tradeoff_of_rdp", "tradeoff_of_zcdp"]
 
 _UNIT = 2.0**-50
 _FARTHEST = 700.0  # epsilons at which exp neither overflows nor underflows
-_MOST = 60  # evaluations for one alpha
+_MOST = 60  # rounds of evaluations
 _CLOSE = 1e-5  # the wanted relative distance of the bounds
+_LOOSE = 1e-3  # at this distance, only a search tells where the lower bound is largest
 _NEAR = 1e-7  # relative distance of two points below which nothing is gained
 _HALVINGS = 60
+_OFFSETS = 0, 1, 2, 3, 8, 32, 128, 512  # of points that are looked at beside the best one
 _SEARCHES = 9  # halvings of intervals of several epsilons: the last ones are a hundredth wide
 _SHARES = (0.25, 0.5, 1.0)  # of -log alpha: epsilons that a search begins with
+_BEGINNINGS = 4  # alphas whose epsilons these are, of several
 _LITTLE = 1e-3  # of alpha: a delta that changes nothing
 _ORDERS = 1.0 + 2.0 ** (0.25 * np.arange(-48, 81))
+
+Curve = Callable[[list[float], bool], Sequence[tuple[float, float]]]
+"""Lower and upper delta at several epsilons; the second argument says whether wider bounds are enough."""
 
 
 def _levels(alpha: Any) -> NDArray:
@@ -223,8 +230,8 @@ class ProfileCurve:
     Parameters
     ----------
     forth, back : callable
-        Give lower and upper delta at an epsilon >= 0, of (P, Q) and of (Q, P); the second argument says whether wider
-        bounds, which are there sooner, are enough.
+        Give lower and upper delta at several epsilons >= 0, of (P, Q) and of (Q, P); the second argument says whether
+        wider bounds, which are there sooner, are enough.
 
     Notes
     -----
@@ -245,99 +252,100 @@ class ProfileCurve:
     absolute 2^-50 (1 + epsilon) for rates of true positives.
     """
 
-    def __init__(
-        self,
-        forth: Callable[[float, bool], tuple[float, float]],
-        back: Callable[[float, bool], tuple[float, float]],
-    ) -> None:
+    def __init__(self, forth: Curve, back: Curve) -> None:
         self._forth, self._back = forth, back
         self._found: dict[float, tuple[float, float]] = {}
         self._wide: set[float] = set()
 
-    def type_two(self, alpha: float) -> tuple[float, float]:
-        """Lower and upper bound of f(alpha)."""
-        low, high = self._largest(alpha, self._one_minus, 0.0)
-        return max(low, 0.0), min(max(high, 0.0), 1.0 - alpha + _UNIT, 1.0)
+    def type_two(self, alphas: Sequence[float]) -> list[tuple[float, float]]:
+        """Lower and upper bound of f at each of several alphas in (0, 1)."""
+        found = self._largest(alphas, self._one_minus, 0.0)
+        return [(max(low, 0.0), min(max(high, 0.0), 1.0 - a + _UNIT, 1.0)) for a, (low, high) in found]
 
-    def true_positives(self, alpha: float) -> tuple[float, float]:
-        """Lower and upper bound of 1 - f(alpha)."""
-        low, high = self._largest(alpha, self._negated, -1.0)
-        return max(-high, alpha * (1.0 - _UNIT)), min(-low, 1.0)
+    def true_positives(self, alphas: Sequence[float]) -> list[tuple[float, float]]:
+        """Lower and upper bound of 1 - f at each of several alphas in (0, 1)."""
+        found = self._largest(alphas, self._negated, -1.0)
+        return [(max(-high, a * (1.0 - _UNIT)), min(-low, 1.0)) for a, (low, high) in found]
 
-    def _delta(self, epsilon: float) -> tuple[float, float]:
-        if epsilon not in self._found:
-            self._ask(epsilon, wide=True)
-            self._wide.add(epsilon)
-        return self._found[epsilon]
-
-    def _ask(self, epsilon: float, *, wide: bool) -> None:
-        low, high = self._forth(epsilon, wide) if epsilon >= 0.0 else self._back(-epsilon, wide)
-        self._found[epsilon] = max(low, 0.0), min(high, 1.0)
-
-    def _narrow(self, epsilons: list[float]) -> bool:
-        """Ask again, for close bounds, where they were wide; whether there was anything to ask."""
-        wide = self._wide.intersection(epsilons)
-        for epsilon in wide:
-            self._ask(epsilon, wide=False)
-        self._wide -= wide
-        return bool(wide)
+    def _ask(self, epsilons: Iterable[float], *, wide: bool) -> None:
+        """Bounds of delta at these epsilons: wide ones where nothing is known, or close ones."""
+        new = {e for e in epsilons if e not in self._found} if wide else set(epsilons)
+        for curve, some in ((self._forth, {e for e in new if e >= 0.0}), (self._back, {e for e in new if e < 0.0})):
+            order = sorted(some)
+            for e, (low, high) in zip(order, curve([abs(e) for e in order], wide) if order else [], strict=True):
+                self._found[e] = max(low, 0.0), min(high, 1.0)
+        self._wide = self._wide | new if wide else self._wide - new
 
     def _one_minus(self, epsilon: float) -> tuple[float, float]:
         """1 - H: concave, and lambda times its slope is at most itself, so the rounding of lambda is relative."""
-        low, high = self._delta(epsilon)
+        low, high = self._found[epsilon]
         scale = np.exp(min(epsilon, 0.0))
         slack = _UNIT * (2.0 + abs(epsilon))
         return scale * (1.0 - high) * (1.0 - slack), scale * (1.0 - low) * (1.0 + slack)
 
     def _negated(self, epsilon: float) -> tuple[float, float]:
         """-H; lambda times its slope is a probability of Q times lambda, at most 1."""
-        low, high = self._delta(epsilon)
+        low, high = self._found[epsilon]
         slack = _UNIT * (1.0 + abs(epsilon))
         if epsilon < 0.0:
             rest, scale = -np.expm1(epsilon), np.exp(epsilon)
             low, high = rest + scale * low, rest + scale * high
         return -high - slack, -low + slack
 
-    def _first(self, alpha: float) -> list[float]:
-        """The epsilons that a search begins with, ascending: on both sides as far as delta is not far below alpha."""
-        far = min(max(-np.log(alpha), 1.0), _FARTHEST)
-        found = [0.0]
-        for side in (-1.0, 1.0):
-            for share in _SHARES:
-                found.append(side * share * far)
-                if self._delta(found[-1])[1] <= _LITTLE * alpha:
-                    break
-        return sorted(found)
+    def _begin(self, alphas: Sequence[float]) -> None:
+        """Ask where searches begin: on both sides, as far as delta is not far below alpha, for some of the alphas."""
+        self._ask([0.0], wide=True)
+        some = sorted(alphas)[:: max(len(alphas) // _BEGINNINGS, 1)]
+        far = {(side * min(max(-math.log(a), 1.0), _FARTHEST), a) for a in some for side in (-1.0, 1.0)}
+        for share in _SHARES:
+            self._ask([share * end for end, _ in far], wide=True)
+            far = {(end, a) for end, a in far if self._found[share * end][1] > _LITTLE * a}
 
-    def _largest(self, alpha: float, at: Callable[[float], tuple[float, float]], start: float) -> tuple[float, float]:
-        """Bounds of the largest A(lambda) - lambda alpha, A concave with A(0) = start and A <= start + 1."""
-        epsilons = self._first(alpha)
-        while True:
-            places = np.concatenate([[0.0], np.exp(epsilons)])
-            values = np.array([(start, start), *(at(e) for e in epsilons)])
-            lower = float(np.max(values[:, 0] - places * alpha * (1.0 + _UNIT)))
-            given = places.tolist(), values[:, 0].tolist(), values[:, 1].tolist(), alpha, start + 1.0
-            upper, place = _envelope(*given)
-            near = np.argsort(np.abs(places - place))[:2]
-            known = float(np.max(values[near, 1] - values[near, 0]))
-            if upper - lower <= _CLOSE * min(abs(lower), abs(upper)):
-                break
-            new = float(np.clip(np.log(place), -_FARTHEST, _FARTHEST)) if place > 0.0 else -np.inf
-            done = upper - lower <= 2.0 * known or len(epsilons) >= _MOST or place <= 0.0
-            if done or min(abs(new - e) for e in epsilons) < _NEAR:
-                if self._narrow([epsilons[i - 1] for i in near if i]):
-                    continue
+    def _largest(
+        self, alphas: Sequence[float], at: Callable[[float], tuple[float, float]], start: float
+    ) -> list[tuple[float, tuple[float, float]]]:
+        """Each alpha, with bounds of the largest A(lambda) - lambda alpha, A concave with A(0) = start, A <= start + 1.
+
+        The searches for all alphas go on side by side, so that their epsilons are asked together.
+        """
+        if not alphas:
+            return []
+        self._begin(alphas)
+        found: dict[float, tuple[float, float]] = {}
+        left = sorted(set(alphas))
+        for rounds in range(_MOST):
+            points = np.array(sorted(self._found))
+            values = np.array([at(e) for e in points.tolist()])
+            new: set[float] = set()
+            wide: set[float] = set()
+            for alpha in left:
+                one = _Maximum(points, values, alpha, start)
+                if not one.close and rounds < _MOST - 1:
+                    if one.goes_on:
+                        # another search's point serves as well
+                        if all(abs(one.place - e) >= _NEAR for e in new):
+                            new.add(one.place)
+                        continue
+                    if some := self._wide.intersection(one.nearest):
+                        wide |= some
+                        continue
                 # bounds of the curve that lie far apart have their maxima at different places
-                lower = max(lower, self._searched(epsilons, lambda e: at(e)[0] - np.exp(e) * alpha * (1.0 + _UNIT)))
+                lower = max(one.lower, self._searched(one.epsilons, alpha, at)) if one.loose else one.lower
+                found[alpha] = lower, one.rounded_up()
+            left = [alpha for alpha in left if alpha not in found]
+            if not left:
                 break
-            epsilons = sorted({*epsilons, new})
-        # where two lines meet, doubles lose digits
-        x, low, high = ([Fraction(number) for number in numbers] for numbers in given[:3])
-        upper = float(_envelope(x, low, high, Fraction(alpha), Fraction(start + 1.0))[0])
-        return lower, upper + _UNIT * abs(upper)
+            self._ask(new, wide=True)
+            self._ask(wide, wide=False)
+        return [(alpha, found[alpha]) for alpha in alphas]
 
-    def _searched(self, epsilons: list[float], value: Callable[[float], float]) -> float:
-        """The largest value found by halving the intervals beside the largest known one."""
+    def _searched(self, epsilons: list[float], alpha: float, at: Callable[[float], tuple[float, float]]) -> float:
+        """The largest lower bound found by halving the intervals beside the largest known one."""
+
+        def value(epsilon: float) -> float:
+            self._ask([epsilon], wide=True)
+            return at(epsilon)[0] - float(np.exp(epsilon)) * alpha * (1.0 + _UNIT)
+
         known = {epsilon: value(epsilon) for epsilon in epsilons}
         for _ in range(_SEARCHES):
             best = max(known, key=known.__getitem__)
@@ -346,8 +354,62 @@ class ProfileCurve:
             beside = [order[i] for i in (place - 1, place + 1) if 0 <= i < len(order)]
             known |= {middle: value(middle) for middle in (0.5 * (best + other) for other in beside)}
         best = max(known, key=known.__getitem__)
-        self._narrow([best])
+        self._ask(self._wide.intersection([best]), wide=False)
         return max(known[best], value(best))
+
+
+class _Maximum:
+    """Bounds of the largest A(lambda) - lambda alpha from bounds of A at some points, and where to ask next.
+
+    Parameters
+    ----------
+    points, values : ndarray, shapes (points,) and (points, 2)
+        Ascending log lambda, and bounds of A there.
+    alpha, start : float
+
+    Attributes
+    ----------
+    epsilons : list of float
+        The points beside the largest lower bound, fewer of the far ones, from which the upper bound follows.
+    lower, upper : float
+    place : float
+        The point at which `upper` is reached; -inf at lambda = 0.
+    nearest : list of float
+        The two known points next to it, or one.
+    """
+
+    def __init__(self, points: NDArray, values: NDArray, alpha: float, start: float) -> None:
+        shifted = values[:, 0] - np.exp(points) * alpha * (1.0 + _UNIT)
+        best, last = int(np.argmax(shifted)), points.size - 1
+        chosen = {min(max(best + side * offset, 0), last) for side in (-1, 1) for offset in _OFFSETS}
+        while True:
+            some = sorted(chosen)
+            places = np.concatenate([[0.0], np.exp(points[some])])
+            ends = np.concatenate([[(start, start)], values[some]])
+            self._given = places.tolist(), ends[:, 0].tolist(), ends[:, 1].tolist(), alpha, start + 1.0
+            self.upper, place = _envelope(*self._given)
+            self.place = float(np.clip(np.log(place), -_FARTHEST, _FARTHEST)) if place > 0.0 else -np.inf
+            after = int(np.searchsorted(points, self.place))
+            beside = {min(max(after - 1, 0), last), min(after, last)}
+            if beside <= chosen:
+                break
+            chosen |= beside
+        self.epsilons = points[some].tolist()
+        self.lower = max(start, float(shifted[best]))
+        near = np.argsort(np.abs(places - place))[:2]
+        self.nearest = [self.epsilons[i - 1] for i in near.tolist() if i]
+        apart = self.upper - self.lower
+        size = min(abs(self.lower), abs(self.upper))
+        self.close, self.loose = apart <= _CLOSE * size, apart > _LOOSE * size
+        stuck = apart <= 2.0 * float(np.max(ends[near, 1] - ends[near, 0])) or place <= 0.0
+        self.goes_on = not stuck and float(np.min(np.abs(points - self.place))) >= _NEAR
+
+    def rounded_up(self) -> float:
+        """The upper bound without the round-off of doubles, which lose digits where two lines meet."""
+        *lines, alpha, top = self._given
+        x, low, high = ([Fraction(number) for number in numbers] for numbers in lines)
+        upper = float(_envelope(x, low, high, Fraction(alpha), Fraction(top))[0])
+        return upper + _UNIT * abs(upper)
 
 
 _Number = TypeVar("_Number", float, Fraction)

@@ -379,6 +379,17 @@ def test_an_integral_serves_epsilons_nearby():
     assert found.error(epsilon) <= found.error(0.9 * epsilon)
 
 
+@pytest.mark.parametrize("other", [-22.5, -17.0])
+def test_an_integral_is_the_same_relative_to_another_delta(other):
+    z, terms = np.array([5.0 + 3.0j, 6.0 + 40.0j]), np.array([0.4 + 3.0j, 0.2 - 0.1j])
+    one = contour_integral.Integral(1.0, z, terms, 1e-7, 2.0, 9.0, beyond=1e-8, small=1e-6, theta=4.0)
+    moved, factor = one.relative_to(-20.0, other), np.exp(-20.0 - other)
+    for epsilon in (0.95, 1.0, 1.2):
+        assert moved.value(epsilon) == pytest.approx(np.multiply(factor, one.value(epsilon)), rel=1e-12)
+        assert moved.error(epsilon) == pytest.approx(factor * one.error(epsilon), rel=1e-12, abs=0.0)
+        assert moved.above(epsilon) == pytest.approx(factor * one.above(epsilon), rel=1e-12, abs=0.0)
+
+
 def test_guesses_on_either_side_take_one_integral(monkeypatch):
     sigma, q, steps, epsilon, delta = CASE
     parts, asked, low, high = [(sigma, q, steps)], [], [], []

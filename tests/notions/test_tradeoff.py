@@ -27,6 +27,11 @@ def gaussian(alpha, mu):
         return mpmath.ncdf(z - mu)
 
 
+def of_each(curve):
+    """A curve of several epsilons from one of single epsilons."""
+    return lambda epsilons, wide: [curve(epsilon, wide) for epsilon in epsilons]
+
+
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 20.0])
 def test_bounds_enclose_the_gaussian_curve(alpha, sigma):
@@ -53,6 +58,26 @@ def test_bounds_enclose_a_curve_with_corners_in_each_direction(alpha):
         assert found.width <= 1.2e-5 * found.upper + 1e-12
 
 
+@pytest.mark.parametrize("question", ["type_two", "true_positives"])
+@pytest.mark.parametrize("mu", [0.02, 1.0, 4.0])
+def test_many_alphas_share_their_questions(question, mu):
+    """Each bound holds and is close, at a third of the questions that they take one by one."""
+    calls, epsilons = [0], []
+
+    def curve(asked, wide):
+        calls[0] += 1
+        epsilons.extend(asked)
+        return [(d * (1.0 - 1e-9), d * (1.0 + 1e-9)) for d in gdp.delta(np.array(asked), mu).tolist()]
+
+    alphas = [0.5, *np.linspace(0.005, 0.995, 100).tolist(), 0.5]
+    found = getattr(ProfileCurve(curve, curve), question)(alphas)
+    assert len(found) == len(alphas) and found[-1] == found[0]
+    for alpha, (low, high) in zip(alphas, found, strict=True):
+        exact = gaussian(alpha, mu) if question == "type_two" else 1 - gaussian(alpha, mu)
+        assert low <= exact <= high <= low + 1.2e-5 * high
+    assert calls[0] <= 60 and len(epsilons) <= 9 * len(alphas)
+
+
 @pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.5])
 def test_far_tails_are_not_asked_for(alpha):
     """A delta of 1e-30 may cost a hundred times as much as the others and changes nothing."""
@@ -62,7 +87,7 @@ def test_far_tails_are_not_asked_for(alpha):
         asked.append(float(gdp.delta(epsilon, 0.3)))
         return asked[-1] * (1.0 - 1e-9), asked[-1] * (1.0 + 1e-9)
 
-    low, high = ProfileCurve(curve, curve).type_two(alpha)
+    low, high = ProfileCurve(of_each(curve), of_each(curve)).type_two([alpha])[0]
     assert low <= gaussian(alpha, 0.3) <= high <= low * (1.0 + 2e-5)
     # the last one on each side is the first that changes nothing
     assert sum(delta < 1e-4 * alpha for delta in asked) <= 2
@@ -77,10 +102,10 @@ def test_loose_curves_give_bounds_of_what_they_enclose(alpha):
         return d * (0.97 + 0.02 * np.sin(40 * epsilon)), d * (1.03 + 0.02 * np.sin(70 * epsilon))
 
     exact = gaussian(alpha, 1)
-    curve = ProfileCurve(loose, loose)
-    low, high = curve.type_two(alpha)
+    curve = ProfileCurve(of_each(loose), of_each(loose))
+    low, high = curve.type_two([alpha])[0]
     assert low <= exact <= high
-    low, high = curve.true_positives(alpha)
+    low, high = curve.true_positives([alpha])[0]
     assert low <= 1 - exact <= high
 
 
@@ -92,10 +117,10 @@ def test_the_promised_side_of_loose_curves_is_the_best_that_they_give(alpha):
         d = float(gdp.delta(epsilon, 0.5))
         return 0.2 * d, min(1.5 * d, 1.0)
 
-    curve = ProfileCurve(loose, loose)
+    curve = ProfileCurve(of_each(loose), of_each(loose))
     epsilon = np.linspace(0.0, 8.0, 8001)
     best = np.min(np.minimum(1.5 * gdp.delta(epsilon, 0.5), 1.0) + np.exp(epsilon) * alpha)
-    for promised, more in ((curve.true_positives(alpha)[1], 0.0), (1.0 - curve.type_two(alpha)[0], 1e-5)):
+    for promised, more in ((curve.true_positives([alpha])[0][1], 0.0), (1.0 - curve.type_two([alpha])[0][0], 1e-5)):
         assert best * (1 - 1e-5) - 1e-15 <= promised <= best * 1.01 + more
 
 
@@ -108,7 +133,7 @@ def test_close_bounds_take_the_place_of_wide_ones_where_they_decide(alpha):
         d, width = float(gdp.delta(epsilon, 1.0)), 0.05 if wide else 1e-9
         return d * (1.0 - width), d * (1.0 + width)
 
-    low, high = ProfileCurve(curve, curve).type_two(alpha)
+    low, high = ProfileCurve(of_each(curve), of_each(curve)).type_two([alpha])[0]
     assert low <= gaussian(alpha, 1) <= high <= low * (1.0 + 1e-5)
     assert 0 < asked.count(False) < asked.count(True)
 
