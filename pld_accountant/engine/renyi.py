@@ -24,7 +24,8 @@ __all__ = ["best_epsilon", "epsilon_at_orders", "optimal_epsilon", "optimum", "r
 
 _ORDERS_PER_OCTAVE = 16
 _REFINED = 4  # times as many orders around the best one
-_TOGETHER = 16  # orders, two an octave: if none of them is better than those before, larger ones are left out
+_FIRST = 64  # orders, two an octave, that are tried together: up to 4,000
+_TOGETHER = 16  # further ones: if none of them is better than those before, larger ones are left out
 _ROUNDS = 9  # of orders between the neighbours of the best one; the last are 1e-5 apart, relative
 
 
@@ -42,8 +43,8 @@ def _coarse(bound: Callable[[NDArray], NDArray], theta: NDArray) -> NDArray:
     """
     found: list[NDArray] = []
     best: NDArray = np.array(np.inf)
-    for start in range(0, theta.size, _TOGETHER):
-        found.append(bound(theta[start : start + _TOGETHER]))
+    for some in np.split(theta, range(_FIRST, theta.size, _TOGETHER)):
+        found.append(bound(some))
         least = found[-1].min(axis=-1)
         if np.all(best < np.inf) and not np.any(least < best):
             break
