@@ -260,8 +260,8 @@ class Ledger(PeopleCounts):
     ) -> Bounds:
         """Bounds of every person's delta(epsilon), epsilon >= 0 and finite; otherwise as `epsilon`.
 
-        For many people at once, deltas below 1e-70 (of a `LaplaceLedger` 1e-30) are reported as 0 and the Renyi bound,
-        or the worst case's bound if that is smaller.
+        For many people at once, deltas below 1e-70 are reported as 0 and the Renyi bound, or the worst case's bound if
+        that is smaller; those of few rare steps below 1e-17, and those of a `LaplaceLedger` below 1e-30.
 
         Examples
         --------

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import dropwhile, takewhile
-from operator import not_
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,8 +130,7 @@ def several(
         with np.errstate(divide="ignore"):
             least = known if question.wants_epsilon else np.log(known)
     # what comes after a method without shared work is slow where that is quick
-    of_several = takewhile(bool, dropwhile(not_, (method.of_several() for method in chosen)))
-    shared = [method for method in of_several if method is not None]
+    shared = [one for one in takewhile(bool, (method.of_several() for method in chosen)) if one is not None]
     working = _solve(counts, makers, [question], shared, None, None, known=[least])[0]
     job, people = Job(counts, makers, question, counts.steps(), True, known=least), np.arange(len(counts))
     left = np.zeros(len(counts), dtype=bool)
