@@ -3,8 +3,8 @@
 Run from the repository's root: ``python benchmarks/mechanisms.py``, with the extra ``peers``.  Each accountant answers
 each question in a process of its own, twice; the second answer is timed, so that imports and compilation do not count.
 Seconds are processor time.  "curve" is the time for the deltas of 200 epsilons, the composition included, where
-dp-accounting has such a curve.  Errors are relative to the middle of this package's certified bounds; a negative error of
-an upper bound means that it is none.  dp-accounting runs at its default grid of 1e-4 (connect the dots where it has
+dp-accounting has such a curve.  Errors are relative to the middle of this package's certified bounds; a negative error
+of an upper bound means that it is none.  dp-accounting runs at its default grid of 1e-4 (connect the dots where it has
 them), its RDP accountant at its own orders, and prv-accountant with an error of epsilon of 0.01.
 """
 
