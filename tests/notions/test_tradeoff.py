@@ -11,6 +11,7 @@ from pld_accountant.notions import gdp, zcdp
 from pld_accountant.notions.tradeoff import (
     ProfileCurve,
     _envelope,
+    _Maximum,
     tradeoff_of_dp,
     tradeoff_of_gdp,
     tradeoff_of_rdp,
@@ -76,6 +77,21 @@ def test_many_alphas_share_their_questions(question, mu):
         exact = gaussian(alpha, mu) if question == "type_two" else 1 - gaussian(alpha, mu)
         assert low <= exact <= high <= low + 1.2e-5 * high
     assert calls[0] <= 60 and len(epsilons) <= 9 * len(alphas)
+
+
+@pytest.mark.parametrize("off", [-6, 5, 20])
+def test_points_where_the_upper_bound_is_largest_are_looked_at(off):
+    """The largest lower bound lies `off` points away, and some points between are not looked at at first."""
+    points = np.linspace(-3.0, 3.0, 121)
+    truth = 1.0 - np.array([float(gdp.delta(max(e, 0.0), 1.0)) if e >= 0 else 0.0 for e in points])
+    truth[points < 0.0] = np.exp(points[points < 0.0]) * (1.0 - gdp.delta(-points[points < 0.0], 1.0))
+    best = int(np.argmax(truth - np.exp(points) * 0.3))
+    values = np.stack([truth - 0.05, truth + 1e-3], axis=1)
+    values[best + off, 0] = truth[best + off]
+    found = _Maximum(points, values, 0.3, 0.0)
+    after = int(np.searchsorted(points, found.place))
+    assert {points[after - 1], points[after]} <= set(found.epsilons)
+    assert found.lower <= gaussian(0.3, 1) <= found.upper
 
 
 @pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.5])
