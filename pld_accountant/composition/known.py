@@ -108,7 +108,7 @@ class KnownComposition(Composition):
     def _together(
         self, questions: Sequence[Question], wanted: tuple[Direction, ...], width: float
     ) -> list[Bounds | None]:
-        """See `Composition`: what tables that several questions share answer closely enough."""
+        """See `Composition`; questions that shared tables and integrals answer closely enough."""
         ways = self._distinct(wanted)
         shared = self._counts and self._full_batch is None
         if not (shared and all(self._all_count(d) and self._lattice(d) is None for d in ways)):

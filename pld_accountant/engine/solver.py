@@ -80,8 +80,7 @@ def bounds(
     asked = [q.loosened(counts.log_loss) if isinstance(q, EpsilonAt) else q for q in questions]
     least: list[NDArray | None] = [None] * len(questions)
     if known is not None:
-        with np.errstate(divide="ignore"):
-            least = [k if q.wants_epsilon else np.log(k) for k, q in zip(known, questions, strict=True)]
+        least = [_in_unit(k, q) for k, q in zip(known, questions, strict=True)]
     found = _solve(counts, makers, asked, methods, progress, whole, width, least)
     for question, working, one in zip(questions, found, least, strict=True):
         if whole is not None:
@@ -103,7 +102,7 @@ def several(
     width: float = 0.0,
     known: NDArray | None = None,
 ) -> tuple[Bounds, NDArray]:
-    """Bounds of several questions about the same counts, by methods in which they share work.
+    """Bounds for several questions about the same counts, from the methods that share work between questions.
 
     Parameters
     ----------
@@ -125,11 +124,8 @@ def several(
     """
     chosen = _schedule(counts, makers, True) if methods is None else methods
     chosen = [method.relaxed(width) for method in chosen] if width else list(chosen)
-    least = None
-    if known is not None:
-        with np.errstate(divide="ignore"):
-            least = known if question.wants_epsilon else np.log(known)
-    # what comes after a method without shared work is slow where that is quick
+    least = None if known is None else _in_unit(known, question)
+    # a method without shared work is often quicker than those after it
     shared = [one for one in takewhile(bool, (method.of_several() for method in chosen)) if one is not None]
     working = _solve(counts, makers, [question], shared, None, None, known=[least])[0]
     job, people = Job(counts, makers, question, counts.steps(), True, known=least), np.arange(len(counts))
@@ -138,6 +134,12 @@ def several(
         if method.of_several() not in shared:
             left[replace(method, most_people=np.inf).left_open(job, working, people)] = True
     return working.answer(question), left
+
+
+def _in_unit(known: NDArray, question: Question) -> NDArray:
+    """Epsilons as they are, and deltas as their logs."""
+    with np.errstate(divide="ignore"):
+        return known if question.wants_epsilon else np.log(known)
 
 
 def _solve(

@@ -26,7 +26,7 @@ _UNIT = 2.0**-50
 _FARTHEST = 700.0  # epsilons at which exp neither overflows nor underflows
 _MOST = 60  # rounds of evaluations
 _CLOSE = 1e-5  # the wanted relative distance of the bounds
-_LOOSE = 1e-3  # at this distance, only a search tells where the lower bound is largest
+_LOOSE = 1e-3  # bounds this far apart have their maxima at different places
 _NEAR = 1e-7  # relative distance of two points below which nothing is gained
 _HALVINGS = 60
 _OFFSETS = 0, 1, 2, 3, 8, 32, 128, 512  # of points that are looked at beside the best one
@@ -375,7 +375,7 @@ class _Maximum:
     place : float
         The point at which `upper` is reached; -inf at lambda = 0.
     nearest : list of float
-        The two known points next to it, or one.
+        The known points on both sides of it, or one.
     """
 
     def __init__(self, points: NDArray, values: NDArray, alpha: float, start: float) -> None:
@@ -396,8 +396,8 @@ class _Maximum:
             chosen |= beside
         self.epsilons = points[some].tolist()
         self.lower = max(start, float(shifted[best]))
-        near = np.argsort(np.abs(places - place))[:2]
-        self.nearest = [self.epsilons[i - 1] for i in near.tolist() if i]
+        near = [1 + some.index(k) for k in sorted(beside)]
+        self.nearest = [self.epsilons[i - 1] for i in near]
         apart = self.upper - self.lower
         size = min(abs(self.lower), abs(self.upper))
         self.close, self.loose = apart <= _CLOSE * size, apart > _LOOSE * size
