@@ -437,7 +437,7 @@ class Composition(Locked, ABC):
         Somebody who tries to find out whether a record was used (a membership inference attack) and accuses innocent
         records at the given rate detects the record with probability `upper` at most.
 
-        **Error**: as `tradeoff`, plus an absolute 1e-14.
+        **Error**: as `tradeoff`, plus an absolute 1e-14; 1e-12 if several rates are asked together.
 
         Examples
         --------
