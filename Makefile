@@ -48,7 +48,7 @@ TESTS_OF_peers := tests/training/test_histories.py
 	rm -rf .venv-$*
 	$(PYTHON) -m venv .venv-$*
 	@echo "Installing the extra $* into .venv-$* ..."
-	.venv-$*/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[$*]' pytest hypothesis
+	.venv-$*/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[$*]' pytest hypothesis mpmath
 	touch $@
 
 lint: style types

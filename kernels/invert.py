@@ -25,12 +25,49 @@ from . import _columns as c
 from ._jit import inline, jit
 
 _U = 2.0**-53  # unit round-off
+_LANES = 16  # sums that Horner's rule fills at once: a few registers of a processor
+_MANY = 128  # frequencies from which on this is faster
 blocks = inline(c.blocks)
+
+
+@inline
+def _turn_and_add(b_re, b_im, c_re, c_im, re, im, a_re, a_im):
+    """c = c z + b and b = b z + a in every lane, z = re + i im."""
+    for l in range(_LANES):
+        br, bi, cr, ci = b_re[l], b_im[l], c_re[l], c_im[l]
+        c_re[l], c_im[l] = cr * re - ci * im + br, cr * im + ci * re + bi
+        b_re[l], b_im[l] = br * re - bi * im + a_re[l], br * im + bi * re + a_im[l]
+
+
+@inline
+def _by_lanes(a_re, a_im, m, angle):
+    """`_inner_product` of many frequencies; a_f is 0 for `_LANES` - 1 frequencies beyond m.
+
+    With f = _LANES r + l, each l has its own polynomial in z = exp(i _LANES angle), with b its value and c its
+    derivative.  No lane waits for another.
+    """
+    b_re, b_im, c_re, c_im = np.zeros((4, _LANES))
+    re, im = math.cos(_LANES * angle), math.sin(_LANES * angle)
+    for r in range(m // _LANES + 1):
+        f = (m // _LANES - r) * _LANES
+        _turn_and_add(b_re, b_im, c_re, c_im, re, im, a_re[f : f + _LANES], a_im[f : f + _LANES])
+    zr, zi = math.cos(angle), math.sin(angle)
+    br, bi, cr, ci = 0.0, 0.0, 0.0, 0.0
+    for k in range(_LANES):
+        l = _LANES - 1 - k
+        # sum_r (_LANES r + l) a_f z^r
+        dr = _LANES * (c_re[l] * re - c_im[l] * im) + l * b_re[l]
+        di = _LANES * (c_re[l] * im + c_im[l] * re) + l * b_im[l]
+        br, bi = br * zr - bi * zi + b_re[l], br * zi + bi * zr + b_im[l]
+        cr, ci = cr * zr - ci * zi + dr, cr * zi + ci * zr + di
+    return br, ci
 
 
 @inline
 def _inner_product(a_re, a_im, m, angle):
     """Real part of sum_f a_f exp(i f angle), and imaginary part of sum_f f a_f exp(i f angle), by Horner's rule."""
+    if m >= _MANY:
+        return _by_lanes(a_re, a_im, m, angle)
     zr, zi = math.cos(angle), math.sin(angle)
     br, bi = a_re[m], a_im[m]
     cr, ci = m * a_re[m], m * a_im[m]
@@ -184,7 +221,8 @@ def _error_budget(row, sizes, m, setting, weights, epsilon):
     ones by at most expm1 of the sum of the errors, and expm1(x) <= x exp(largest x); or by the known product times
     expm1 of the sum of the relative errors.  Each bound holds for the sum over the frequencies; the smaller one counts.
     Interpolated steps multiply the product once more.
-    sums: the term f has been turned by f times an angle that is known to `PRODUCT_ROUNDING`, and multiplied f times.
+    sums: the term f has been turned by f times an angle that is known to `PRODUCT_ROUNDING`, and multiplied at most f
+    times.
     """
     theta, spacing, rounding = setting[c.THETA], setting[c.SPACING], setting[c.PRODUCT_ROUNDING]
     band = setting[c.BAND_COEFFICIENT] * math.exp(row[c.ENVELOPE])
@@ -277,6 +315,15 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, 
     return True
 
 
+@inline
+def _same(row, other):
+    """Whether two people have the same exponents, as several questions to one person have."""
+    k = 0
+    while k < row.size and row[k] == other[k]:
+        k += 1
+    return k == row.size
+
+
 @jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, b1, f8[::1], f8[:, ::1])", interpreted=2)
 def bound_people(exponents, weight, setting, helper, target, wants_epsilon, large, start, out):
     """Fill out (people, 5) with the columns LOWER .. ALIAS of `_columns`; NaN if the solve failed.
@@ -288,12 +335,13 @@ def bound_people(exponents, weight, setting, helper, target, wants_epsilon, larg
     weight_re = weight.real.copy()
     weight_im = weight.imag.copy()
     weights = _weights(weight, setting[c.SPACING])
-    a_re = np.empty(m + 1)
-    a_im = np.empty(m + 1)
+    a_re = np.zeros(m + _LANES)
+    a_im = np.zeros(m + _LANES)
     sizes = np.empty(3)
     for i in range(exponents.shape[0]):
         row = exponents[i]
-        _amplitudes(row, weight_re, weight_im, m, large, a_re, a_im, sizes)
+        if i == 0 or not _same(row, exponents[i - 1]):
+            _amplitudes(row, weight_re, weight_im, m, large, a_re, a_im, sizes)
         if large:
             # beyond the band |exp(R) - 1| <= exp(|R|) - 1
             beyond = row[row.size - 1]

@@ -590,6 +590,7 @@ TOGETHER = {
     "replaced": [(pa.ReplaceOneSampledGaussian(1.5, 0.002), 60)],
     "few": [(pa.SampledGaussian(0.8, 0.3), 2), (pa.Gaussian(3.0), 1)],
     "laplace": [(pa.Laplace(5.0), 20)],
+    "many laplace": [(pa.Laplace(20.0), 300)],
     "beside noise": [(pa.Laplace(10.0), 40), (pa.Gaussian(5.0), 3)],
     "sampled laplace": [(pa.PoissonSampled(pa.Laplace(1.0), 0.01), 500)],
     "atoms": [(pa.RandomizedResponse(0.2, 2), 40), (pa.SampledGaussian(1.0, 0.01), 100)],
@@ -629,6 +630,15 @@ def test_questions_about_one_curve_share_their_integrals(monkeypatch):
     # each integral is used within the range of its bounds
     exact = [pa.compose(TOGETHER["groups"]).delta(e, "remove") for e in epsilon[::6].tolist()]
     assert all(found.lower[6 * k] <= one.upper and one.lower <= found.upper[6 * k] for k, one in enumerate(exact))
+
+
+def test_an_epsilon_of_0_beside_others():
+    """The integral at 0, which proves it, is none for the others."""
+    run = pa.compose([(pa.ReplaceOneSampledGaussian(1.0, 1e-4), 50)])
+    delta = np.geomspace(1e-8, 1e-2, 7)
+    found = run.epsilon(delta, "remove")
+    assert found.upper[-1] == 0.0 < found.lower[0]
+    assert all(found.upper[k] == pytest.approx(run.epsilon(d, "remove").upper, rel=1e-6) for k, d in enumerate(delta))
 
 
 def test_tests_without_time_are_not_certified(monkeypatch):

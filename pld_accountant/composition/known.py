@@ -39,6 +39,7 @@ __all__ = ["KnownComposition", "failure_loss", "family_of", "loses_nothing", "or
 
 _ZERO = 2.0**-52  # a loss of round-off
 _CLOSE = 1e-8  # relative: how far a lower bound of epsilon may move before a second question is asked
+_NO_BETTER = 1e-6  # relative: how close to a lower bound a Renyi bound is left alone
 _LITTLE = 1e-10  # delta of finite losses, over the chance of infinite ones, that needs no closer bound
 _TAIL = 1e-100  # a smaller chance of infinite losses is that of a tail which a table leaves out
 _UP = 1.0 + 2.0**-50  # the round-off of a sum
@@ -130,8 +131,7 @@ class KnownComposition(Composition):
         """Answers to several questions in one direction, and which of them must be asked alone."""
         rows = self._row.of(np.zeros(np.size(question.target), dtype=np.int64))
         found, left = several(rows, self._of(direction), question, methods=self._methods, width=width, known=known)
-        # of Renyi bounds the best order is wanted
-        return found, left | ((found.method == Proof.RENYI) & (found.upper > (0.0 if known is None else known)))
+        return found, left | _blunt(found, known)
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         total, hidden = 0.0, False
@@ -176,8 +176,7 @@ class KnownComposition(Composition):
             return _one_element(lower, middle, upper, method=Proof.LATTICE)
         if self._all_count(direction):
             found = self._finite(direction, [question], width, known)[0]
-            wanted = found.method[0] == Proof.RENYI and (known is None or found.upper[0] > known[0])
-            if isinstance(question, EpsilonAt) and wanted and deadline.left() > 0.0:
+            if isinstance(question, EpsilonAt) and _blunt(found, known)[0] and deadline.left() > 0.0:
                 # the best of all orders is better than the best of a grid where the log-moments bend sharply
                 best = renyi.optimal_epsilon(self._row, self._of(direction).steps, float(question.delta))
                 upper = max(min(best, found.upper[0]), found.lower[0])
@@ -415,6 +414,12 @@ def larger(a: Bounds, b: Bounds) -> Bounds:
     lower, estimate, upper = (np.where(below, x, np.maximum(x, y)) for x, y in zip(a, b, strict=True))
     method = np.where(np.asarray(b.upper) > np.asarray(a.upper), b.method, a.method)
     return Bounds(lower, estimate, upper, np.where(below, a.status, np.maximum(a.status, b.status)), method)
+
+
+def _blunt(found: Bounds, known: NDArray | None) -> NDArray:
+    """Which answers are Renyi bounds that the best order may still lower; `known` as for `engine.solver.bounds`."""
+    least = found.lower if known is None else np.maximum(found.lower, known)
+    return np.asarray((found.method == Proof.RENYI) & (least < (1.0 - _NO_BETTER) * found.upper))
 
 
 def family_of(mechanisms: Iterable[Any], direction: Direction) -> StepFamily:

@@ -171,7 +171,7 @@ class _Search:
     def _integrate(self, steps: Steps, epsilon: float, peaks: _Peaks) -> Integral | None:
         self.integrals += 1
         found = integrate(steps, epsilon, peaks)
-        if found is not None and steps.tolerance == self._tolerance:
+        if found is not None and epsilon > 0.0 and steps.tolerance == self._tolerance:
             self._kept.append((steps.log_delta, found))
         return found
 

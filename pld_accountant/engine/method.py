@@ -20,7 +20,7 @@ HANDFUL = 256
 """People times buckets that may each cost a table of their own."""
 
 _LOST = 1e-7  # share of delta that truncated losses may leave out, all steps together
-_LEVEL = 2.5  # many people's reach is a multiple of this if each person's delta is another
+_LEVEL = 2.5  # the reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
 _NEAR = -34.6  # log delta of `Method.width_near`
 
@@ -93,7 +93,8 @@ class Job:
 
         log_delta = self.log_delta(working, who, 4.0)
         reach = -ndtri_exp(np.maximum(log_delta - np.log(self.steps.max(initial=1) / lost), _LEAST))
-        return reach if self.question.wants_epsilon else _LEVEL * np.ceil(reach / _LEVEL)
+        alike = self.question.wants_epsilon and not np.ndim(self.question.target)
+        return reach if alike else _LEVEL * np.ceil(reach / _LEVEL)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,9 @@ The rest counts as infinite, in the upper bounds of both curves.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,9 +43,9 @@ from ..mechanisms.sampled_gaussian import SampledGaussianSteps
 from ..notions import gdp
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
-from .method import Job, Method
+from .method import Job, Method, levels
 from .plancherel import solve
-from .question import DeltaAt, EpsilonAt, Question
+from .question import DeltaAt, Question
 from .tilting import Limits, make_plan
 from .working import WorkingBounds
 
@@ -60,7 +62,7 @@ _TRIES = 3  # levels for one answer, and distances of a lower bound of epsilon
 
 @dataclass(frozen=True)
 class Smoothed(Method):
-    """Bounds from a Gaussian mechanism of small mu, person by person, for whole counts of steps with atoms.
+    """Bounds from a Gaussian mechanism of small mu, for whole counts of steps with atoms.
 
     Attributes
     ----------
@@ -75,80 +77,86 @@ class Smoothed(Method):
     wanted: float = 5e-7
     coarser: int = 24
 
+    def of_several(self) -> Method:
+        """See `Method`."""
+        return replace(self, most_people=np.inf)
+
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
-        steps = job.makers.steps
-        if not isinstance(steps, CharacteristicSteps) or not isinstance(job.counts, WholeCounts):
+        if not isinstance(job.makers.steps, CharacteristicSteps) or not isinstance(job.counts, WholeCounts):
             return
-        for person in who:
-            at = np.array([person])
-            # a half of a whole number, so that many questions share their tables
-            makers = _beside_gaussians(job.makers, 0.5 * math.ceil(2.0 * float(job.near_reach(working, at)[0])))
-            one = _OnePerson(makers, job.counts.of_rows(int(person)), self.limits)
-            question, most = job.question.of(at), math.inf
-            known = float(np.fmin(working.estimate, working.upper)[person])
-            finest, hint = one.finest_level(question, known if math.isfinite(known) else math.nan)
-            if job.known is not None and math.isfinite(hint):
-                # an answer below what is known needs no close bounds
-                upper = one.upper(question, min(_first_level(question, hint, _ROUGH), finest), hint)
-                if upper <= job.known[person]:
-                    _settle(working, at, question, (question.floor, math.nan, upper))
-                    continue
-            level = _first_level(question, hint, self.wanted)
-            if level > finest + self.coarser:
-                continue
-            level = min(level, finest)
-            for _ in range(_TRIES):
-                deadline.check()
-                ends = one.bounds(question, level, hint)
-                if not math.isfinite(ends[1]):
-                    break
-                # if the density is smooth, delta_s exceeds delta by a third of the width
-                middle = ends[1] - (ends[1] - ends[0]) / 3.0 if math.isfinite(ends[0]) else ends[1]
-                _settle(working, at, question, (ends[0], middle, ends[1]))
-                hint = float(working.estimate[person])
-                if not self.left_open(job, working, at).size:
-                    break
-                size = ends[1] if question.wants_epsilon else min(max(1.0, -ends[1]), 700.0)
-                apart = (ends[1] - ends[0]) / size
-                if apart > most:
-                    break
-                # the width is proportional to mu^2
-                closer = math.ceil(0.5 * math.log2(min(apart, 1.0) / self.wanted))
-                if closer < 1 or level >= finest:
-                    break
-                level, most = min(level + closer, finest), _ROOM * self.wanted if apart < 0.1 else math.inf
+        # halves of whole numbers, so that many questions share their tables
+        for reach, at in levels(0.5 * np.ceil(2.0 * job.near_reach(working, who))):
+            counts = np.stack([job.counts.of_rows(person) for person in who[at].tolist()])
+            curves = _Curves(_beside_gaussians(job.makers, reach), counts, job.question.of(who[at]), self.limits)
+            self._improve(job, working, who[at], curves)
+
+    def _improve(self, job: Job, working: WorkingBounds, who: NDArray, curves: _Curves) -> None:
+        """`improve` for people whose losses end at the same reach."""
+        left, most = np.arange(who.size), np.full(who.size, np.inf)
+        known = np.fmin(working.estimate, working.upper)[who]
+        finest, hint = curves.finest_levels(np.where(np.isfinite(known), known, np.nan))
+        if job.known is not None and np.isfinite(hint).any():
+            # an answer below what is known needs no close bounds
+            some = np.flatnonzero(np.isfinite(hint))
+            level = np.minimum(_first_levels(curves.question, hint, _ROUGH), finest)[some]
+            upper = curves.of(some).upper(level, hint[some])
+            below = upper <= job.known[who[some]]
+            _settle(working, who[some[below]], job.question, (job.question.floor, np.nan, upper[below]))
+            left = np.setdiff1d(left, some[below])
+        level = _first_levels(curves.question, hint, self.wanted)
+        left, level = left[level[left] <= finest[left] + self.coarser], np.minimum(level, finest)
+        for _ in range(_TRIES):
+            if not left.size:
+                break
+            deadline.check()
+            lower, upper = curves.of(left).bounds(level[left], hint[left])
+            found = np.isfinite(upper)
+            left, lower, upper = left[found], lower[found], upper[found]
+            # if the density is smooth, delta_s exceeds delta by a third of the width
+            middle = np.where(np.isfinite(lower), upper - (upper - lower) / 3.0, upper)
+            _settle(working, who[left], job.question, (lower, middle, upper))
+            hint[left] = working.estimate[who[left]]
+            still = np.isin(who[left], self.left_open(job, working, who[left]))
+            left, lower, upper = left[still], lower[still], upper[still]
+            apart = (upper - lower) / (upper if job.question.wants_epsilon else np.clip(-upper, 1.0, 700.0))
+            # the width is proportional to mu^2
+            closer = np.ceil(0.5 * np.log2(np.minimum(apart, 1.0) / self.wanted)).astype(np.int64)
+            again = (apart <= most[left]) & (closer >= 1) & (level[left] < finest[left])
+            left, closer, apart = left[again], closer[again], apart[again]
+            level[left] = np.minimum(level[left] + closer, finest[left])
+            most[left] = np.where(apart < 0.1, _ROOM * self.wanted, np.inf)
 
 
-def _settle(working: WorkingBounds, at: NDArray, question: Question, ends: tuple[float, float, float]) -> None:
-    """Merge what was proven about one person."""
-    found = WorkingBounds.unknown(1, question)
-    found.settle(np.array([0]), *ends, Proof.TRANSFORM)
-    working.merge(at, found)
+def _settle(working: WorkingBounds, who: NDArray, question: Question, ends: tuple[Any, Any, NDArray]) -> None:
+    """Merge what was proven about some people."""
+    found = WorkingBounds.unknown(who.size, question)
+    found.settle(np.arange(who.size), *ends, Proof.TRANSFORM)
+    working.merge(who, found)
 
 
-def _first_level(question: Question, hint: float, wanted: float) -> int:
-    """The level at which the bounds are about as close as wanted, if the curve is that of a Gaussian mechanism.
+def _first_levels(question: Question, hint: NDArray, wanted: float) -> NDArray:
+    """The levels at which the bounds are about as close as wanted, if the curve is that of a Gaussian mechanism.
 
     Its losses have the density h(w) / mu times -delta', with h the hazard rate of the normal law and
     w = epsilon / mu + mu / 2.
     """
     from scipy.special import log_ndtr
 
-    if isinstance(question, EpsilonAt):
-        epsilon, log_delta = hint, float(np.log(question.delta).ravel()[0])
-    else:
-        epsilon, log_delta = float(np.ravel(question.target)[0]), hint
-    if not (0.0 < epsilon < math.inf and _LEAST < log_delta < 0.0):
-        return _FIRST
-    mu = float(gdp.mu(epsilon, math.exp(log_delta)))
+    target = question.targets(hint.size)
+    epsilon, log_delta = (hint, target) if question.wants_epsilon else (target, hint)
+    level = np.full(hint.size, _FIRST)
+    inside = (epsilon > 0.0) & (epsilon < np.inf) & (log_delta > _LEAST) & (log_delta < 0.0)
+    epsilon, log_delta = epsilon[inside], log_delta[inside]
+    mu = gdp.mu(epsilon, np.exp(log_delta))
     w = epsilon / mu + 0.5 * mu
     apart = wanted * epsilon
     if not question.wants_epsilon:
-        theta = math.exp(epsilon + float(log_ndtr(-w)) - log_delta)
-        apart = wanted * max(1.0, -log_delta) / theta
-    hazard = 0.5 * (w + math.hypot(w, 2.0))  # slightly above it
-    return min(max(math.ceil(-0.5 * math.log2(apart * mu / (1.5 * hazard))), 1), _MU.size - 1)
+        theta = np.exp(epsilon + log_ndtr(-w) - log_delta)
+        apart = wanted * np.maximum(1.0, -log_delta) / theta
+    hazard = 0.5 * (w + np.hypot(w, 2.0))  # slightly above it
+    level[inside] = np.clip(np.ceil(-0.5 * np.log2(apart * mu / (1.5 * hazard))), 1, _MU.size - 1)
+    return level
 
 
 def _beside_gaussians(makers: TableMakers, reach: float) -> TableMakers:
@@ -158,74 +166,94 @@ def _beside_gaussians(makers: TableMakers, reach: float) -> TableMakers:
     return makers.kept(("smoothed", steps), lambda: TableMakers(mixed([steps, gaussian])))
 
 
-class _OnePerson:
-    """One person's steps, composed with a Gaussian mechanism of mu = s, and with one of mu = 2 s."""
+@dataclass(frozen=True)
+class _Curves:
+    """A question about some people's steps, composed with a Gaussian mechanism of mu = s, and with one of mu = 2 s.
 
-    def __init__(self, makers: TableMakers, counts: NDArray, limits: Limits) -> None:
-        self._makers, self._counts, self._limits = makers, counts, limits
+    Levels and hints are arrays of shape (people,); a hint is about the answer, or NaN.
 
-    def bounds(self, question: Question, level: int, hint: float) -> tuple[float, float]:
-        """Bounds of the answer at a level; the upper bound is infinite if the transform fails.
+    Attributes
+    ----------
+    makers : TableMakers
+        See `_beside_gaussians`.
+    counts : ndarray of int64, shape (people, rows)
+        Of the steps alone.
+    question : Question
+    limits : Limits
+    """
 
-        hint: about the answer, or NaN.
+    makers: TableMakers
+    counts: NDArray
+    question: Question
+    limits: Limits
+
+    def of(self, who: NDArray) -> _Curves:
+        """Of some of the people."""
+        return replace(self, counts=self.counts[who], question=self.question.of(who))
+
+    def finest_levels(self, hint: NDArray) -> tuple[NDArray, NDArray]:
+        """The levels of the least mu whose frequencies, about 7 / mu, the limits allow; estimates of the answers."""
+        counts = WholeCounts(np.pad(self.counts, ((0, 0), (0, _MU.size))))
+        plan = make_plan(counts, self.makers.characteristic(interpolated=False), self.question, hint, self.limits)
+        with np.errstate(divide="ignore"):
+            most = np.log2(2.0 * math.pi * self.limits.frequencies / (7.0 * plan.period))
+        level = np.clip(np.floor(most), 1, _MU.size - 1).astype(np.int64)
+        return level, np.where(np.isnan(hint) & (plan.start != 0.0), plan.start, hint)
+
+    def bounds(self, level: NDArray, hint: NDArray) -> tuple[NDArray, NDArray]:
+        """Bounds of the answers at a level each; an upper bound is infinite where the transform fails."""
+        return self._epsilon(level, hint) if self.question.wants_epsilon else self.log_delta(level, hint)
+
+    def upper(self, level: NDArray, hint: NDArray) -> NDArray:
+        """Upper bounds of the answers at a level each; infinite where the transform fails."""
+        _, upper, solved = self._solve(level, hint, 1)
+        return np.where(solved[0], upper[0], np.inf)
+
+    def _solve(self, level: NDArray, hint: NDArray, curves: int = 2) -> Iterator[NDArray]:
+        """Lower and upper bounds with a Gaussian mechanism of mu = s, and with one of 2 s if two curves are wanted.
+
+        They, and whether they are proven, have the shape (curves, people).
         """
-        if isinstance(question, EpsilonAt):
-            return self._epsilon(float(np.ravel(question.delta)[0]), level, hint)
-        return self.log_delta(float(np.ravel(question.target)[0]), level, hint)
+        people = len(level)
+        every = np.tile(np.arange(people), curves)
+        beside = np.zeros((curves * people, _MU.size), dtype=np.int64)
+        beside[np.arange(every.size), level[every] - np.repeat(np.arange(curves), people)] = 1
+        counts = WholeCounts(np.hstack([self.counts[every], beside]))
+        maker = self.makers.characteristic(interpolated=False)
+        found = solve(counts, maker, self.question.of(every), limits=self.limits, hint=hint[every])
+        return (ends.reshape(curves, people) for ends in (found.lower, found.upper, found.solved))
 
-    def finest_level(self, question: Question, hint: float) -> tuple[int, float]:
-        """The level of the least mu whose frequencies, about 7 / mu, the limits allow; an estimate of the answer."""
-        counts = WholeCounts(np.append(self._counts, np.zeros(_MU.size, dtype=np.int64))[None])
-        maker = self._makers.characteristic(interpolated=False)
-        plan = make_plan(counts, maker, question, np.array([hint]), self._limits)
-        period, about = float(plan.period[0]), float(plan.start[0])
-        most = 2.0 * math.pi * self._limits.frequencies / (7.0 * period) if period > 0.0 else math.inf
-        level = min(max(math.floor(math.log2(most)), 1), _MU.size - 1) if most < math.inf else _MU.size - 1
-        return level, about if math.isnan(hint) and about else hint
+    def log_delta(self, level: NDArray, hint: NDArray) -> tuple[NDArray, NDArray]:
+        """Bounds of log delta; (-inf, inf) where the transform fails."""
+        lower, upper, solved = self._solve(level, hint)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            near, far = np.exp(lower[0] - upper[0]), np.exp(upper[1] - upper[0])
+            least = near * (1.0 - _ROUND_OFF) - _share(level) * np.maximum(far - near, 0.0)
+            least = upper[0] + np.log(np.maximum(least, 0.0))
+        good = solved.all(axis=0)
+        return np.where(good, least, -np.inf), np.where(good, upper[0], np.inf)
 
-    def upper(self, question: Question, level: int, hint: float) -> float:
-        """An upper bound of the answer at a level; infinite if the transform fails."""
-        found = self._solve(question, level, hint, 1)
-        return float(found.upper[0]) if found.solved[0] else math.inf
-
-    def _solve(self, question: Question, level: int, hint: float, curves: int = 2) -> WorkingBounds:
-        """Bounds with a Gaussian mechanism of mu = s, and with one of 2 s if two curves are wanted."""
-        counts = np.zeros((curves, self._counts.size + _MU.size), dtype=np.int64)
-        counts[:, : self._counts.size] = self._counts
-        counts[np.arange(curves), self._counts.size + level - np.arange(curves)] = 1
-        maker = self._makers.characteristic(interpolated=False)
-        return solve(WholeCounts(counts), maker, question, limits=self._limits, hint=np.full(curves, hint))
-
-    def log_delta(self, epsilon: float, level: int, hint: float) -> tuple[float, float]:
-        """Bounds of log delta; (-inf, inf) if the transform fails."""
-        found = self._solve(DeltaAt(epsilon), level, hint)
-        if not found.solved.all():
-            return -math.inf, math.inf
-        upper = float(found.upper[0])
-        with np.errstate(over="ignore"):
-            near, far = np.exp(found.lower[0] - upper), np.exp(found.upper[1] - upper)
-        lower = near * (1.0 - _ROUND_OFF) - _share(level) * max(far - near, 0.0)
-        return (upper + math.log(lower) if lower > 0.0 else -math.inf), upper
-
-    def _epsilon(self, delta: float, level: int, hint: float) -> tuple[float, float]:
-        found, log_delta = self._solve(EpsilonAt(delta), level, hint), math.log(delta)
-        if not found.solved.all():
-            return 0.0, math.inf
-        upper = float(found.upper[0])
-        apart = max(float(found.upper[1]) - float(found.lower[0]), 1e-12 * upper)
+    def _epsilon(self, level: NDArray, hint: NDArray) -> tuple[NDArray, NDArray]:
+        lower, upper, solved = self._solve(level, hint)
+        good = solved.all(axis=0)
+        log_delta, least = self.question.targets(len(level)), np.zeros(len(level))
+        left, apart = np.flatnonzero(good), np.maximum(upper[1] - lower[0], 1e-12 * upper[0])
         for _ in range(_TRIES):
-            below = float(found.lower[0]) - 1.1 * apart
-            if below <= 0.0:
+            below = lower[0, left] - 1.1 * apart[left]
+            left, below = left[below > 0.0], below[below > 0.0]
+            if not left.size:
                 break
-            if self.log_delta(below, level, log_delta)[0] >= log_delta:
-                return below, upper
-            apart *= 2.0
-        return 0.0, upper
+            there = replace(self.of(left), question=DeltaAt(below))
+            proven = there.log_delta(level[left], log_delta[left])[0] >= log_delta[left]
+            least[left[proven]] = below[proven]
+            left = left[~proven]
+            apart[left] *= 2.0
+        return least, np.where(good, upper[0], np.inf)
 
 
-def _share(level: int) -> float:
+def _share(level: NDArray) -> NDArray:
     """r / (1 - r), rounded up."""
     from scipy.special import erf
 
-    one, two = erf(_MU[[level, level - 1]] / math.sqrt(8.0))
-    return float(one / (two - one)) * (1.0 + _ROUND_OFF)
+    one, two = erf(_MU[level] / math.sqrt(8.0)), erf(_MU[level - 1] / math.sqrt(8.0))
+    return np.asarray(one / (two - one) * (1.0 + _ROUND_OFF))

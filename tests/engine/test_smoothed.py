@@ -8,7 +8,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
-from pld_accountant.engine import schedule, smoothed, solver
+from pld_accountant.engine import plancherel, schedule, smoothed, solver
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.smoothed import Smoothed
 from pld_accountant.engine.tilting import Limits
@@ -57,12 +57,15 @@ def test_epsilons_lie_between_the_bounds(delta):
 def test_the_lower_bound_needs_its_share(monkeypatch):
     """With a thousandth of what is subtracted, a lower bound exceeds the truth."""
     makers = smoothed._beside_gaussians(TableMakers(STEP.steps([STEP], "remove")), math.inf)
-    one = smoothed._OnePerson(makers, np.array([200]), METHOD.limits)
-    truth = float(mpmath.log(exact_delta(0.25, 200, 7.5)))
-    assert one.log_delta(7.5, 6, math.nan)[0] <= truth
-    share = smoothed._share
+    one = smoothed._Curves(makers, np.array([[200]]), DeltaAt(7.5), METHOD.limits)
+    truth, share = float(mpmath.log(exact_delta(0.25, 200, 7.5))), smoothed._share
+
+    def lower():
+        return one.bounds(np.array([6]), np.array([np.nan]))[0][0]
+
+    assert lower() <= truth
     monkeypatch.setattr(smoothed, "_share", lambda level: 1e-3 * share(level))
-    assert one.log_delta(7.5, 6, math.nan)[0] > truth
+    assert lower() > truth
 
 
 def test_the_ratio_of_two_small_gaussians_is_largest_at_0():
@@ -73,7 +76,7 @@ def test_the_ratio_of_two_small_gaussians_is_largest_at_0():
         ratio = gdp.delta(y, s) / gdp.delta(y, 2.0 * s)
         assert np.all(np.diff(ratio) <= 1e-9)
         r = float(ratio[0])
-        assert math.isclose(smoothed._share(level), r / (1.0 - r), rel_tol=1e-9)
+        assert math.isclose(smoothed._share(np.array([level]))[0], r / (1.0 - r), rel_tol=1e-9)
 
 
 def test_steps_without_atoms_are_served_too():
@@ -112,13 +115,13 @@ def test_the_estimate_is_closer_than_the_bounds():
 )
 def test_a_hint_tells_mu(step, steps, question, tries, monkeypatch):
     """The methods before leave an estimate of the answer, from which the first mu follows."""
-    asked, of_level = [], smoothed._OnePerson.bounds
+    asked, of_level = [], smoothed._Curves.bounds
 
-    def bounds(self, question, level, hint):
+    def bounds(self, level, hint):
         asked.append(level)
-        return of_level(self, question, level, hint)
+        return of_level(self, level, hint)
 
-    monkeypatch.setattr(smoothed._OnePerson, "bounds", bounds)
+    monkeypatch.setattr(smoothed._Curves, "bounds", bounds)
     place = next(i for i, method in enumerate(schedule.MIXED) if isinstance(method, Smoothed))
     makers = TableMakers(step.steps([step], "remove"))
     found = solver.bounds(WholeCounts(np.array([[steps]])), makers, [question], methods=schedule.MIXED[: place + 1])[0]
@@ -131,17 +134,17 @@ def test_a_hint_tells_mu(step, steps, question, tries, monkeypatch):
 def test_a_lower_epsilon_is_proven_or_looked_for_farther_down(refused, monkeypatch):
     """It is proven if the lower bound of delta there exceeds delta."""
     asked = []
-    log_delta = smoothed._OnePerson.log_delta
+    log_delta = smoothed._Curves.log_delta
 
-    def refusing(self, epsilon, level, hint):
-        asked.append(epsilon)
-        return (-math.inf, 0.0) if len(asked) <= refused else log_delta(self, epsilon, level, hint)
+    def refusing(self, level, hint):
+        asked.append(float(self.question.target[0]))
+        return (np.array([-np.inf]), np.zeros(1)) if len(asked) <= refused else log_delta(self, level, hint)
 
     makers = smoothed._beside_gaussians(TableMakers(STEP.steps([STEP], "remove")), math.inf)
-    one = smoothed._OnePerson(makers, np.array([200]), METHOD.limits)
-    near, _ = one.bounds(EpsilonAt(1e-5), 8, math.nan)
-    monkeypatch.setattr(smoothed._OnePerson, "log_delta", refusing)
-    far, upper = one.bounds(EpsilonAt(1e-5), 8, math.nan)
+    one = smoothed._Curves(makers, np.array([[200]]), EpsilonAt(1e-5), METHOD.limits)
+    near, _ = one.bounds(np.array([8]), np.array([np.nan]))
+    monkeypatch.setattr(smoothed._Curves, "log_delta", refusing)
+    far, upper = one.bounds(np.array([8]), np.array([np.nan]))
     assert asked == sorted(asked, reverse=True) and len(asked) == min(refused + 1, 3)
     assert far == (asked[-1] if refused < 3 else 0.0) and far < near < upper
 
@@ -156,7 +159,7 @@ def test_an_answer_below_a_known_one_gets_a_rough_upper_bound_that_holds(questio
         return solver.bounds(counts, makers, [question], methods=(METHOD,), known=known)[0]
 
     close, asked = found(None), []
-    monkeypatch.setattr(smoothed._OnePerson, "bounds", lambda *given: asked.append(given))
+    monkeypatch.setattr(smoothed._Curves, "bounds", lambda *given: asked.append(given))
     rough = found([np.full(1, 1.01 * close.upper[0])])
     assert not asked
     assert close.lower[0] < rough.upper[0] <= 1.01 * close.upper[0]
@@ -165,3 +168,20 @@ def test_an_answer_below_a_known_one_gets_a_rough_upper_bound_that_holds(questio
     # not below: close bounds, as without anything known
     near = found([np.full(1, 0.99 * close.lower[0])])
     assert near.lower[0] == pytest.approx(close.lower[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("ask", ["epsilon", "delta"])
+def test_questions_that_are_asked_together_share_their_transforms(ask, monkeypatch):
+    """Each has a mu of its own, whose curve is solved beside those of the others."""
+    made = []
+
+    def counting(*given, **more):
+        made.append(len(given[0]))
+        return plancherel.solve(*given, **more)
+
+    monkeypatch.setattr(smoothed, "solve", counting)
+    run = pa.compose([(pa.Laplace(20.0), 300)])
+    found = getattr(run, ask)(np.geomspace(1e-9, 1e-2, 40) if ask == "epsilon" else np.linspace(0.5, 5.0, 40))
+    assert sum(made) >= 80 and len(made) <= 20
+    assert np.all(found.method == pa.Method.TRANSFORM)
+    assert np.all(found.upper <= found.lower * (1.0 + 2e-5))

@@ -1,9 +1,12 @@
-"""kernels/invert.py: the error that a short period adds, and exponents that prove nothing."""
+"""kernels/invert.py: the error that a short period adds, sums over the frequencies, and people with equal exponents."""
+
+import math
 
 import mpmath
 import numpy as np
 import pytest
 
+from pld_accountant.kernels import _columns as c
 from pld_accountant.kernels import invert
 
 
@@ -50,3 +53,41 @@ def test_a_short_period_adds_at_most_the_alias(mu, theta, epsilon):
 
 def test_no_alias_is_certified_without_helpers_on_both_sides():
     assert invert._alias(np.array([2.0, 1.0, 2.0, 1.0]), 2.0, 5.0, 1.0, 1.0) == np.inf
+
+
+@pytest.mark.parametrize("m", [3, 127, 128, 143, 144, 145, 1000, 20_000])
+def test_inner_products_of_few_and_many_frequencies(m):
+    """The sum and its derivative, within the round-off that the error budget allows; the lanes end at a multiple."""
+    rng = np.random.default_rng(m)
+    a = np.zeros(m + invert._LANES, dtype=complex)
+    a[: m + 1] = rng.normal(size=m + 1) + 1j * rng.normal(size=m + 1)
+    f, angle = np.arange(m + 1), 0.7
+    terms = a[: m + 1] * np.exp(1j * f * angle)
+    found = invert._inner_product(a.real.copy(), a.imag.copy(), m, angle)
+    unit = 2.0**-53
+    size = 160.0 * np.abs(a).sum() + 32.0 * (f * np.abs(a[: m + 1])).sum()
+    assert abs(found[0] - terms.sum().real) <= unit * size
+    assert abs(found[1] - (f * terms).sum().imag) <= unit * m * size
+
+
+def test_equal_people_next_to_others():
+    """The amplitudes of a person are those of the person before only if all exponents are equal."""
+    m, people = 5, 4
+    rng = np.random.default_rng(0)
+    exponents = np.zeros((people, c.HEAD + 2 * m))
+    exponents[:, c.HEAD :] = 0.1 * rng.normal(size=(people, 2 * m))
+    exponents[1], exponents[3, :-1] = exponents[0], exponents[2, :-1]
+    weight = np.ones(m + 1, dtype=complex)
+    setting = np.zeros(c.SETTINGS)
+    setting[[c.THETA, c.SPACING, c.PERIOD]] = 1.0, 0.3, 2.0 * math.pi / 0.3
+    helper = np.tile([2.0, -5.0, 0.5, -5.0], (people, 1))
+
+    def bound(rows):
+        out = np.empty((len(rows), c.RESULTS))
+        target = np.full(len(rows), 0.4)
+        invert.bound_people(exponents[rows], weight, setting, helper[rows], target, False, False, target, out)
+        return out
+
+    every = bound(np.arange(people))
+    assert np.array_equal(every, np.vstack([bound(np.array([k])) for k in range(people)]))
+    assert np.array_equal(every[0], every[1]) and not np.array_equal(every[2], every[3])
