@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .adaptive.linear_queries import LinearQueries
     from .calibration import (
         calibrate,
+        calibrate_attack_success,
         calibrate_group_clipping_norms,
         calibrate_group_sample_rates,
         calibrate_noise_multiplier,
@@ -111,6 +112,7 @@ __all__ = [
     "ZeroConcentratedDP",
     "__version__",
     "calibrate",
+    "calibrate_attack_success",
     "calibrate_group_clipping_norms",
     "calibrate_group_sample_rates",
     "calibrate_noise_multiplier",
@@ -141,6 +143,7 @@ _LATER = {
     "RenyiOdometer": "filters.odometers",
     "LinearQueries": "adaptive.linear_queries",
     "calibrate": "calibration",
+    "calibrate_attack_success": "calibration",
     "calibrate_group_clipping_norms": "calibration",
     "calibrate_group_sample_rates": "calibration",
     "calibrate_noise_multiplier": "calibration",

@@ -1,6 +1,7 @@
 """The smallest noise, most steps or largest sample rate that keep a target, of any mechanisms and of groups.
 
-Epsilon falls with the noise and rises with steps and sample rate, so a search narrows a bracket.  At the end
+Epsilon, and the success of an attack, fall with the noise and rise with steps and sample rate, so a search narrows a
+bracket.  At the end
 returned the certified upper bound keeps the target; at the other end of the bracket it exceeds the target.
 """
 
@@ -24,6 +25,7 @@ __all__ = [
     "GroupClippingNorms",
     "GroupSampleRates",
     "calibrate",
+    "calibrate_attack_success",
     "calibrate_group_clipping_norms",
     "calibrate_group_sample_rates",
     "calibrate_noise_multiplier",
@@ -40,7 +42,7 @@ _MOST_STEPS = 2**32 - 1  # the most steps of a ledger
 
 @dataclass(frozen=True)
 class _End:
-    """A place and log(epsilon / target) there, which is at most 0 if the target is kept."""
+    """A place and log(reached / target) there, which is at most 0 if the target is kept."""
 
     place: float
     value: float
@@ -105,11 +107,85 @@ def calibrate(
     >>> compose([(Laplace(scale), 20)]).epsilon(1e-6).upper <= 1.0
     True
     """
-    validate.function(make, "make")
     target = validate.nonnegative(target_epsilon, "target_epsilon")
     dlt = _delta_or_zero(delta)
     if target == 0.0 and dlt == 0.0:
         raise ValueError("target_epsilon and delta must not both be 0: only what uses no data keeps this target")
+
+    def excess(run: Composition) -> float:
+        return _excess_of(run, target, dlt, direction)
+
+    return _calibrated(make, excess, f"epsilon={target:.15g} at delta={dlt:.15g}", between, whole, seconds)
+
+
+def calibrate_attack_success(
+    make: Callable[[Any], Any],
+    target_rate: float,
+    false_positive_rate: float,
+    *,
+    between: tuple[float, float],
+    whole: bool = False,
+    direction: str = "both",
+    seconds: float | None = None,
+) -> float:
+    """The last value of a parameter with attack_success(false_positive_rate) <= target_rate, otherwise as `calibrate`.
+
+    No test that accuses innocent records at the given rate then detects a record more often than at the target rate.
+    For a target of the advantage, call `calibrate` with target_epsilon 0.
+
+    Parameters
+    ----------
+    make, between, whole, direction, seconds
+        As for `calibrate`.
+    target_rate : float
+        The rate of true positives, in (false_positive_rate, 1).
+    false_positive_rate : float
+        Above 0.
+
+    Returns
+    -------
+    float
+        An int if `whole`.  The upper bound of `Composition.attack_success` is at most the target there.
+
+    Raises
+    ------
+    ValueError, TimeoutError
+        As for `calibrate`.
+
+    **Cost**: about ten to twenty evaluations of `Composition.attack_success`.
+
+    References
+    ----------
+    Kulynych, Gomez, Kaissis, Calmon and Troncoso (2024): noise from the risk of an attack needs no delta.
+
+    Examples
+    --------
+    >>> noise = calibrate_attack_success(lambda s: [(SampledGaussian(s, 0.01), 1000)], 0.05, 0.01, between=(0.5, 50.0))
+    >>> round(noise, 2)
+    0.78
+    """
+    least = validate.delta(false_positive_rate, "false_positive_rate")
+    target = validate.delta(target_rate, "target_rate")
+    if target <= least:
+        raise ValueError("target_rate must exceed false_positive_rate, which a test that uses no data reaches")
+
+    def excess(run: Composition) -> float:
+        return _excess(float(run.attack_success(least, direction, seconds=_part()).upper), target)
+
+    what = f"attack_success={target:.15g} at false_positive_rate={least:.15g}"
+    return _calibrated(make, excess, what, between, whole, seconds)
+
+
+def _calibrated(
+    make: Callable[[Any], Any],
+    excess: Callable[[Composition], float],
+    what: str,
+    between: tuple[float, float],
+    whole: bool,
+    seconds: float | None,
+) -> float:
+    """See `calibrate`; `excess` is the value of an `_End`, and `what` the target in words."""
+    validate.function(make, "make")
     try:
         first, last = (validate.positive(value, "between") for value in between)
     except TypeError:
@@ -119,8 +195,6 @@ def calibrate(
     if validate.flag(whole, "whole"):
         first, last = (validate.count(value, "between", least=1) for value in between)
 
-    what = f"epsilon={target:.15g} at delta={dlt:.15g}"
-
     def at(place: float) -> _End:
         try:
             run = _composed(make(int(place) if whole else place))
@@ -128,7 +202,7 @@ def calibrate(
             if place in (first, last):
                 raise ValueError(f"make({place:g}), at an end of between, is refused: {error}") from error
             raise
-        return _End(place, _excess_of(run, target, dlt, direction))
+        return _End(place, excess(run))
 
     with deadline.limited(seconds):
         low, high = at(first), at(last)

@@ -3,6 +3,7 @@
 import math
 import re
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -67,6 +68,38 @@ def test_a_target_of_0_is_an_advantage(direction):
     assert advantage(2.0, 0.005, steps) <= 0.1 < advantage(2.0, 0.005, steps + 1)
     rate = pa.calibrate_sample_rate(0.0, 0.1, 2.0, 1_000, direction=direction)
     assert advantage(2.0, rate, 1_000) <= 0.1 < advantage(2.0, rate * BEYOND, 1_000)
+
+
+@pytest.mark.parametrize("target, least", [(0.05, 0.01), (0.9, 0.2), (1e-3, 1e-6)])
+def test_the_success_of_an_attack(target, least):
+    """Of one Gaussian step, in closed form; a little less noise no longer keeps the target."""
+    normal = NormalDist()
+    exact = 1.0 / (normal.inv_cdf(1.0 - least) - normal.inv_cdf(1.0 - target))
+    noise = pa.calibrate_attack_success(pa.Gaussian, target, least, between=(0.01, 100.0))
+    assert exact <= noise <= exact * (1.0 + 3e-5)
+    assert pa.compose([(pa.Gaussian(noise), 1)]).attack_success(least).upper <= target
+    assert pa.compose([(pa.Gaussian(noise / BEYOND), 1)]).attack_success(least).upper > target
+
+
+def test_the_success_of_an_attack_by_the_number_of_steps():
+    number = pa.calibrate_attack_success(lambda n: [(pa.Laplace(10), n)], 0.2, 0.05, between=(1, 1000), whole=True)
+    rates = [pa.compose([(pa.Laplace(10), n)]).attack_success(0.05) for n in (number, number + 1)]
+    assert rates[0].upper <= 0.2 < rates[1].upper
+
+
+@pytest.mark.parametrize(
+    "target, least, words",
+    [
+        (0.01, 0.01, "target_rate must exceed false_positive_rate"),
+        (1.0, 0.01, "target_rate"),
+        (0.1, 0.0, "false_positive_rate"),
+        (math.nan, 0.1, "target_rate"),
+        (0.02, 0.01, "neither 1 nor 2 is proven to keep attack_success=0.02 at false_positive_rate=0.01"),
+    ],
+)
+def test_an_attack_that_cannot_be_calibrated_to(target, least, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        pa.calibrate_attack_success(pa.Gaussian, target, least, between=(1.0, 2.0))
 
 
 def test_a_full_batch_is_the_largest_sample():

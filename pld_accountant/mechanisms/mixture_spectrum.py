@@ -212,13 +212,12 @@ class TiltedMixture(NamedTuple):
             log_mass = (1.0 + theta) * log_a - theta * log_b - 0.5 * middle**2 + slope**2 * h * h / 24.0
             log_mass += log_scale + bent * h * h / 8.0 + 0.5 * y * y
             held = log_mass > _LIGHT
-            with np.errstate(over="ignore"):
-                mass = np.exp(log_mass[held])
             larger, smaller = (end.at(y)[1] for end in ends)
             argument = np.maximum(larger - smaller - 2.0**-45 * (larger + smaller), 0.0)[held]
-            with np.errstate(under="ignore"):
-                falls = np.exp(-np.multiply.outer(levels, argument))
-            bound = np.minimum(bound, np.log(falls @ mass + outside))
+            # the mass alone, or the fall alone, may leave the range of doubles
+            with np.errstate(over="ignore", under="ignore"):
+                mass = np.exp(log_mass[held] - np.multiply.outer(levels, argument))
+            bound = np.minimum(bound, np.log(mass.sum(axis=1) + outside))
         return bound
 
     def _logs(self, low: float, step: float, number: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:

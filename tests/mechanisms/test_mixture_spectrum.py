@@ -137,6 +137,15 @@ def test_beyond_the_band_phi_is_at_most_its_envelope(name, direction, theta):
     assert np.all(np.diff(bound) <= 1e-12) and bound[0] > -0.5 and bound[-1] < -1.5
 
 
+def test_an_envelope_of_masses_beyond_the_range_of_doubles():
+    """Some cells' masses are infinite, and their falls 0: the products are not."""
+    step = pa.GroupGaussian(0.5, 1e-4, 6)
+    family = step.steps([step], "add")
+    k = float(family.log_moments(np.array([30.0]))[0, 0])
+    bound = family._tilted(0, 30.0).log_envelope(2.0 ** np.arange(-2.0, 14.0), k)
+    assert np.all(np.isfinite(bound)) and np.all(bound <= 0.0)
+
+
 @pytest.mark.parametrize("factor, found", [(1.0, False), (1.5, True)])
 def test_an_envelope_of_too_large_arguments_is_found(factor, found, monkeypatch):
     law = law_of("replaced for certain", "remove", 6.0)
