@@ -161,6 +161,10 @@ class PeopleCounts(NamedPeople):
         ValueError
             For a bad norm (the message names its place), a wrong shape or a bad parameter.  Then nothing is counted.
 
+        Notes
+        -----
+        If it is interrupted (Ctrl-C), the step may be counted for some people only: record it again.
+
         **Error**: a step is divided between the edges of its bucket such that the upper bound stays an upper bound
         (`counting.interpolation`).
         **Cost**: 5 to 10 ns a norm and core for float32 and float64; other types are converted first.

@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from functools import cache
 from typing import Any, TypeVar
@@ -186,7 +186,8 @@ def for_blocks(work: Callable[[slice], object], number: int, least: int) -> None
     Raises
     ------
     Exception
-        The first that `work` raises, after all blocks have been tried.
+        The first that `work` raises, after all blocks have been tried.  After an interrupt blocks may be missing, but
+        no thread works any more.
     """
     parts = _slices(number, max(least, -(-number // _MOST_BLOCKS), 1))
     if len(parts) == 1:
@@ -207,13 +208,25 @@ def for_blocks(work: Callable[[slice], object], number: int, least: int) -> None
             except BaseException as error:
                 errors.append(error)
 
-    helpers = [
-        threading.Thread(target=copy_context().run, args=(take_blocks,)) for _ in range(min(_limit(), len(waiting)) - 1)
-    ]
-    for helper in helpers:
-        helper.start()
-    take_blocks()
-    for helper in helpers:
-        helper.join()
+    def take_some(done: threading.Event) -> None:
+        take_blocks()
+        done.set()
+
+    with ExitStack() as running:
+        for _ in range(min(_limit(), len(waiting)) - 1):
+            done = threading.Event()
+            helper = threading.Thread(target=copy_context().run, args=(take_some, done))
+            helper.start()
+            running.callback(_wait_for, helper, done)
+        take_blocks()
     if errors:
         raise errors[0]
+
+
+def _wait_for(thread: threading.Thread, done: threading.Event) -> None:
+    """Wait until a thread has ended, also after an interrupt, at which `join` alone would take it for ended."""
+    try:
+        done.wait()
+    finally:
+        done.wait()
+        thread.join()

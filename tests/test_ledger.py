@@ -12,6 +12,7 @@ import pld_accountant as pa
 from pld_accountant import ledger as ledger_module
 from pld_accountant.counting.buckets import Buckets
 from pld_accountant.files.store import StoreError
+from pld_accountant.kernels import count
 from pld_accountant.notions import gdp
 
 OPTIONS = {"noise_multiplier": 2.0, "sample_rate": 0.02, "max_grad_norm": 5.0}
@@ -475,6 +476,22 @@ def test_a_ledger_comes_back_as_it_was(tmp_path):
     empty = ledger(2)
     empty.save(tmp_path / "empty.npz")
     assert pa.Ledger.load(tmp_path / "empty.npz").epsilon(1e-5).upper.tolist() == [0.0, 0.0]
+
+
+def test_a_ledger_whose_record_was_interrupted_comes_back(tmp_path, monkeypatch):
+    book = ledger(3)
+    book.record([0.0, 1.0, 7.0])
+
+    def interrupted(*arguments, counted=count.count_down):
+        counted(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(count, "count_down", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        book.record([0.0, 1.0, 7.0])
+    assert book.steps == 2
+    book.save(tmp_path / "book.npz")
+    assert np.array_equal(pa.Ledger.load(tmp_path / "book.npz").counts, book.counts)
 
 
 def test_a_damaged_or_foreign_file_is_refused(tmp_path):

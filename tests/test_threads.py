@@ -1,6 +1,7 @@
 """Blocks of people over threads: nothing may depend on which thread is done first."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -130,6 +131,27 @@ def test_an_error_in_a_block_is_raised_after_the_others_are_done(threads):
     with pytest.raises(IndexError, match="three"):
         for_blocks(work, 9, 1)
     assert sorted(done) == list(range(9))
+
+
+def test_no_thread_works_after_an_interrupt(threads):
+    done, before = [], threading.active_count()
+
+    def work(rows):
+        if threading.current_thread() is threading.main_thread():
+            time.sleep(0.1)  # so that the other thread has a block
+        else:
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)  # the main thread waits
+            time.sleep(0.3)
+        done.append(rows.start)
+
+    if threads > 1:
+        with pytest.raises(KeyboardInterrupt):
+            for_blocks(work, 2, 1)
+    else:
+        for_blocks(work, 2, 1)
+    assert threading.active_count() == before
+    assert sorted(done) == [0, 1]
 
 
 def test_numbas_threading_layer_is_not_started():

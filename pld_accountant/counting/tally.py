@@ -90,6 +90,8 @@ class Tally:
             return
         self._make_room(steps)
         group, offset = self._group(sigma, rate)
+        # before the counts: at an interrupt nobody may have more steps than the schedule
+        self.schedule[sigma, rate] = self.schedule.get((sigma, rate), 0) + steps
         buckets = _places(group, sigma, max_grad_norm)
         added = np.uint32(repeat), self.counts, self.lower_weights, offset
 
@@ -97,7 +99,6 @@ class Tally:
             count.count_down(norms, people.start, people.stop, *buckets, *added)
 
         for_blocks(count_some, len(self.counts), -(-_FEW_NORMS // len(norms)))
-        self.schedule[sigma, rate] = self.schedule.get((sigma, rate), 0) + steps
 
     def count_events(
         self,
