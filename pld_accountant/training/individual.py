@@ -6,6 +6,7 @@ costs a person no more than a Poisson-sampled Gaussian step with their cap as se
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import tempfile
@@ -24,6 +25,7 @@ from ..files.saved_state import SavedArrays
 from ..filters.base import Filter
 from ..filters.integer_budget import IntegerBudgetFilter
 from ..ledger import Ledger
+from ..locked import held
 from ..results import Bounds, Guarantee
 from .journal import Journal, JournalRow, relative
 
@@ -358,9 +360,10 @@ class IndividualSteps:
         now = self._stretch
         if now is None or now.key != (noise, clip) or now.taken == now.length:
             self._settle()
-            length, before = self._until_due(), self.keep.units_left
-            most = self._admitted(row, noise, clip, steps=length)
-            self._stretch = now = _Stretch(row, (noise, clip), length, most, before, self.keep.units_left)
+            with held(self.keep):  # between before and after nobody else may charge it
+                length, before = self._until_due(), self.keep.units_left
+                most = self._admitted(row, noise, clip, steps=length)
+                self._stretch = now = _Stretch(row, (noise, clip), length, most, before, self.keep.units_left)
         return now.row()
 
     def _until_due(self) -> int:
@@ -370,20 +373,27 @@ class IndividualSteps:
         return next((n for n in range(1, _LONGEST) if self._due(self.steps + n)), _LONGEST)
 
     def _settle(self) -> None:
-        """Count the steps of the present stretch that were taken, and give the others back to the filter."""
-        now, self._stretch = self._stretch, None
+        """Count the steps of the present stretch that were taken, and give the others back to the filter.
+
+        If it is interrupted, steps may be counted twice, or not given back; none is lost.
+        """
+        now = self._stretch
         if now is None:
             return
         for row, steps in now.rows():
             self._count(row, *now.key, steps)
+        self._stretch = None
         if now.taken == now.length:
             return
         assert isinstance(self.keep, IntegerBudgetFilter)
-        if not np.array_equal(self.keep.units_left, now.after):
-            return  # charged elsewhere since: to give back steps would give back those charges, too
-        self.keep.take_units(now.before)
-        if now.taken:
-            self._admitted(now.caps, *now.key, steps=now.taken)
+        with held(self.keep):
+            if not np.array_equal(self.keep.units_left, now.after):
+                return  # charged elsewhere since: to give back steps would give back those charges, too
+            charged = copy.copy(self.keep)
+            charged.take_units(now.before)
+            if now.taken:
+                charged.admit(now.caps, **self._arguments(*now.key, steps=now.taken))
+            self.keep.take_units(charged.units_left)
 
     def _check_filter(self, keep: Filter, noise_multiplier: float) -> None:
         """Raise `ValueError` unless the filter takes the steps of the run."""
@@ -397,12 +407,15 @@ class IndividualSteps:
 
     def _admitted(self, row: np.ndarray, noise: float, clip: float, **steps: int) -> np.ndarray:
         assert self.keep is not None
-        step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": clip}
-        if self._rated:
-            step["sample_rate"] = self.sample_rate
         if steps and not isinstance(self.keep, IntegerBudgetFilter):
+            step = self._arguments(noise, clip)
             return np.sum([self.keep.admit(row, **step) for _ in range(steps["steps"])], axis=0)
-        return self.keep.admit(row, **step, **steps)
+        return self.keep.admit(row, **self._arguments(noise, clip, **steps))
+
+    def _arguments(self, noise: float, clip: float, **steps: int) -> dict[str, Any]:
+        """The arguments of a step or stretch for the filter."""
+        rate = {"sample_rate": self.sample_rate} if self._rated else {}
+        return {"noise_multiplier": noise, "max_grad_norm": clip, **rate, **steps}
 
     def _write(self, row: np.ndarray, noise: float, clip: float) -> None:
         assert self.journal is not None
@@ -531,7 +544,8 @@ class IndividualSteps:
                 ledger = Ledger.load(_unpacked(folder, saved, "ledger"))
                 kept = None if self.keep is None else _unpacked(folder, saved, "keep")
                 saved.finish()
-                if ledger.steps != steps or ledger.num_examples != len(people):
+                # more steps, if some were counted twice after an interrupt
+                if ledger.steps < steps or ledger.num_examples != len(people):
                     raise ValueError("its ledger and its header disagree")
                 if self.keep is not None and kept is not None:  # last, because nothing may fail after it
                     self.keep.load(kept)

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -174,6 +175,51 @@ def test_charges_from_elsewhere_are_not_given_back():
     spent = keep.units_left
     run.ledger  # noqa: B018
     np.testing.assert_array_equal(keep.units_left, spent)
+
+
+def test_charges_of_another_thread_meanwhile_are_not_given_back(monkeypatch):
+    keep, twin = FILTERS["Renyi"](), FILTERS["Renyi"]()
+    run = steps_of(keep=keep, refresh=100)
+    run.refresh(NORMS)
+    other = threading.Thread(target=keep.admit, args=(NORMS,))
+
+    def meanwhile(*row, admitted=run._admitted, **steps):
+        found = admitted(*row, **steps)
+        other.start()
+        other.join(0.2)  # it waits until the stretch has been charged
+        return found
+
+    monkeypatch.setattr(run, "_admitted", meanwhile)
+    run.begin()
+    other.join()
+    run.ledger  # noqa: B018
+    twin.admit(np.minimum(NORMS * 1.1, 2.0))
+    twin.admit(NORMS)
+    assert np.all(keep.units_left <= twin.units_left)
+
+
+@pytest.mark.parametrize(("place", "name"), [(pa.Ledger, "record"), (pa.RenyiFilter, "admit")])
+def test_an_interrupted_answer_loses_no_step(place, name, tmp_path, monkeypatch):
+    keep, twin = FILTERS["Renyi"](), FILTERS["Renyi"]()
+    run, path = steps_of(keep=keep, refresh=100), tmp_path / "run"
+    run.refresh(NORMS)
+    caps = [run.begin() for _ in range(40)]
+    twin.admit(caps[0], steps=40)
+
+    def interrupted(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run.ledger  # noqa: B018
+    run.save(path)
+    again = steps_of(keep=FILTERS["Renyi"](), refresh=100)
+    again.load(path)
+    for one in (run, again):
+        assert one.ledger.steps >= one.steps == 40
+        assert np.all(one.ledger.counts.sum(axis=1) >= [0, 40, 40, 1])
+        assert np.all(one.keep.units_left <= twin.units_left)
 
 
 def test_a_full_disk_charges_no_step_that_was_not_taken(tmp_path, monkeypatch):
