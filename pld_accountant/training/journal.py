@@ -18,7 +18,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -111,6 +111,10 @@ class Journal:
 
     def __repr__(self) -> str:
         return f"Journal({self.path!r}, {self.num_examples}, max_grad_norm={self.max_grad_norm}; {self.steps} steps)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a copy would write to the same open file, and after its end to another one with the same number
+        raise TypeError("a Journal is an open file, which cannot be copied or pickled; open it anew from its path")
 
     def _lock(self) -> None:
         if fcntl is None:
@@ -274,6 +278,7 @@ class _Reader:
         self._file, self._path = file, path
         self._size = os.fstat(file.fileno()).st_size
         self.message = ""
+        self._lengths: dict[int, int] = {}
         file.seek(len(_MAGIC))
         self.whole = len(_MAGIC)
         first = self._next()
@@ -282,9 +287,10 @@ class _Reader:
         try:
             self.header = dict(json.loads(first[1]))
             self.header.pop("sensitive", None)
-            self._row_length = 8 * validate.count(self.header["num_examples"], "num_examples", least=1)
+            people = validate.count(self.header["num_examples"], "num_examples", least=1)
+            self._lengths = {_ROW: 8 * people, _STEPPED: _STEP.size}
             validate.clipping_norm(self.header["max_grad_norm"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise StoreError(f"{path} is not a journal: its header is damaged") from error
 
     def _next(self) -> tuple[int, bytes] | None:
@@ -294,6 +300,8 @@ class _Reader:
             return None
         if len(head) == _HEAD.size:
             kind, checksum, length = _HEAD.unpack(head)
+            if self._lengths.get(kind, length) != length:
+                raise StoreError(f"{self._path} is damaged at byte {self.whole}: a record has a wrong length")
             end = self.whole + _HEAD.size + length
             if end <= self._size:
                 content = self._file.read(length)
@@ -312,9 +320,8 @@ class _Reader:
         """Rows and steps, checked."""
         seen = False
         while (record := self._next()) is not None:
-            kind, content = record
-            expected = {_ROW: self._row_length, _STEPPED: _STEP.size}.get(kind)
-            if len(content) != expected or (kind == _STEPPED and not seen):
+            kind, _ = record
+            if kind not in self._lengths or (kind == _STEPPED and not seen):
                 raise StoreError(f"{self._path} is damaged: it holds a record that does not belong there")
             seen = True
             yield record

@@ -1,7 +1,9 @@
 """The log of a run: whole up to its last whole step, whatever stops the writer."""
 
+import copy
 import json
 import os
+import pickle
 import struct
 
 import numpy as np
@@ -70,8 +72,15 @@ def test_a_changed_byte_is_found(tmp_path):
             ledger, message = ledger_of(tmp_path / "changed")
         except StoreError:
             continue
-        # a length that points behind the end looks like a record that was cut; the steps before it are whole
-        assert message and ledger.steps < 12
+        # a changed record at the end looks like one that was cut; the steps before it are whole
+        assert message and ledger.steps == 11 and place >= len(content) - 37
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_open_journal_is_not_copied(tmp_path, again):
+    """A copy would share the number of the open file, which is another file's after one of them is closed."""
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal, pytest.raises(TypeError, match="open it anew"):
+        again(journal)
 
 
 def test_the_second_writer_is_refused(tmp_path):
@@ -220,6 +229,10 @@ def test_records_with_right_checksums_and_wrong_content_are_refused_or_read(tmp_
                 refused += 1
                 assert (tmp_path / "log").read_bytes() == content
     assert 100 < refused < 800
+    deep = b"[" * 60_000
+    (tmp_path / "log").write_bytes(journal_module._MAGIC + journal_module._record(0, deep))
+    with pytest.raises(StoreError, match="header is damaged"):
+        ledger_of(tmp_path / "log")
 
 
 def counted(path):
