@@ -62,6 +62,7 @@ def described(path: Path) -> dict[str, Any]:
     from ..events.source import arrow_events, is_events_file
     from ..files.formats import OPENERS, ReadError
     from ..files.norm_log import open_norms
+    from ..files.store import refuse_invalid
     from ..report.folder import MANIFEST
     from ..report.outputs import companion
     from ..training.journal import is_journal
@@ -75,7 +76,10 @@ def described(path: Path) -> dict[str, Any]:
         if zipfile.is_zipfile(path):
             if _is_ours(path):
                 header = _header(path)
-                return _of_mechanisms(path) if header.get("class") == "MechanismLedger" else _of_state(header)
+                if header.get("class") == "MechanismLedger":
+                    return _of_mechanisms(path)
+                with refuse_invalid(path, PROGRAM):
+                    return _of_state(header)
             if (facts := _facts_in_arrays(path)) is not None:
                 return _results(facts)
         if ending == ".json":
@@ -105,9 +109,11 @@ def as_text(facts: Mapping[str, Any]) -> str:
 
 def _is_ours(path: Path) -> bool:
     """Whether a file is a container of `files.store`."""
+    from ..files.store import refuse_invalid
+
     if not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
+    with refuse_invalid(path, "zip"), zipfile.ZipFile(path) as archive:
         return {"header.npy", "sha256.npy"} <= set(archive.namelist())
 
 
@@ -174,28 +180,37 @@ def _of_json(path: Path) -> dict[str, Any]:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         facts["provenance"]["package"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ReadError(f"{path} is no JSON of {PROGRAM}") from error
     return _results(facts)
 
 
 def _facts_in_schema(path: Path) -> dict[str, Any] | None:
     from ..files.formats import ReadError, require
+    from ..files.store import refuse_invalid
 
     try:
         schema = require("pyarrow.parquet", "parquet", f"reading {path}").read_schema(path)
     except Exception as error:  # Arrow has many kinds of errors
         raise ReadError(f"{path} cannot be read as Parquet: {error}") from error
     text = (schema.metadata or {}).get(b"pld_accountant")
-    return None if text is None else json.loads(text)
+    with refuse_invalid(path, "results"):
+        return None if text is None else dict(json.loads(text))
 
 
 def _facts_in_arrays(path: Path) -> dict[str, Any] | None:
-    """The summary in a table that was written as .npz."""
-    import numpy as np
+    """The summary in a table that was written as .npz, uncompressed."""
+    from ..files.npy import read_npy
+    from ..files.store import refuse_invalid
 
-    with np.load(path, allow_pickle=False) as file:
-        return json.loads(str(file["summary"])) if "summary" in file.files else None
+    with refuse_invalid(path, "results"), zipfile.ZipFile(path) as archive:
+        if "summary.npy" not in archive.namelist():
+            return None
+        member = archive.getinfo("summary.npy")
+        if member.file_size > path.stat().st_size:
+            raise ValueError("its summary is larger than the file")
+        with archive.open(member) as file:
+            return dict(json.loads(str(read_npy(file, member.file_size))))
 
 
 def _results(facts: Mapping[str, Any]) -> dict[str, Any]:

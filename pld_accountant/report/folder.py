@@ -62,7 +62,7 @@ class ResultFolder:
             kind = found["kind"], found["version"]
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ReadError(f"{file} is no manifest of results: {error}") from error
         if kind != (KIND, VERSION):
             raise ReadError(f"{file} has kind and version {kind}; this release reads {(KIND, VERSION)}")
@@ -93,7 +93,7 @@ class ResultFolder:
         """As `record`, without a look at the part."""
         try:
             found = json.loads(self._record(number).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) and found.keys() >= _RECORD else None
 

@@ -111,7 +111,7 @@ def _read(name: str) -> tuple[Any, dict[str, Any]]:
         if written != digest(columns, text.decode()).encode():
             raise ValueError("it was altered or damaged")
         return table, facts
-    except (TypeError, ValueError, AttributeError, arrow_error) as error:
+    except (TypeError, ValueError, AttributeError, RecursionError, arrow_error) as error:
         raise ReadError(f"{name} holds no results that can be read: {error}") from error
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -10,6 +12,7 @@ import pytest
 from command_line import run
 
 import pld_accountant as pa
+from pld_accountant.files import store
 from pld_accountant.files.fingerprint import fingerprint
 from pld_accountant.training.journal import Journal
 
@@ -277,6 +280,55 @@ def test_describe_of_a_filter_and_of_nothing(folder):
     for file in ("x.txt", "absent.npz", "other.json"):
         result = run("describe", file)
         assert result.exit_code == 2 and result.stdout == "" and len(result.stderr.splitlines()) == 1
+
+
+def zipped(**members):
+    """A compressed archive of arrays."""
+    with zipfile.ZipFile("crafted.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, np.asarray(content))
+    return "crafted.npz"
+
+
+def damaged_directory():
+    file = zipped(norms=np.ones((2, 3)))
+    content = bytearray(Path(file).read_bytes())
+    content[content.index(b"PK\1\2") + 6] = 123  # the version that is needed to read it
+    Path(file).write_bytes(content)
+    return file
+
+
+def nested(file):
+    deep = b"[" * 100_000
+    if file == "table.parquet":
+        pq.write_table(pyarrow.table({"id": [1]}).replace_schema_metadata({b"pld_accountant": deep}), file)
+    else:
+        Path(file).parent.mkdir(exist_ok=True)
+        Path(file).write_bytes(deep)
+    return file if file != "parts/_manifest.json" else "parts"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (damaged_directory, "zip file version"),
+        (lambda: zipped(summary=np.zeros(10**7, "U1")), "larger than the file"),
+        (lambda: saved("pld-accountant ledger", 2, schedule=5), "not iterable"),
+        (lambda: nested("results.json"), "is no JSON"),
+        (lambda: nested("table.parquet"), "recursion"),
+        (lambda: nested("parts/_manifest.json"), "recursion"),
+    ],
+)
+def test_describe_refuses_crafted_files_in_one_line(folder, make, message):
+    result = run("describe", make())
+    assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1, result.exception
+    assert message in result.stderr
+
+
+def saved(kind, version, **header):
+    store.save("crafted.npz", kind, version, header, {})
+    return "crafted.npz"
 
 
 @pytest.mark.parametrize(
