@@ -161,7 +161,7 @@ class Program(click.Group):
         words = list(sys.argv[1:] if args is None else args) or ["--help"]
         try:
             status = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
+            print(end="", flush=True)  # there may be no standard output
         except OSError as error:
             if not standalone_mode:
                 raise

@@ -187,7 +187,7 @@ class SavedState(Locked, ABC):
     @property
     def parameters(self) -> dict[str, Any]:
         """The arguments of the constructor."""
-        return dict(self._parameters)
+        return {name: _plain(value) for name, value in self._parameters.items()}
 
     @abstractmethod
     def _state(self) -> dict[str, np.ndarray]:

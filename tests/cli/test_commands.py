@@ -225,6 +225,14 @@ def test_a_full_disk_leaves_nothing(folder, monkeypatch):
     assert "No space left on device" in line
 
 
+@pytest.mark.skipif(os.name != "posix", reason="descriptors are closed by a shell")
+def test_a_closed_standard_output_is_no_error(folder):
+    pa.Ledger(2, noise_multiplier=2, sample_rate=0.01, max_grad_norm=1).save("ledger.npz")
+    command = f"{sys.executable} -m pld_accountant verify ledger.npz >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [["--help"], ["epsilon-of", "--help"]])
 def test_output_on_a_full_disk_is_one_line(words):

@@ -6,6 +6,7 @@ import pytest
 from pld_accountant.files import store
 from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
 from pld_accountant.filters.integer_budget import TOLERANCE
+from pld_accountant.filters.renyi import RenyiFilter
 
 PEOPLE = 5
 
@@ -24,6 +25,12 @@ def test_a_saved_filter_goes_on_where_it_stood(make, tmp_path):
         np.testing.assert_array_equal(h.spent(), f.spent())
         np.testing.assert_array_equal(h.active, f.active)
     assert type(f).load(path, **f.parameters).parameters == f.parameters
+
+
+def test_a_change_of_the_parameters_that_a_filter_tells_changes_nothing():
+    f = RenyiFilter(1.0, 8.0, num_examples=2, noise_multiplier=4.0, shares=[0.5, 1.0])
+    f.parameters["shares"][0] = 9.0
+    assert f.parameters["shares"] == [0.5, 1.0]
 
 
 def test_a_halted_filter_stays_halted_in_its_file(make, tmp_path):
