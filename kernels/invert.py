@@ -354,10 +354,10 @@ def bound_people(exponents, weight, setting, helper, target, wants_epsilon, larg
             out[i] = np.nan
 
 
-@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], b1, f8[:, :, ::1])")
-def bound_curves(exponents, weight, setting, helper, target, lower, out):
+@jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[:, ::1], f8[:, :, ::1])")
+def bound_curves(exponents, weight, setting, helper, target, out):
     """out (people, points, 2): log of lower and upper delta at the ascending epsilons target (people, points), all of
-    them at least 0.  The losses have no grid.  Without `lower` the lower ends are -inf.
+    them at least 0.  The losses have no grid.
 
     The error budget grows with epsilon: the budget at the last point bounds the error at every point.
     """
@@ -385,7 +385,6 @@ def bound_curves(exponents, weight, setting, helper, target, lower, out):
             if not q[j] > 0.0:
                 continue
             out[i, j, 1] = min(_with_infinite(scale + kappa + math.log(q[j] + error), row), 0.0)
-            if lower:
-                below = q[j] - error - _alias(helper[i], theta, setting[c.PERIOD], row[c.LOG_MOMENT], epsilon)
-                if below > 0.0:
-                    out[i, j, 0] = scale - kappa + math.log(below)
+            below = q[j] - error - _alias(helper[i], theta, setting[c.PERIOD], row[c.LOG_MOMENT], epsilon)
+            if below > 0.0:
+                out[i, j, 0] = scale - kappa + math.log(below)

@@ -42,10 +42,9 @@ _LEAST = 8  # intervals
 _BLOCK = 32_768
 _PAIRS = 16_384  # of a person and a point, solved together
 _POINTS = 500  # of curves, whose mu takes about 0.2 milliseconds
-_FEW = 4  # people each of whose points may cost some milliseconds
-_LOOSE = (
-    1e-3  # wider points of few people are solved one by one: else mu of 10 sampled groups of four is 7 times too large
-)
+_FEW = 4  # people who are asked although the time is over
+_LOOSE = 1e-3  # wider points are solved one by one: else mu of 10 sampled groups of four is 7 times too large
+_NOTHING = -1e9  # log of a delta of 0, for the kernel
 _NEAR = np.linspace(-0.15, 0.15, 7)  # distances of points from the touching point, for the lower bound
 
 _Grid = tuple[NDArray, NDArray, NDArray]
@@ -185,7 +184,9 @@ def _look(
     """
     from ..kernels import dominate
 
-    curve = np.ascontiguousarray(curves.at(who, epsilon, lower=False)[:, :, 1])
+    # delta falls with epsilon: a point that its tilt does not serve takes the bound of one before it
+    curve = np.minimum.accumulate(curves.at(who, epsilon)[:, :, 1], axis=1)
+    curve = np.ascontiguousarray(np.maximum(curve, _NOTHING))
     found, hull = np.empty((who.size, 3)), np.empty((who.size, 3), dtype=np.int64)
 
     def least_mu(some: slice) -> None:
@@ -302,37 +303,32 @@ class _Curves:
     """Everybody's log delta as a function of epsilon; once: who has a single step."""
 
     def __init__(self, counts: Counts, makers: TableMakers, min_delta: float, once: NDArray) -> None:
-        self._counts, self._makers, self._once = counts, makers, once
+        self._counts, self._makers, self._once, self._goal = counts, makers, once, float(np.log(min_delta))
         self._parts = int(np.ceil(-2.0 * np.log(min_delta) / _SPAN))
 
-    def at(self, who: NDArray, epsilon: NDArray, *, lower: bool = True) -> NDArray:
-        """Bounds of log delta of some people, (people, points, 2), at one tilt for each part of the range.
-
-        Without `lower` the lower ends may be -inf.
-        """
+    def at(self, who: NDArray, epsilon: NDArray) -> NDArray:
+        """Bounds of log delta of some people, (people, points, 2), at one tilt for each part of the range."""
         parts = [epsilon[:, c] for c in np.array_split(np.arange(epsilon.shape[1]), self._parts) if c.size]
-        return np.concatenate([self._part(who, np.ascontiguousarray(p), lower) for p in parts], axis=1)
+        return np.concatenate([self._part(who, np.ascontiguousarray(p)) for p in parts], axis=1)
 
-    def _part(self, who: NDArray, epsilon: NDArray, lower: bool) -> NDArray:
+    def _part(self, who: NDArray, epsilon: NDArray) -> NDArray:
         counts, once = self._counts.of(who), self._once[who]
         curve = np.zeros((who.size, epsilon.shape[1], 2))
         curve[:, :, 0] = -np.inf
-        few = who.size <= _FEW
-        lower |= few
         if isinstance(self._makers.steps, CharacteristicSteps):
             maker = self._makers.characteristic(interpolated=False)
-            curve = plancherel.curves(counts, maker, epsilon, lower=lower)
+            curve = plancherel.curves(counts, maker, epsilon)
             lost = np.flatnonzero((curve[:, :, 1] >= 0.0).all(axis=1) & (epsilon[:, 0] > 0.0) & ~once)
             if lost.size:
                 # The tilt is chosen for the middle of the range: try another one, nearer to 0.
                 points = epsilon.shape[1]
                 near = epsilon[lost, :1] * np.linspace(0.0, 1.0, 3 * points, endpoint=False)
                 wider = np.concatenate([near, epsilon[lost]], axis=1)
-                curve[lost] = plancherel.curves(counts.of(lost), maker, wider, lower=lower)[:, 3 * points :]
-        # point by point: single steps, which have a closed form, and whatever one tilt does not serve
-        open_points = (curve[:, :, 1] >= 0.0) | once[:, None]
-        if few:
-            open_points |= ~(curve[:, :, 1] - curve[:, :, 0] <= _LOOSE)
+                curve[lost] = plancherel.curves(counts.of(lost), maker, wider)[:, 3 * points :]
+        # point by point: single steps, which have a closed form, and whatever one tilt does not serve; deltas below
+        # min_delta need no larger mu than the end of the range does
+        low, high = curve[:, :, 0], curve[:, :, 1]
+        open_points = (high >= 0.0) | once[:, None] | ((low < high - _LOOSE) & (high > self._goal))
         person, point = np.nonzero(open_points)
         methods = _of_points(self._makers.steps)
         for a in range(0, person.size, _PAIRS):
@@ -352,7 +348,7 @@ class _PointByPoint:
     def __init__(self, curve: OneCurve) -> None:
         self._curve = curve
 
-    def at(self, who: NDArray, epsilon: NDArray, *, lower: bool = True) -> NDArray:
+    def at(self, who: NDArray, epsilon: NDArray) -> NDArray:
         """See `_Curves.at`."""
         delta = np.empty((epsilon.size, 2))
         for k, e in enumerate(epsilon.ravel()):

@@ -117,7 +117,7 @@ def _solve_in_rounds(
         waiting = np.concatenate(again) if again else np.empty(0, dtype=np.int64)
 
 
-def curves(counts: Counts, maker: TableMaker, epsilon: NDArray, *, lower: bool = True) -> NDArray:
+def curves(counts: Counts, maker: TableMaker, epsilon: NDArray) -> NDArray:
     """Bounds of log delta at several epsilons of each person, all at one tilt.
 
     Parameters
@@ -126,8 +126,6 @@ def curves(counts: Counts, maker: TableMaker, epsilon: NDArray, *, lower: bool =
         As for `solve`; the maker's tables are not on a grid of the loss.
     epsilon : ndarray, shape (people, points)
         Ascending, of each person.
-    lower : bool
-        False: only the upper ends are wanted, which is less work; the lower ends are -inf.
 
     Returns
     -------
@@ -153,7 +151,7 @@ def curves(counts: Counts, maker: TableMaker, epsilon: NDArray, *, lower: bool =
         exponents, helper = group.exponents(table, members)
         some = np.empty((members.size, *out.shape[1:]))
         goals = np.ascontiguousarray(epsilon[members])
-        invert.bound_curves(exponents, table.weight, table.setting(), helper, goals, lower, some)
+        invert.bound_curves(exponents, table.weight, table.setting(), helper, goals, some)
         return some
 
     for (_, part), some in in_order(bound, group.with_tables(chosen, period, width, []), alone=few(chosen.size)):

@@ -284,6 +284,20 @@ def test_a_ledgers_mu_lies_above_all_curves_in_both_directions():
         assert max(asks) * (1 - 1e-9) <= found.upper[person]
 
 
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(0.8, 0.05, 200), (1.1, 0.1, 100), (0.6, 0.01, 2000)])
+def test_many_people_with_points_that_no_common_tilt_serves(noise, rate, steps):
+    """Deltas of 0, and deltas bounded loosely: both used to give up to ten times the worst case's mu."""
+    norms = np.linspace(0.5, 1.2, 40)
+    ledger = pa.Ledger(norms.size, noise_multiplier=noise, sample_rate=rate, max_grad_norm=1)
+    ledger.record(norms, repeat=steps)
+    found, worst = ledger.mu(), ledger.worst_case().mu()
+    assert np.all(found.upper <= worst.upper * (1.0 + 1e-3))
+    assert np.all(found.upper <= 1.08 * found.lower), "two edges of a bucket"
+    for person in (0, 15):
+        own = pa.compose([(pa.SampledGaussian(noise / norms[person], rate), steps)]).mu()
+        assert own.lower * (1.0 - 1e-9) <= found.upper[person] <= 1.01 * own.upper
+
+
 def sums_of(pair, steps, direction):
     """Losses of a discrete pair's composition and their masses, by plain convolution; the infinite mass apart."""
     law = pair.law(direction)

@@ -85,8 +85,6 @@ def test_a_curve_holds_the_bounds_found_point_by_point(maker):
         assert found.solved.all()
         assert np.all((found.lower <= curve[:, j, 1]) & (curve[:, j, 1] < found.upper + width))
         assert np.all((found.lower - width < curve[:, j, 0]) & (curve[:, j, 0] <= found.upper))
-    upper = curves(WholeCounts(some), maker, epsilon, lower=False)
-    assert np.array_equal(upper[:, :, 1], curve[:, :, 1]) and np.all(upper[:, :, 0] == -np.inf)
 
 
 def convolved(maker, table, row, epsilon):
