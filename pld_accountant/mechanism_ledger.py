@@ -421,8 +421,18 @@ class MechanismLedger(NamedPeople, SavedState):
             self._planned[mechanism(text)] = validate.count(number, "planned", least=1, most=_MOST_COUNT)
         self.worst_case()
 
-    def composition(self, person: int) -> Composition:
+    def composition(self, person: Any) -> Composition:
         """All that one person took part in, at the upper edges of the norms' buckets: for further questions.
+
+        Parameters
+        ----------
+        person : int or str
+            The person's id; the number of the person if nobody was named.
+
+        Raises
+        ------
+        ValueError
+            If the person is not in this ledger.
 
         Examples
         --------
@@ -432,7 +442,7 @@ class MechanismLedger(NamedPeople, SavedState):
         >>> ledger.composition(0)
         compose([(SampledGaussian(noise_multiplier=2.0, sample_rate=1.0), 3)])
         """
-        at = validate.count(person, "person", most=self.num_examples - 1)
+        at = int(self._rows_of([person])[1][0])
         return compose([(upper, int(n[at])) for (upper, _), n in self._counts.items()])
 
     def worst_case(self) -> Composition:

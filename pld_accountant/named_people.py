@@ -106,6 +106,10 @@ class NamedPeople(Locked, ABC):
         ValueError
             If somebody is not in this ledger.
         """
+        return self._rearranged(*self._rows_of(people))
+
+    def _rows_of(self, people: Any) -> tuple[Any, NDArray]:
+        """The ids of these people, None if nobody was named, and their rows; `people` as in `select`."""
         if self._people is None:
             rows = np.asarray(people)
             if rows.ndim != 1 or rows.dtype.kind not in "iu" or np.unique(rows).size < rows.size:
@@ -115,12 +119,12 @@ class NamedPeople(Locked, ABC):
                 )
             if rows.size and not (rows.min() >= 0 and rows.max() < self.num_examples):
                 raise ValueError(f"people must lie between 0 and {self.num_examples - 1}")
-            return self._rearranged(None, rows.astype(np.int64))
+            return None, rows.astype(np.int64)
         wanted = ids.distinct(people)
         rows = ids.positions(wanted, self._people)
         if np.any(rows < 0):
             raise ValueError(f"{wanted[int(np.argmin(rows))].as_py()!r} is not in this ledger")
-        return self._rearranged(wanted, rows)
+        return wanted, rows
 
     def add_people(self, people: Any) -> None:
         """Add people who took no part in the steps so far; they come last.

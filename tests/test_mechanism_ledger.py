@@ -650,7 +650,7 @@ def day(names, *, planned=1, mechanism=None):
 
 def counts_of(ledger):
     """Everybody's number of steps, by id."""
-    return {name: ledger.composition(k).steps for k, name in enumerate(ledger.people.tolist())}
+    return {name: ledger.composition(name).steps for name in ledger.people.tolist()}
 
 
 def test_days_are_merged_by_id_and_somebody_who_joins_is_added(tmp_path):
@@ -671,6 +671,16 @@ def test_days_are_merged_by_id_and_somebody_who_joins_is_added(tmp_path):
     assert first.num_examples == 5, "selecting changes nothing here"
     first.select(["bob"]).save(tmp_path / "nothing.npz")
     assert counts_of(pa.MechanismLedger.load(tmp_path / "nothing.npz")) == {"bob": 0}
+
+
+def test_a_named_persons_composition_is_asked_by_id_even_if_the_id_could_be_a_place():
+    ledger = pa.MechanismLedger(3)
+    ledger.record(pa.Laplace(3.0), [1, 2, 3])
+    assert ledger.composition(2).steps == 3
+    ledger.people = [2, 0, 7]
+    assert [ledger.composition(name).steps for name in (2, 0, 7)] == [1, 2, 3]
+    with pytest.raises(ValueError, match="1 is not in this ledger"):
+        ledger.composition(1)
 
 
 def test_other_people_in_the_same_steps_are_planned_once():
