@@ -129,7 +129,7 @@ def test_few_steps_are_answered():
 
 @pytest.mark.parametrize("bad", [1.5, -1e-5, float("nan"), float("inf")])
 def test_a_delta_outside_of_its_range_is_refused(bad):
-    with pytest.raises(ValueError, match="delta"):
+    with pytest.raises(ValueError, match=r"delta must lie in \[0, 1\]"):
         pa.compose([(SAMPLED, 10)]).epsilon(bad)
 
 

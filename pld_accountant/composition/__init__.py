@@ -81,6 +81,8 @@ def compose(steps: Iterable[tuple[Mechanism | Enclosed | RenyiBox | Composition,
             if isinstance(part, RenyiBox):
                 boxes[part] = boxes.get(part, 0) + number * times
                 continue
+            if isinstance(part, list):
+                raise ValueError(f"steps must hold mechanisms: a list stands for one as compose(list), got {part!r}")
             if not isinstance(part, (Mechanism, Enclosed)) or isinstance(part, type):
                 raise ValueError(f"steps must hold mechanisms such as SampledGaussian, got {part!r}")
             step = SampledGaussian(part.noise_multiplier, 1.0) if isinstance(part, Gaussian) else part

@@ -250,7 +250,9 @@ class Composition(Locked, ABC):
         wanted = directions(direction)
 
         def check(d: float) -> EpsilonAt | float:
-            return d if d in (0.0, 1.0) else EpsilonAt(validate.delta(d))
+            if not 0.0 <= d <= 1.0:
+                raise ValueError(f"delta must lie in [0, 1], got {d!r}")
+            return d if d in (0.0, 1.0) else EpsilonAt(d)
 
         def ask(question: EpsilonAt | float, width: float) -> Bounds:
             if isinstance(question, EpsilonAt):

@@ -50,6 +50,7 @@ class Filter(SavedState):
     """
 
     _asked: tuple[float, float] | None = None  # the (epsilon, delta) that was asked for
+    _given = "norms"  # what `admit` takes
 
     def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any]) -> None:
         self._num_examples = validate.count(num_examples, "num_examples", least=1)
@@ -122,8 +123,9 @@ class Filter(SavedState):
     def _admit(self, norms: Any, steps: int | None = None, **step: Any) -> np.ndarray:
         count = 1 if steps is None else validate.count(steps, "steps", least=1, most=_MOST_STEPS)
         if self._individual:
+            if np.shape(norms) != (self._num_examples,):
+                raise ValueError(f"{self._given} must have shape ({self._num_examples},), got {np.shape(norms)}")
             array = validate.norms(norms, self._num_examples)
-            validate.array_shape(array, (self._num_examples,), "norms")
             admitted = self._book(array, count, **step)
         else:
             one = np.ndim(norms) == 0

@@ -31,7 +31,9 @@ class GaussianFilter(SquareFilter):
     max_grad_norm : float, optional
         Clipping norm.  None: nothing is clipped, and noise_multiplier is the standard deviation of the noise.
     individual : bool
-        See `Filter`.
+        True: a budget for each person, charged with their own norms.  False: one budget for all, charged with the
+        largest norm given; the first step that does not fit halts the filter.  The norms must then bound those of
+        every *possible* record, as a public clipping norm does; the largest of the present people's does not.
     target : (epsilon, delta), optional
         The (epsilon, delta) for which the budget was chosen, and which it implies; the guarantee leads with it.
     shares : array_like, (num_examples,), optional

@@ -48,7 +48,9 @@ class PLDFilter(NoisySteps):
         Buckets of relative norms, 2 to 4096.  The relative norm of a step is rounded up to the edge of its bucket.
         More buckets are tighter and cost memory, 4 bytes a bucket and person.
     individual : bool
-        See `Filter`.
+        True: a budget for each person, charged with their own norms.  False: one budget for all, charged with the
+        largest norm given; the first step that does not fit halts the filter.  The norms must then bound those of
+        every *possible* record, as a public clipping norm does; the largest of the present people's does not.
 
     References
     ----------

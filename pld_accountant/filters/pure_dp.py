@@ -25,6 +25,7 @@ class PureStepFilter(IntegerBudgetFilter):
 
     _scale: float  # the charge of a step of epsilon 1, in units
     _power: int  # the charge is proportional to epsilon to this power
+    _given = "epsilons"
 
     @property
     @abstractmethod
@@ -95,7 +96,9 @@ class PureDPFilter(PureStepFilter):
         The budget, one for everybody or one for each person.
     num_examples : int
     individual : bool
-        See `Filter`.
+        True: a budget for each person, charged with their own epsilons.  False: one budget for all, charged with the
+        largest epsilon given; the first step that does not fit halts the filter.  The epsilons must then bound those of
+        every *possible* record, as a public bound does; the largest of the present people's does not.
 
     References
     ----------
@@ -147,7 +150,9 @@ class ApproximateDPFilter(PureStepFilter):
         The guarantee.
     num_examples : int
     individual : bool
-        See `Filter`.
+        True: a budget for each person, charged with their own epsilons.  False: one budget for all, charged with the
+        largest epsilon given; the first step that does not fit halts the filter.  The epsilons must then bound those of
+        every *possible* record, as a public bound does; the largest of the present people's does not.
     conversion : {"best", "simple"}
         The conversion to rho: see `zcdp.zcdp_rho`.  The paper uses "simple".
 

@@ -99,9 +99,9 @@ def _checked(losses: Any, masses: Any) -> tuple[tuple[float, ...], tuple[float, 
     if not np.all((mass >= 0.0) & (mass <= 1.0 + _ROUNDING)):
         raise ValueError("masses must be probabilities")
     if not mass.sum() <= 1.0 + _ROUNDING:
-        raise ValueError(f"masses must add up to at most 1, got {mass.sum()!r}")
+        raise ValueError(f"masses must add up to at most 1, got {mass.sum():.17g}")
     if not mass @ np.exp(-loss) <= 1.0 + _ROUNDING:
-        raise ValueError(f"masses times exp(-loss) must add up to at most 1, got {mass @ np.exp(-loss)!r}")
+        raise ValueError(f"masses times exp(-loss) must add up to at most 1, got {mass @ np.exp(-loss):.17g}")
     values, added, _ = merged(loss, mass)
     return tuple(values[added > 0.0].tolist()), tuple(added[added > 0.0].tolist())
 

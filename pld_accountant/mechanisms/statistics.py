@@ -126,7 +126,8 @@ def RandomizedResponse(noise: float, buckets: int = 2, *, neighbours: str = "rep
     Parameters
     ----------
     noise : float
-        Probability of a uniform answer, in [0, 1].  The true answer has probability 1 - noise + noise / buckets.
+        Probability of a uniform answer, in [0, 1]: no epsilon, and 1 tells nothing.  The true answer has probability
+        1 - noise + noise / buckets.  A noise of buckets / (buckets - 1 + exp(epsilon)) makes one answer epsilon-DP.
     buckets : int
         Number of answers, at least 2.
     neighbours : {"replace-one", "replace-special"}
@@ -335,7 +336,7 @@ def PermuteAndFlip(epsilon: float) -> Laplace:
     return Laplace(1.0 / validate.positive(epsilon, "epsilon"))
 
 
-def PoissonSampled(mechanism: Any, rate: float) -> Any:
+def PoissonSampled(mechanism: Any, sample_rate: float) -> Any:
     """A mechanism on a Poisson sample, when neighbours differ by one record added or removed.
 
     Parameters
@@ -344,7 +345,7 @@ def PoissonSampled(mechanism: Any, rate: float) -> Any:
         Discrete pairs are also what `RandomizedResponse`, `DiscreteLaplace`, `DiscreteGaussian`, `PureDP` and
         `ApproximateDP` return.  Several outputs of one sample are a list of pairs (Gaussian, count), or what `compose`
         makes of it; they count as one Gaussian step.
-    rate : float
+    sample_rate : float
         Probability with which each person enters the step, independently, in (0, 1].
 
     Returns
@@ -371,14 +372,14 @@ def PoissonSampled(mechanism: Any, rate: float) -> Any:
     """
     outputs = getattr(mechanism, "counts", mechanism)
     if isinstance(outputs, (dict, list, tuple)):
-        return SampledGaussian(_joint_noise(outputs.items() if isinstance(outputs, dict) else outputs), rate)
+        return SampledGaussian(_joint_noise(outputs.items() if isinstance(outputs, dict) else outputs), sample_rate)
     if isinstance(mechanism, (DiscretePair, DensityPair, DiscreteGaussianVector, LargeDiscreteLaplace)):
-        return mechanism.sampled(rate)
+        return mechanism.sampled(sample_rate)
     if isinstance(mechanism, Gaussian):
-        return SampledGaussian(mechanism.noise_multiplier, rate)
+        return SampledGaussian(mechanism.noise_multiplier, sample_rate)
     if not isinstance(mechanism, (Laplace, ExponentialMechanism)):
         raise ValueError(f"PoissonSampled takes mechanisms such as Laplace(1.0) or PureDP(1.0), got {mechanism!r}")
-    return mechanism if validate.sample_rate(rate) == 1.0 else SampledBounded(mechanism, rate)
+    return mechanism if validate.sample_rate(sample_rate) == 1.0 else SampledBounded(mechanism, sample_rate)
 
 
 def _joint_noise(outputs: Iterable[tuple[Any, int]]) -> float:

@@ -172,8 +172,8 @@ def result_writers(
 
 def write_results(
     found: Summary | Comparison,
-    *,
     out: File | None = None,
+    *,
     figure: File | None = None,
     json: File | None = None,
 ) -> tuple[Path, ...]:
@@ -198,11 +198,13 @@ def write_results(
     Raises
     ------
     ValueError
-        For a wrong ending, a missing folder, or a file named twice.
+        For a wrong ending, a missing folder, a file named twice, or no file at all.
     OSError
         If one file cannot be written; then none is.
     """
     paths = [None if path is None else Path(path) for path in (out, figure, json)]
+    if not any(paths):
+        raise ValueError("a file must be named: out, figure or json")
     outputs.check(planned(*paths))
     writers = result_writers(found, *paths)
     outputs.write_all(writers)

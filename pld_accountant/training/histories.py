@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ def composition_of(accountant: Any, num_self_compositions: int | Sequence[int] |
     ----------
     accountant : object
         An accountant of Opacus, its ``state_dict()``, or its history: a list of (noise multiplier, sample rate, steps).
+        Or what ``torch.load`` gives of a file of Opacus's ``PrivacyEngine.save_checkpoint``.
         Or an accountant of prv-accountant (`PRVAccountant`, `DPSGDAccountant`, `Accountant`), or a list of its privacy
         random variables.
     num_self_compositions : int or sequence of int, optional
@@ -46,7 +48,10 @@ def composition_of(accountant: Any, num_self_compositions: int | Sequence[int] |
     1.004113
     """
     owner = getattr(accountant, "accountant", accountant)  # prv-accountant's older Accountant holds a PRVAccountant
+    if isinstance(owner, (str, os.PathLike)):
+        raise ValueError(f"accountant must not be a file; load it first, as by torch.load({os.fspath(owner)!r})")
     if isinstance(owner, Mapping):
+        owner = owner.get("privacy_accountant_state_dict", owner)
         if "history" not in owner:
             raise ValueError(f"accountant must have a history, as a state of Opacus has, got the keys {list(owner)}")
         entries = owner["history"]

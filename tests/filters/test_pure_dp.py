@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from pld_accountant.filters.gaussian import GaussianFilter
 from pld_accountant.filters.pure_dp import ApproximateDPFilter, PureDPFilter
 
 
@@ -80,3 +81,10 @@ def test_float32_epsilons_are_charged_in_full():
     assert f.admit(steps).all()
     for spent, step in zip(f.spent().tolist(), steps.tolist(), strict=True):
         assert Fraction(step) <= Fraction(spent) <= Fraction(step) * Fraction(1 + 1e-12)
+
+
+def test_a_wrong_shape_is_told_in_the_filters_own_words():
+    with pytest.raises(ValueError, match=r"^epsilons must have shape \(3,\), got \(\)$"):
+        PureDPFilter(1.0, num_examples=3).admit(0.3)
+    with pytest.raises(ValueError, match=r"^norms must have shape \(3,\), got \(2, 3\)$"):
+        GaussianFilter(1.0, num_examples=3, noise_multiplier=2.0).admit(np.ones((2, 3)))

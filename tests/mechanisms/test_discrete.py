@@ -198,6 +198,21 @@ def test_any_object_with_the_protocol_is_composed_and_others_are_refused():
     for wrong in (3, "Laplace", pa.Laplace, None):
         with pytest.raises(ValueError, match="must hold mechanisms"):
             pa.compose([(wrong, 1)])
+    with pytest.raises(ValueError, match=r"a list stands for one as compose\(list\)"):
+        pa.compose([(pa.TreeAggregation(4.0, 8), 1)])
+
+
+@pytest.mark.parametrize("answers", [2, 10])
+def test_the_noise_of_randomized_response_for_an_epsilon(answers):
+    epsilon = 0.9
+    noise = answers / (answers - 1 + np.exp(epsilon))
+    for neighbours, least in (("replace-one", epsilon - 1e-9), ("replace-special", 0.0)):
+        step = pa.RandomizedResponse(noise, answers, neighbours=neighbours)
+        assert least <= pa.compose([(step, 1)]).epsilon(0.0).upper <= epsilon + 1e-9
+
+
+def test_poisson_samples_take_a_sample_rate():
+    assert pa.PoissonSampled(pa.Laplace(5.0), sample_rate=0.1) == pa.PoissonSampled(pa.Laplace(5.0), 0.1)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_a_comparison_is_drawn_and_written_as_well(folder, own):
     found = pa.compare(own, 1e-5)
     assert len(pa.draw_histogram(found).axes) == 2
     assert len(pa.draw_histogram(pa.summarise(own, 1e-5)).axes) == 1
-    assert [path.name for path in pa.write_results(found, out="c.npz")] == ["c.npz"]
+    assert [path.name for path in pa.write_results(found, "c.npz")] == ["c.npz"]
     with np.load("c.npz") as table:
         assert np.array_equal(table["mu"], found.mu.upper)
 
@@ -80,6 +80,7 @@ def test_the_ledger_s_own_parameters_are_told(own):
         (lambda own: pa.write_report(own, "page.pdf", 1e-5), "must end in .html"),
         (lambda own: pa.write_results(pa.summarise(own, 1e-5), out="eps.txt"), "must end in"),
         (lambda own: pa.write_results(pa.summarise(own, 1e-5), json="absent/a.json"), "folder absent does not exist"),
+        (lambda own: pa.write_results(pa.summarise(own, 1e-5)), "a file must be named: out, figure or json"),
     ],
 )
 def test_mistakes(folder, own, call, message):

@@ -19,7 +19,8 @@ def same(one, other):
 def test_histories_of_opacus():
     expected = pa.compose([(pa.SampledGaussian(2.0, 0.01), 350), (pa.SampledGaussian(1.5, 0.02), 100)])
     state = {"history": STEPS, "mechanism": "rdp"}  # what an accountant's state_dict() returns
-    for given in (STEPS, [list(step) for step in STEPS], SimpleNamespace(history=STEPS), state):
+    checkpoint = {"module_state_dict": {}, "privacy_accountant_state_dict": state}  # PrivacyEngine.save_checkpoint
+    for given in (STEPS, [list(step) for step in STEPS], SimpleNamespace(history=STEPS), state, checkpoint):
         assert same(composition_of(given), expected)
     assert composition_of(SimpleNamespace(history=[])).steps == 0
 
@@ -28,6 +29,7 @@ def test_histories_of_opacus():
     ("given", "numbers", "words"),
     [
         (3.0, None, "must have a history"),
+        ("run.pt", None, r"load it first, as by torch.load\('run.pt'\)"),
         (SimpleNamespace(), None, "must have a history"),
         ({"model": 1}, None, r"must have a history.*got the keys \['model'\]"),
         ([(2.0, 0.01)], None, "history must hold"),
