@@ -126,8 +126,8 @@ class DiscretePair(Discrete):
     '0.392607'
     """
 
-    with_record: tuple[float, ...]
-    without_record: tuple[float, ...]
+    with_record: Sequence[float]
+    without_record: Sequence[float]
     sample_rate: float = 1.0
     name: str = field(default="", compare=False, repr=False)
     rho: float | None = field(default=None, init=False, repr=False)

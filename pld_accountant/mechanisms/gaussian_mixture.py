@@ -74,8 +74,8 @@ class GaussianMixture:
     """
 
     noise_multiplier: float
-    sensitivities: tuple[float, ...]
-    probabilities: tuple[float, ...]
+    sensitivities: Sequence[float]
+    probabilities: Sequence[float]
     rest_underflows: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
