@@ -139,7 +139,7 @@ def test_what_filters_admit_keeps_their_epsilon(epsilon, delta):
         for share in (0.9, 1.0):  # then exactly what is left
             norm = float(keep.headroom()[0]) * share
             assert keep.admit([norm])[0]
-            spent += mpmath.mpf(norm) ** 2
+            spent += 2 * rho_of_pure(norm) if keep is pure else mpmath.mpf(norm) ** 2
         squares.append(spent)
     assert gaussian_delta(epsilon, mpmath.sqrt(squares[0]) / 30) <= delta
     assert renyi_epsilon(squares[1] / 1800, delta) <= epsilon
@@ -154,6 +154,11 @@ def test_what_filters_admit_keeps_their_epsilon(epsilon, delta):
     assert renyi_epsilon(pure.rho, delta) <= epsilon
 
 
+def rho_of_pure(epsilon):
+    """The zCDP of an epsilon-DP step."""
+    return mpmath.mpf(epsilon) * mpmath.tanh(mpmath.mpf(epsilon) / 2)
+
+
 def test_what_filters_say_is_spent_and_left():
     """Two steps, added up in sixty digits: spent is rounded up, what remains and the headroom down, and little."""
     one = {"num_examples": 1}
@@ -162,11 +167,13 @@ def test_what_filters_say_is_spent_and_left():
     with mpmath.workdps(60):
         rho = mpmath.mpf(pure.rho)
         square = mpmath.fsum(mpmath.mpf(norm) ** 2 for norm in norms)
+        rho_spent = mpmath.fsum(rho_of_pure(norm) for norm in norms)
+        largest = mpmath.findroot(lambda e: rho_of_pure(e) - (rho - rho_spent), 4.0)
         for keep, budget, spent, left, headroom in (
             (pa.GaussianFilter(1.0, noise_multiplier=2.0, **one), 1, lambda s: mpmath.sqrt(s) / 2, mpmath.sqrt, 2.0),
             (pa.ZCDPFilter(1.0, noise_multiplier=2.0, **one), 1, lambda s: s / 8, lambda r: r, mpmath.sqrt(8)),
             (pa.RenyiFilter(2.0, 8.0, noise_multiplier=2.0, **one), 2, lambda s: s, lambda r: 2 * r, mpmath.sqrt(2)),
-            (pure, rho, lambda s: s / 2, lambda r: rho * r, mpmath.sqrt(2 * rho)),
+            (pure, rho, lambda s: rho_spent, lambda r: rho * r, largest / mpmath.sqrt(1 - rho_spent / rho)),
         ):
             for norm in norms:
                 assert keep.admit([norm])[0]

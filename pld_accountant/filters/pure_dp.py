@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .. import validate
 from ..kernels.charge import BUDGET, admit_square
-from ..notions import zcdp
+from ..notions import dp, zcdp
 from ..results import Guarantee
 from .integer_budget import IntegerBudgetFilter, own_shares, round_up
 
@@ -23,14 +24,25 @@ _DOWN, _UP = 1 - 2.0**-51, 1 + 2.0**-51
 class PureStepFilter(IntegerBudgetFilter):
     """A filter of steps that are pure DP."""
 
-    _scale: float  # the charge of a step of epsilon 1, in units
-    _power: int  # the charge is proportional to epsilon to this power
     _given = "epsilons"
 
     @property
     @abstractmethod
     def _budget(self) -> float:
         """The budget of a person who has all of it."""
+
+    @abstractmethod
+    def _root_of_charge(self, epsilons: np.ndarray) -> np.ndarray:
+        """The root of what steps cost of the budget, within 2^-50; NaN for a negative epsilon."""
+
+    @abstractmethod
+    def _affordable(self, left: np.ndarray) -> np.ndarray:
+        """The largest epsilon that costs so much of the budget, rounded down."""
+
+    @cached_property
+    def _scale(self) -> float:
+        """Units of one of the budget."""
+        return round_up(BUDGET / Fraction(self._budget))
 
     def admit(self, epsilons: Any, *, steps: int | None = None) -> np.ndarray:
         """Decide who takes part in the coming step, and book it.
@@ -63,17 +75,16 @@ class PureStepFilter(IntegerBudgetFilter):
         admitted = np.empty(norms.size, dtype=np.int64)
         with np.errstate(invalid="ignore"):
             # the kernel rounds up by more than the round-off of a root and its square, and it finds a NaN
-            charged = norms if self._power == 2 else np.sqrt(norms, dtype=np.float64)
-        if admit_square(charged, math.inf, 1.0, self._scale, count, self._left, admitted) >= 0:
+            root = self._root_of_charge(norms.astype(np.float64))
+        if admit_square(root, math.inf, 1.0, self._scale, count, self._left, admitted) >= 0:
             person = int(np.argmin((norms >= 0) & (norms < np.inf)))
             raise ValueError(f"epsilons must be finite and at least 0, got {norms[person]} for person {person}")
         return admitted
 
     def headroom(self) -> np.ndarray:
         """The largest pure-DP epsilon that each person can still spend, rounded down.  Sensitive."""
-        part = np.maximum(self._left - 1, 0) / self._scale
-        ratio = np.sqrt(part) if self._power == 2 else part
-        return self._each(np.where(self._halted, 0.0, ratio * (1 - 2.0**-48)))
+        left = np.maximum(self._left - 1, 0) / self._scale * (1 - 2.0**-48)
+        return self._each(np.where(self._halted, 0.0, self._affordable(left)))
 
     def spent(self) -> np.ndarray:
         """Each person's spent budget, rounded up, at most the budget: (num_examples,).  Sensitive."""
@@ -112,11 +123,8 @@ class PureDPFilter(PureStepFilter):
     (array([ True,  True]), array([False,  True]), array([0.5, 0.4]))
     """
 
-    _power = 1
-
     def __init__(self, epsilon: Any, *, num_examples: int, individual: bool = True) -> None:
         self._epsilon, own = own_shares(epsilon, lambda one: one)
-        self._scale = round_up(BUDGET / Fraction(self._epsilon))
         given = validate.numbers(epsilon, "epsilon") if own else self._epsilon
         super().__init__(num_examples, individual, {"epsilon": given}, **own)
         self._parameters.pop("shares", None)  # they follow from epsilon
@@ -124,6 +132,12 @@ class PureDPFilter(PureStepFilter):
     @property
     def _budget(self) -> float:
         return self._epsilon
+
+    def _root_of_charge(self, epsilons: np.ndarray) -> np.ndarray:
+        return np.sqrt(epsilons)
+
+    def _affordable(self, left: np.ndarray) -> np.ndarray:
+        return left
 
     @property
     def guarantee(self) -> Guarantee:
@@ -141,8 +155,9 @@ class PureDPFilter(PureStepFilter):
 class ApproximateDPFilter(PureStepFilter):
     """Keeps everybody within (epsilon, delta)-DP over steps that are pure DP.
 
-    A step that is e-DP is e**2 / 2-zCDP; the budget is the largest rho that implies (epsilon, delta).  `spent` and
-    `remaining` are parts of rho.  For few or large steps `PureDPFilter`, which adds epsilons up, admits more.
+    A step that is e-DP is e tanh(e / 2)-zCDP, which is less than e**2 / 2; the budget is the largest rho that implies
+    (epsilon, delta).  `spent` and `remaining` are parts of rho.  For few or large steps `PureDPFilter`, which adds
+    epsilons up, admits more.
 
     Parameters
     ----------
@@ -158,16 +173,15 @@ class ApproximateDPFilter(PureStepFilter):
 
     References
     ----------
-    Feldman and Zrnic (2021), Theorem 4.8.
+    Feldman and Zrnic (2021), Theorem 4.8, which charges e**2 / 2; Steinke (2024), "Sharp RDP & zCDP from pure DP",
+    Theorem 5, for e tanh(e / 2).
 
     Examples
     --------
     >>> f = ApproximateDPFilter(1.0, 1e-5, num_examples=2)
     >>> f.admit([0.2, 0.3]), f.headroom().round(4)
-    (array([ True, False]), array([0.1453, 0.2472]))
+    (array([ True, False]), array([0.1459, 0.2478]))
     """
-
-    _power = 2
 
     def __init__(
         self,
@@ -180,7 +194,6 @@ class ApproximateDPFilter(PureStepFilter):
     ) -> None:
         self._target = validate.positive(epsilon, "epsilon"), validate.delta(delta)
         self._rho = zcdp.zcdp_rho(*self._target, conversion=conversion)
-        self._scale = round_up(BUDGET / (2 * Fraction(self._rho)))
         parameters = {"epsilon": self._target[0], "delta": self._target[1], "conversion": conversion}
         super().__init__(num_examples, individual, parameters)
 
@@ -193,6 +206,12 @@ class ApproximateDPFilter(PureStepFilter):
     def _budget(self) -> float:
         return self._rho
 
+    def _root_of_charge(self, epsilons: np.ndarray) -> np.ndarray:
+        return np.sqrt(epsilons) * np.sqrt(np.tanh(0.5 * epsilons))
+
+    def _affordable(self, left: np.ndarray) -> np.ndarray:
+        return np.asarray(dp.pure_epsilon(rho=left))
+
     @property
     def guarantee(self) -> Guarantee:
         """(epsilon, delta)-DP, proven for adaptive steps."""
@@ -203,6 +222,6 @@ class ApproximateDPFilter(PureStepFilter):
             f"Everything released is (epsilon, delta)-DP, epsilon = {epsilon!r}, delta = {delta!r}, for the "
             "adding or removing of one person, when every step is pure DP with the epsilons given."
             + self._condition("epsilon"),
-            "Feldman and Zrnic (2021), Theorem 4.8",
+            "Feldman and Zrnic (2021), Theorem 4.8, with rho by Steinke (2024), Theorem 5",
             self._target,
         )

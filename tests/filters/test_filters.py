@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import mpmath
 import numba
 import numpy as np
 import pandas
@@ -151,7 +152,9 @@ def exact_share(f, norm):
     if isinstance(f, PureDPFilter):
         return Fraction(norm) / Fraction(f.parameters["epsilon"])
     if isinstance(f, ApproximateDPFilter):
-        return Fraction(norm) ** 2 / (2 * Fraction(f.rho))
+        with mpmath.workdps(60):
+            share = mpmath.mpf(norm) * mpmath.tanh(mpmath.mpf(norm) / 2) / mpmath.mpf(f.rho)
+            return Fraction(int(share * 2**190), 2**190)
     noise, clip = Fraction(f.parameters["noise_multiplier"]), Fraction(f.parameters["max_grad_norm"])
     square = (min(Fraction(norm), clip) / (noise * clip)) ** 2
     if isinstance(f, GaussianFilter):

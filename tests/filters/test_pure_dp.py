@@ -27,9 +27,16 @@ def test_the_pure_dp_filter_outlasts_that_of_rogers(target, epsilon):
     for conversion in ("simple", "best"):
         f = ApproximateDPFilter(target, 1e-5, num_examples=1, conversion=conversion)
         counts[conversion] = f.admit([epsilon], steps=1_000_000)[0]
-        assert counts[conversion] == int(2 * f.rho / epsilon**2 * (1 + 1e-12))
+        assert counts[conversion] == int(f.rho / (epsilon * np.tanh(epsilon / 2)) * (1 + 1e-12))
     assert rogers_stops(epsilon, target, 1e-5) < counts["simple"] < counts["best"]
     assert counts["best"] > 1.25 * counts["simple"]
+
+
+def test_large_steps_are_charged_less_than_half_of_their_square():
+    f = ApproximateDPFilter(200.0, 1e-6, num_examples=1)
+    assert f.admit([2.0], steps=1_000)[0] == int(f.rho / (2.0 * np.tanh(1.0))) > 1.3 * f.rho / 2.0
+    with pytest.raises(ValueError, match=r"got -0.5 for person 0"):
+        f.admit([-0.5])
 
 
 def test_epsilons_of_pure_dp_steps_add_up():
