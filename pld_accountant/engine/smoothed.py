@@ -188,7 +188,7 @@ class _Curves:
     limits: Limits
 
     def of(self, who: NDArray) -> _Curves:
-        """Of some of the people."""
+        """The question to some of the people."""
         return replace(self, counts=self.counts[who], question=self.question.of(who))
 
     def finest_levels(self, hint: NDArray) -> tuple[NDArray, NDArray]:
