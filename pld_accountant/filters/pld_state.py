@@ -121,8 +121,9 @@ class PLDState:
             self._credit[who[fits]] = 0
             classes[who[fits]] = plan[fits]
         self._credit[status == credit.SURE] = 0  # invariant 2
+        # invariant 3; first, so that it holds after an interrupt, too
+        self._sure[:, (status != credit.REFUSED) & (bucket >= 0)] = -1
         credit.book(bucket, self._cover[g], status, classes, self._counts, self._offset(g))
-        self._sure[:, (status != credit.REFUSED) & (bucket >= 0)] = -1  # invariant 3
         return status != credit.REFUSED
 
     def _evaluate(self, who: NDArray, bucket: NDArray, g: int) -> tuple[NDArray, NDArray, NDArray]:
