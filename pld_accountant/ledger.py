@@ -414,7 +414,7 @@ class Ledger(PeopleCounts):
         -----
         mu describes the curve; it does not imply mu-GDP.  See `Composition.mu`.
 
-        **Cost**: about 0.1 milliseconds a person on one core.
+        **Cost**: about 0.1 milliseconds a person on one core; tens of milliseconds for rare steps.
         """
         if isinstance(self._tally, PackedTally):
             with deadline.limited(seconds):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .. import deadline
 from ..counting.counts import Counts
 from ..mechanisms.base import CharacteristicSteps, StepFamily
+from ..notions._gaussian_curve import log_delta_anywhere
 from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from ..threads import for_blocks
@@ -45,6 +46,7 @@ _POINTS = 500  # of curves, whose mu takes about 0.2 milliseconds
 _FEW = 4  # people who are asked although the time is over
 _LOOSE = 1e-3  # wider points are solved one by one: else mu of 10 sampled groups of four is 7 times too large
 _NOTHING = -1e9  # log of a delta of 0, for the kernel
+_STRIDES = (1_000, 8, 2)  # of points that are solved one by one before those between them
 _NEAR = np.linspace(-0.15, 0.15, 7)  # distances of points from the touching point, for the lower bound
 
 _Grid = tuple[NDArray, NDArray, NDArray]
@@ -185,7 +187,7 @@ def _look(
     from ..kernels import dominate
 
     # delta falls with epsilon: a point that its tilt does not serve takes the bound of one before it
-    curve = np.minimum.accumulate(curves.at(who, epsilon)[:, :, 1], axis=1)
+    curve = np.minimum.accumulate(curves.at(who, epsilon, least=floor[:, 0])[:, :, 1], axis=1)
     curve = np.ascontiguousarray(np.maximum(curve, _NOTHING))
     found, hull = np.empty((who.size, 3)), np.empty((who.size, 3), dtype=np.int64)
 
@@ -306,40 +308,66 @@ class _Curves:
         self._counts, self._makers, self._once, self._goal = counts, makers, once, float(np.log(min_delta))
         self._parts = int(np.ceil(-2.0 * np.log(min_delta) / _SPAN))
 
-    def at(self, who: NDArray, epsilon: NDArray) -> NDArray:
-        """Bounds of log delta of some people, (people, points, 2), at one tilt for each part of the range."""
-        parts = [epsilon[:, c] for c in np.array_split(np.arange(epsilon.shape[1]), self._parts) if c.size]
-        return np.concatenate([self._part(who, np.ascontiguousarray(p)) for p in parts], axis=1)
+    def at(self, who: NDArray, epsilon: NDArray, least: NDArray | None = None) -> NDArray:
+        """Bounds of log delta of some people, (people, points, 2), at one tilt for each part of the range.
 
-    def _part(self, who: NDArray, epsilon: NDArray) -> NDArray:
-        counts, once = self._counts.of(who), self._once[who]
-        curve = np.zeros((who.size, epsilon.shape[1], 2))
-        curve[:, :, 0] = -np.inf
-        if isinstance(self._makers.steps, CharacteristicSteps):
-            maker = self._makers.characteristic(interpolated=False)
-            curve = plancherel.curves(counts, maker, epsilon)
-            lost = np.flatnonzero((curve[:, :, 1] >= 0.0).all(axis=1) & (epsilon[:, 0] > 0.0) & ~once)
-            if lost.size:
-                # The tilt is chosen for the middle of the range: try another one, nearer to 0.
-                points = epsilon.shape[1]
-                near = epsilon[lost, :1] * np.linspace(0.0, 1.0, 3 * points, endpoint=False)
-                wider = np.concatenate([near, epsilon[lost]], axis=1)
-                curve[lost] = plancherel.curves(counts.of(lost), maker, wider)[:, 3 * points :]
+        With `least`, a mu that each person needs anyhow, upper bounds are wanted that no larger mu needs than the true
+        curve does.
+        """
+        parts = [epsilon[:, c] for c in np.array_split(np.arange(epsilon.shape[1]), self._parts) if c.size]
+        curve = np.concatenate([self._part(who, np.ascontiguousarray(p)) for p in parts], axis=1)
         # point by point: single steps, which have a closed form, and whatever one tilt does not serve; deltas below
         # min_delta need no larger mu than the end of the range does
         low, high = curve[:, :, 0], curve[:, :, 1]
-        open_points = (high >= 0.0) | once[:, None] | ((low < high - _LOOSE) & (high > self._goal))
-        person, point = np.nonzero(open_points)
-        methods = _of_points(self._makers.steps)
+        open_points = (high >= 0.0) | self._once[who][:, None] | ((low < high - _LOOSE) & (high > self._goal))
+        if least is not None:
+            # most curves need the largest mu at the last point, and loose bounds below its Gaussian do no harm; delta
+            # falls with epsilon, so that few points tell that the next ones need no more
+            for stride in _STRIDES:
+                some = np.zeros_like(open_points)
+                some[:, ::-stride] = open_points[:, ::-stride]
+                self._tighten(who, epsilon, curve, some)
+                least = np.maximum(least, _least_mu_down(epsilon[:, -1:].copy(), low[:, -1:].copy()))
+                open_points &= ~some & (np.minimum.accumulate(high, axis=1) > _log_gauss(epsilon, least))
+        self._tighten(who, epsilon, curve, open_points)
+        return curve
+
+    def _tighten(self, who: NDArray, epsilon: NDArray, curve: NDArray, points: NDArray) -> None:
+        """Solve some points one by one."""
+        person, point = np.nonzero(points)
         for a in range(0, person.size, _PAIRS):
             i, j = person[a : a + _PAIRS], point[a : a + _PAIRS]
             question = DeltaAt(epsilon[i, j])
             working, everybody = WorkingBounds.unknown(i.size, question), np.arange(i.size)
             working.settle(everybody, curve[i, j, 0], np.nan, curve[i, j, 1], Proof.TRANSFORM)
-            working.merge(everybody, solve(counts.of(i), self._makers, question, methods=methods))
+            working.merge(everybody, solve(self._counts.of(who[i]), self._makers, question))
             proven = np.stack([working.lower, working.upper], axis=1)
             curve[i, j] = np.where(working.contradicted[:, None], [-np.inf, 0.0], proven)
+
+    def _part(self, who: NDArray, epsilon: NDArray) -> NDArray:
+        curve = np.zeros((who.size, epsilon.shape[1], 2))
+        curve[:, :, 0] = -np.inf
+        if not isinstance(self._makers.steps, CharacteristicSteps):
+            return curve
+        counts, maker = self._counts.of(who), self._makers.characteristic(interpolated=False)
+        curve = plancherel.curves(counts, maker, epsilon)
+        lost = np.flatnonzero((curve[:, :, 1] >= 0.0).all(axis=1) & (epsilon[:, 0] > 0.0) & ~self._once[who])
+        if lost.size:
+            # The tilt is chosen for the middle of the range: try another one, nearer to 0.
+            points = epsilon.shape[1]
+            near = epsilon[lost, :1] * np.linspace(0.0, 1.0, 3 * points, endpoint=False)
+            wider = np.concatenate([near, epsilon[lost]], axis=1)
+            curve[lost] = plancherel.curves(counts.of(lost), maker, wider)[:, 3 * points :]
         return curve
+
+
+def _log_gauss(epsilon: NDArray, mu: NDArray) -> NDArray:
+    """log delta of everybody's Gaussian mechanism, (people, points); -inf for a mu of 0."""
+    out = np.full(epsilon.shape, -np.inf)
+    some = np.flatnonzero((mu > 0.0) & np.isfinite(mu))
+    each = mu[some].repeat(epsilon.shape[1])
+    out[some] = log_delta_anywhere(epsilon[some].ravel(), each).reshape(-1, epsilon.shape[1])
+    return out
 
 
 class _PointByPoint:
@@ -348,7 +376,7 @@ class _PointByPoint:
     def __init__(self, curve: OneCurve) -> None:
         self._curve = curve
 
-    def at(self, who: NDArray, epsilon: NDArray) -> NDArray:
+    def at(self, who: NDArray, epsilon: NDArray, least: NDArray | None = None) -> NDArray:
         """See `_Curves.at`."""
         delta = np.empty((epsilon.size, 2))
         for k, e in enumerate(epsilon.ravel()):

@@ -298,6 +298,19 @@ def test_many_people_with_points_that_no_common_tilt_serves(noise, rate, steps):
         assert own.lower * (1.0 - 1e-9) <= found.upper[person] <= 1.01 * own.upper
 
 
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 1e-4, 100), (2.43, 1.42e-5, 5), (4.785, 6.19e-5, 366)])
+def test_mu_of_rare_steps_is_close_for_one_person_and_for_many(noise, rate, steps):
+    """No tilt serves the curve: mu used to be 5 to 300 times too large."""
+    worst = pa.compose([(pa.SampledGaussian(noise, rate), steps)]).mu()
+    assert worst.upper <= worst.lower * (1.0 + 1e-6)
+    norms = np.linspace(0.5, 1.2, 24)
+    ledger = pa.Ledger(norms.size, noise_multiplier=noise, sample_rate=rate, max_grad_norm=1)
+    ledger.record(norms, repeat=steps)
+    found = ledger.mu()
+    assert np.all(found.upper <= worst.upper * (1.0 + 1e-3))
+    assert np.all(found.upper <= 1.08 * found.lower), "two edges of a bucket"
+
+
 def sums_of(pair, steps, direction):
     """Losses of a discrete pair's composition and their masses, by plain convolution; the infinite mass apart."""
     law = pair.law(direction)
