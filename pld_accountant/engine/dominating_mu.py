@@ -341,6 +341,10 @@ class _Curves:
             working, everybody = WorkingBounds.unknown(i.size, question), np.arange(i.size)
             working.settle(everybody, curve[i, j, 0], np.nan, curve[i, j, 1], Proof.TRANSFORM)
             working.merge(everybody, solve(self._counts.of(who[i]), self._makers, question))
+            left = np.flatnonzero((working.lower < working.upper - _LOOSE) & (working.upper > self._goal))
+            if left.size and _of_points(self._makers.steps):
+                some = self._counts.of(who[i[left]])
+                working.merge(left, solve(some, self._makers, question.of(left), methods=schedule.RARE_POINTS))
             proven = np.stack([working.lower, working.upper], axis=1)
             curve[i, j] = np.where(working.contradicted[:, None], [-np.inf, 0.0], proven)
 

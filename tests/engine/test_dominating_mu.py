@@ -311,6 +311,17 @@ def test_mu_of_rare_steps_is_close_for_one_person_and_for_many(noise, rate, step
     assert np.all(found.upper <= 1.08 * found.lower), "two edges of a bucket"
 
 
+def test_mu_of_many_rare_steps_with_several_norms_is_close():
+    """More than a hundred rare steps: neither grids nor tilts serve the curve, and mu used to be too large."""
+    ledger = pa.Ledger(8, noise_multiplier=0.976, sample_rate=1.817e-4, max_grad_norm=1, buckets=64)
+    norms = (0.3, 0.01, 1e-4)
+    for norm, repeat in zip(norms, (4876, 3640, 1457), strict=True):
+        ledger.record(np.append(np.roll(np.linspace(0.05, 1.0, 7), repeat), norm), repeat=repeat)
+    ledger.record(np.append(np.linspace(1.0, 0.3, 7), 1.0), repeat=7, noise_multiplier=1.091, sample_rate=1.416e-3)
+    found = ledger.mu()
+    assert np.all(found.upper <= 1.2 * found.lower)
+
+
 def sums_of(pair, steps, direction):
     """Losses of a discrete pair's composition and their masses, by plain convolution; the infinite mass apart."""
     law = pair.law(direction)
