@@ -324,11 +324,16 @@ class _Curves:
             # most curves need the largest mu at the last point, and loose bounds below its Gaussian do no harm; delta
             # falls with epsilon, so that few points tell that the next ones need no more
             for stride in _STRIDES:
+                if not open_points.any():
+                    break
                 some = np.zeros_like(open_points)
                 some[:, ::-stride] = open_points[:, ::-stride]
                 self._tighten(who, epsilon, curve, some)
+                person, point = np.nonzero(open_points & ~some)
                 least = np.maximum(least, _least_mu_down(epsilon[:, -1:].copy(), low[:, -1:].copy()))
-                open_points &= ~some & (np.minimum.accumulate(high, axis=1) > _log_gauss(epsilon, least))
+                most = np.minimum.accumulate(high, axis=1)[person, point]
+                open_points[:] = False
+                open_points[person, point] = most > _log_gauss(epsilon[person, point], least[person])
         self._tighten(who, epsilon, curve, open_points)
         return curve
 
@@ -366,11 +371,9 @@ class _Curves:
 
 
 def _log_gauss(epsilon: NDArray, mu: NDArray) -> NDArray:
-    """log delta of everybody's Gaussian mechanism, (people, points); -inf for a mu of 0."""
-    out = np.full(epsilon.shape, -np.inf)
-    some = np.flatnonzero((mu > 0.0) & np.isfinite(mu))
-    each = mu[some].repeat(epsilon.shape[1])
-    out[some] = log_delta_anywhere(epsilon[some].ravel(), each).reshape(-1, epsilon.shape[1])
+    """log delta of Gaussian mechanisms; -inf for a mu of 0."""
+    out, some = np.full(epsilon.shape, -np.inf), (mu > 0.0) & np.isfinite(mu)
+    out[some] = log_delta_anywhere(epsilon[some], mu[some])
     return out
 
 
