@@ -11,7 +11,7 @@ from scipy import special, stats
 import pld_accountant as pa
 from pld_accountant import deadline
 from pld_accountant.composition.known import KnownComposition
-from pld_accountant.engine import contour, schedule
+from pld_accountant.engine import contour, renyi, schedule
 from pld_accountant.engine.convolution import ConvolvedLoss
 from pld_accountant.engine.question import EpsilonAt
 from pld_accountant.engine.transform import Transform
@@ -630,6 +630,25 @@ def test_questions_about_one_curve_share_their_integrals(monkeypatch):
     # each integral is used within the range of its bounds
     exact = [pa.compose(TOGETHER["groups"]).delta(e, "remove") for e in epsilon[::6].tolist()]
     assert all(found.lower[6 * k] <= one.upper and one.lower <= found.upper[6 * k] for k, one in enumerate(exact))
+
+
+@pytest.mark.parametrize("counts", [{pa.SampledGaussian(0.5, 1e-4): 300}, {pa.Laplace(3.0): 40}])
+def test_who_has_a_renyi_bound_alone_has_that_of_the_best_order(counts):
+    """Of a number, and of each in an array."""
+    run = KnownComposition(counts, methods=())
+    best = [run.rdp_epsilon(delta) for delta in (1e-6, 1e-4)]
+    found = run.epsilon([1e-6, 1e-4], "remove")
+    assert found.upper.tolist() == pytest.approx(best, rel=1e-12)
+    assert np.all(found.status == pa.Status.RENYI_ONLY)
+    assert run.epsilon(1e-6, "remove").upper == pytest.approx(best[0], rel=1e-12)
+
+
+def test_a_renyi_bound_at_a_lower_bound_is_left_alone(monkeypatch):
+    """No order is better: the bounds are closer than a millionth."""
+    monkeypatch.setattr(renyi, "optimal_epsilon", None)
+    found = pa.compose([(pa.Laplace(1.0), 8)]).epsilon([1e-9, 1e-5, 1e-4])
+    assert pa.Method.RENYI in found.method
+    assert np.all(found.upper <= found.lower * (1.0 + 2e-5))
 
 
 def test_an_epsilon_of_0_beside_others():
