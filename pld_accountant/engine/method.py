@@ -93,7 +93,7 @@ class Job:
 
         log_delta = self.log_delta(working, who, 4.0)
         reach = -ndtri_exp(np.maximum(log_delta - np.log(self.steps.max(initial=1) / lost), _LEAST))
-        alike = self.question.wants_epsilon and not np.ndim(self.question.target)
+        alike = self.question.wants_epsilon and np.ptp(self.question.target) == 0.0
         return reach if alike else _LEVEL * np.ceil(reach / _LEVEL)
 
 
