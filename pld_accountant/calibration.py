@@ -1,8 +1,8 @@
 """The smallest noise, most steps or largest sample rate that keep a target, of any mechanisms and of groups.
 
 Epsilon, and the success of an attack, fall with the noise and rise with steps and sample rate, so a search narrows a
-bracket.  At the end
-returned the certified upper bound keeps the target; at the other end of the bracket it exceeds the target.
+bracket.  At the end returned the certified upper bound keeps the target; at the other end of the bracket it exceeds the
+target.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def calibrate_attack_success(
     direction: str = "both",
     seconds: float | None = None,
 ) -> float:
-    """The last value of a parameter with attack_success(false_positive_rate) <= target_rate, otherwise as `calibrate`.
+    """The last value of a parameter that keeps attack_success(false_positive_rate) <= target_rate; see `calibrate`.
 
     No test that accuses innocent records at the given rate then detects a record more often than at the target rate.
     For a target of the advantage, call `calibrate` with target_epsilon 0.
@@ -156,7 +156,7 @@ def calibrate_attack_success(
 
     References
     ----------
-    Kulynych, Gomez, Kaissis, Calmon and Troncoso (2024): noise from the risk of an attack needs no delta.
+    Kulynych, Gomez, Kaissis, Calmon and Troncoso (2024), "Attack-aware noise calibration for differential privacy".
 
     Examples
     --------
@@ -187,9 +187,10 @@ def _calibrated(
     """See `calibrate`; `excess` is the value of an `_End`, and `what` the target in words."""
     validate.function(make, "make")
     try:
-        first, last = (validate.positive(value, "between") for value in between)
-    except TypeError:
+        first, last = between
+    except (TypeError, ValueError):
         raise ValueError(f"between must be two numbers, got {between!r}") from None
+    first, last = validate.positive(first, "between"), validate.positive(last, "between")
     if not first < last:
         raise ValueError(f"between must be two numbers, the smaller first, got {between!r}")
     if validate.flag(whole, "whole"):

@@ -102,6 +102,12 @@ def test_an_attack_that_cannot_be_calibrated_to(target, least, words):
         pa.calibrate_attack_success(pa.Gaussian, target, least, between=(1.0, 2.0))
 
 
+@pytest.mark.parametrize("between", [(), (1.0,), (1.0, 2.0, 3.0), 5, None])
+def test_ends_that_are_not_two_are_refused(between):
+    with pytest.raises(ValueError, match="between must be two numbers, got"):
+        pa.calibrate(pa.Gaussian, 1.0, 1e-5, between=between)
+
+
 def test_a_full_batch_is_the_largest_sample():
     assert pa.calibrate_sample_rate(100.0, 1e-5, 10.0, 10) == 1.0
 

@@ -311,8 +311,8 @@ class _Curves:
     def at(self, who: NDArray, epsilon: NDArray, least: NDArray | None = None) -> NDArray:
         """Bounds of log delta of some people, (people, points, 2), at one tilt for each part of the range.
 
-        With `least`, a mu that each person needs anyhow, upper bounds are wanted that no larger mu needs than the true
-        curve does.
+        `least` is a lower bound of each person's mu.  Loose upper bounds below the Gaussian curve of this mu stay
+        loose.
         """
         parts = [epsilon[:, c] for c in np.array_split(np.arange(epsilon.shape[1]), self._parts) if c.size]
         curve = np.concatenate([self._part(who, np.ascontiguousarray(p)) for p in parts], axis=1)
@@ -321,8 +321,8 @@ class _Curves:
         low, high = curve[:, :, 0], curve[:, :, 1]
         open_points = (high >= 0.0) | self._once[who][:, None] | ((low < high - _LOOSE) & (high > self._goal))
         if least is not None:
-            # most curves need the largest mu at the last point, and loose bounds below its Gaussian do no harm; delta
-            # falls with epsilon, so that few points tell that the next ones need no more
+            # most curves need the largest mu at the last point.  delta falls with epsilon: a point that needs less
+            # shows that the next ones may need less, too
             for stride in _STRIDES:
                 if not open_points.any():
                     break
@@ -347,6 +347,7 @@ class _Curves:
             working.settle(everybody, curve[i, j, 0], np.nan, curve[i, j, 1], Proof.TRANSFORM)
             working.merge(everybody, solve(self._counts.of(who[i]), self._makers, question))
             left = np.flatnonzero((working.lower < working.upper - _LOOSE) & (working.upper > self._goal))
+            # rare losses are split from the others where the steps have decaying characteristic functions
             if left.size and _of_points(self._makers.steps):
                 some = self._counts.of(who[i[left]])
                 working.merge(left, solve(some, self._makers, question.of(left), methods=schedule.RARE_POINTS))
