@@ -88,6 +88,8 @@ class Journal:
     Notes
     -----
     **Cost**: 8 bytes a person for every row, 37 bytes for every step; some microseconds a step without `sync`.
+
+    **Fork**: a forked child shares the open file.  There, `row` and `step` raise RuntimeError.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Journal:
         self.steps = 0
         self.message = ""
         self._has_row = False
+        self._process = os.getpid()
         # a new file can be read by its owner only: its numbers are sensitive
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
         try:
@@ -145,6 +148,9 @@ class Journal:
 
     def _write(self, content: bytes) -> None:
         """Append a whole record, or nothing."""
+        if os.getpid() != self._process:
+            # the parent does not know of the child's records, and would write over them
+            raise RuntimeError(f"{self.path} was opened before this process was forked; only its parent can write to it")
         try:
             os.lseek(self._file, self._end, os.SEEK_SET)
             view = memoryview(content)
@@ -266,9 +272,11 @@ def _begun(file: BinaryIO, path: str) -> bool:
     if len(start) < len(_MAGIC) + _HEAD.size:
         return False
     _, _, length = _HEAD.unpack_from(start, len(_MAGIC))
-    if length > _LONGEST_HEADER:
+    content = start[len(_MAGIC) + _HEAD.size :]
+    if length > _LONGEST_HEADER or (len(content) < length and b"}" in content):
+        # a header that was written to its end has a wrong length
         raise StoreError(f"{path} is not a journal: its header is damaged")
-    return len(start) >= len(_MAGIC) + _HEAD.size + length
+    return len(content) >= length
 
 
 class _Reader:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import multiprocessing
 import os
 import pickle
 import struct
@@ -233,6 +234,53 @@ def test_records_with_right_checksums_and_wrong_content_are_refused_or_read(tmp_
     (tmp_path / "log").write_bytes(journal_module._MAGIC + journal_module._record(0, deep))
     with pytest.raises(StoreError, match="header is damaged"):
         ledger_of(tmp_path / "log")
+
+
+def test_a_damaged_length_of_the_header_does_not_clear_the_file(tmp_path):
+    """Only a header that was killed before its end is written anew."""
+    path = tmp_path / "log"
+    written(path, 1)
+    whole = path.read_bytes()
+    place = len(journal_module._MAGIC) + 5
+    for bit in range(64):
+        content = bytearray(whole)
+        content[place + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        for read in (ledger_of, counted):
+            with pytest.raises(StoreError):
+                read(path)
+            assert path.read_bytes() == content
+    begun = whole.index(b"}")
+    for kept in (len(journal_module._MAGIC), place, place + 8, begun):
+        path.write_bytes(whole[:kept])
+        assert counted(path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_does_not_write_to_the_journal_of_its_parent(tmp_path):
+    context = multiprocessing.get_context("fork")
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+        journal.row(NORMS)
+        content = (tmp_path / "log").read_bytes()
+        with context.Pool(1, initializer=_SHARED.append, initargs=(journal,)) as pool:
+            for call in (_row_in_child, _step_in_child):
+                with pytest.raises(RuntimeError, match="only its parent can write"):
+                    pool.apply(call)
+        assert (tmp_path / "log").read_bytes() == content
+        journal.step(1.5, 0.02, 2.0)
+    assert counted(tmp_path / "log") == [1]
+
+
+_SHARED: list[Journal] = []
+
+
+def _row_in_child():
+    _SHARED[0].row(NORMS)
+
+
+def _step_in_child():
+    _SHARED[0].step(1.5, 0.02, 2.0)
 
 
 def counted(path):
