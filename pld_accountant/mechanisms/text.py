@@ -118,7 +118,11 @@ def _value(tree: ast.expr) -> Any:
         return _literal(tree)
     name = tree.func.id if isinstance(tree.func, ast.Name) else ""
     arguments = [_value(one) for one in tree.args]
-    options = {one.arg or "": _value(one.value) for one in tree.keywords}
+    options: dict[str, Any] = {}
+    for one in tree.keywords:
+        if one.arg in options:
+            raise ValueError(f"{one.arg} is given twice")
+        options[one.arg or ""] = _value(one.value)
     if name == "sqrt":
         return math.sqrt(*arguments)
     if name not in _MAKERS:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ..files.saved_state import SavedArrays
 from ..mechanisms.base import Direction
 from ..threads import in_order
-from .multipliers import Law
+from .multipliers import Law, log_moments
 from .norms import NORMS
 from .order import Guess, best_theta, saddle_point
 from .series import ChargeTable
-from .supersolution import Cell, Grid, Potential, build_potential
+from .supersolution import LARGEST_GROWTH, Cell, Grid, Potential, build_potential
 
 __all__ = ["Game", "Run", "build_game"]
 
@@ -164,6 +164,8 @@ def build_game(run: Run, report: Callable[[float], None] | None = None) -> Game:
         theta, found = _choose(run, guesses[0], report)
         steps = found * max(1.0, steps / max(guesses[0].steps, 1.0))
     laws = {direction: run.laws(direction, theta) for direction in _DIRECTIONS}
+    if not max(float(log_moments(law, np.ones(1))[0]) for law in laws["remove"]) < LARGEST_GROWTH:
+        raise ValueError(f"alpha = {1.0 + theta:g} is too large for these steps; choose a smaller order")
     charges = ChargeTable.make(laws["remove"])
 
     def build(direction: Direction) -> Potential:

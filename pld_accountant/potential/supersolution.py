@@ -40,7 +40,7 @@ from .multipliers import Law, Multipliers, log_moments
 from .norms import NORMS
 from .series import ChargeTable, Series, fit_series
 
-__all__ = ["Cell", "Grid", "Potential", "build_potential"]
+__all__ = ["LARGEST_GROWTH", "Cell", "Grid", "Potential", "build_potential"]
 
 _UNIT = 2.0**-53
 _BAND = 8.0  # standard deviations of the payoff's Gaussian spectrum that are kept
@@ -53,6 +53,9 @@ _RAISE = 2.0  # share of what is missing that an upward iteration adds
 _SOLVED = 1e-6  # of its largest value: where the iteration ends
 _MOST_CELLS = 1_000
 _OVERFLOW = "the numbers leave the range of doubles"
+
+LARGEST_GROWTH = 700.0
+"""The exponential of a step's log-moment must be a double."""
 
 
 class Grid(NamedTuple):
@@ -202,7 +205,7 @@ def _build(
     deviation = math.sqrt(variance * steps)
     far = max(-math.log(delta) for _, delta in targets)
     period = max(13.0 * deviation, 6.0 * deviation + 1.5 * far / theta, 2.0 * mean)
-    if not math.isfinite(period * math.exp(min(kappa, 800.0))):
+    if not (kappa < LARGEST_GROWTH and math.isfinite(period * math.exp(kappa))):
         raise ValueError(_OVERFLOW)
     spacing = 2.0 * math.pi / period
     blur = max(blur, (_BAND / (grid.frequencies * spacing)) ** 2)

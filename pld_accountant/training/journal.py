@@ -150,7 +150,7 @@ class Journal:
         """Append a whole record, or nothing."""
         if os.getpid() != self._process:
             # the parent does not know of the child's records, and would write over them
-            raise RuntimeError(f"{self.path} was opened before this process was forked; only its parent can write to it")
+            raise RuntimeError(f"{self.path} was opened before a fork, and only the process that opened it can write")
         try:
             os.lseek(self._file, self._end, os.SEEK_SET)
             view = memoryview(content)

@@ -45,6 +45,7 @@ def test_texts_are_steps(text, expected):
         ("Laplace()", "noise_multiplier"),
         ("Laplace(**{'noise_multiplier': 2})", "Laplace"),
         ("Laplace(-1)", "noise_multiplier must be"),
+        ("SampledGaussian(1, sample_rate=0.1, sample_rate=0.01)", "sample_rate is given twice"),
         ("1.5 * Laplace(2)", "count must be a whole number"),
         ("True * Laplace(2)", "count must be"),
         ("compose([])", "'compose' is no mechanism"),

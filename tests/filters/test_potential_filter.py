@@ -11,6 +11,7 @@ from pld_accountant.files import store
 from pld_accountant.filters.integer_budget import TOLERANCE
 from pld_accountant.filters.potential import PotentialFilter
 from pld_accountant.kernels.charge import BUDGET
+from pld_accountant.potential import game
 from pld_accountant.potential.game import Game
 from pld_accountant.potential.norms import NORMS, place_of
 
@@ -307,10 +308,12 @@ def test_epsilons_of_another_number_of_people_are_refused_before_the_work(monkey
         pa.PotentialFilter([1.0, 2.0], 1e-5, **run)
 
 
-def test_an_order_that_needs_too_much_is_refused():
+@pytest.mark.parametrize("alpha", [1e3, 1e6, 1e9, 1e300])
+def test_an_order_that_is_too_large_is_refused_before_anything_is_built(alpha, monkeypatch):
+    monkeypatch.setattr(game, "build_potential", None)
     run = {"num_examples": 2, "noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0}
-    with pytest.raises(ValueError, match="too many frequencies"):
-        pa.PotentialFilter(1.0, 1e-5, alpha=1e9, **run)
+    with pytest.raises(ValueError, match="too large for these steps"):
+        pa.PotentialFilter(1.0, 1e-5, alpha=alpha, **run)
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.0), (1.01, 0.99), (0.97, 1.02)])

@@ -265,7 +265,7 @@ def test_a_forked_child_does_not_write_to_the_journal_of_its_parent(tmp_path):
         content = (tmp_path / "log").read_bytes()
         with context.Pool(1, initializer=_SHARED.append, initargs=(journal,)) as pool:
             for call in (_row_in_child, _step_in_child):
-                with pytest.raises(RuntimeError, match="only its parent can write"):
+                with pytest.raises(RuntimeError, match="only the process that opened it"):
                     pool.apply(call)
         assert (tmp_path / "log").read_bytes() == content
         journal.step(1.5, 0.02, 2.0)
