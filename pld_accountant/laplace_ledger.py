@@ -54,8 +54,13 @@ class LaplaceLedger(Ledger):
     Notes
     -----
     A step counts whole at the upper edge of its bucket for the upper bounds, and at the lower edge for the lower ones:
-    the Laplace mechanism's curve grows with the norm.  With 256 buckets both are about 1.5 % of epsilon apart, and
-    with 1024 about 0.4 %.
+    the Laplace mechanism's curve grows with the norm.  With 256 buckets both are 0.6 % of epsilon apart for somebody
+    with the largest norm, 1.5 % at a third of it, and 11 % at a hundredth; buckets of a quarter of the width have a
+    quarter of this.
+
+    **One answer or several.**  The upper bound holds however a norm is spread over the answers of a query.  The lower
+    bound and the estimate are those of somebody who changes *one* answer by the whole norm; who changes several by less
+    each has a smaller epsilon.
 
     `epsilon` takes delta = 0, alone: the sum of a person's own losses, as pure DP adds them up.
 

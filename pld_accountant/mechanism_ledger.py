@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -266,7 +267,8 @@ class MechanismLedger(NamedPeople, SavedState):
 
         **Error**: the upper bound counts a norm at the upper edge of its bucket, the lower bound at the lower edge; a
         norm that is an edge counts at it for both.  With 64 buckets the bounds are about 2 % of the worst case's
-        epsilon apart.
+        epsilon apart.  The lower bound of a `Laplace` mechanism with several answers is that of somebody who changes
+        one answer by the whole norm, as for `LaplaceLedger`.
         """
         if not isinstance(mechanism, ScalableMechanism):
             raise ValueError(
@@ -371,6 +373,7 @@ class MechanismLedger(NamedPeople, SavedState):
         planned = {m: merged(self._planned.get(m, 0), n) for m, n in other._planned.items()}
         self._plan_all(self._planned | planned, counted=other._counted)
         self._counts, self._number, self._found = counts, own.size, None
+        _warn_of_relations(counts)
         self._parameters["num_examples"] = own.size
 
     def _take_rows(self, rows: NDArray) -> None:
@@ -574,6 +577,18 @@ def _of_rows(numbers: NDArray, rows: NDArray) -> NDArray:
     return np.where(rows >= 0, numbers[rows], 0)
 
 
+def _warn_of_relations(counts: dict[tuple[Any, Any], NDArray]) -> None:
+    """Warn if somebody took part in samples of different relations."""
+    took_part: dict[str, NDArray] = {}
+    for (upper, _), numbers in counts.items():
+        relation = getattr(upper, "neighbours", None)
+        if relation is not None:
+            took_part[relation] = took_part.get(relation, False) | (numbers > 0)
+    several = np.flatnonzero(np.sum([*took_part.values()], axis=0) > 1)
+    if several.size:
+        compose([(upper, 1) for (upper, _), numbers in counts.items() if numbers[several[0]]])  # which warns
+
+
 def _records(mechanism: Any) -> int | None:
     """The number of records that batches are drawn from, if the mechanism depends on it."""
     return getattr(mechanism, "records", None)
@@ -590,9 +605,18 @@ def _share(progress: Progress | None, k: int, questions: int) -> Progress:
 
 
 def _capped(found: Bounds, most: Bounds) -> Bounds:
-    """Bounds of everybody, none of which exceeds the worst case's."""
-    capped = found.upper > most.upper
-    upper, method = np.minimum(found.upper, most.upper), np.where(capped, np.uint8(most.method), found.method)
+    """Bounds of everybody, none of which exceeds the worst case's, unless it is proven that somebody loses more."""
+    above = (found.lower > most.upper * (1.0 + _ROUNDING)) & (found.status != Status.NOT_CERTIFIED)
+    if above.any():
+        warnings.warn(
+            f"the worst case loses less than {int(above.sum())} people: make(largest) of `record_contributions` does "
+            "not lose the most, so the worst case is no bound",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    capped = (found.upper > most.upper) & ~above
+    upper = np.where(capped, most.upper, found.upper)
+    method = np.where(capped, np.uint8(most.method), found.method)
     status = np.where(capped & (found.status == Status.NOT_CERTIFIED), np.uint8(Status.RENYI_ONLY), found.status)
     lower = np.minimum(found.lower, upper)
     return Bounds(lower, np.where(capped, 0.5 * (lower + upper), found.estimate), upper, status, method)

@@ -717,3 +717,29 @@ def test_ledgers_of_other_kinds_and_without_ids_are_not_merged():
     other.record(pa.Gaussian(2.0), [1, 3])
     ledger.merge(other)
     assert counts_of(ledger) == {0: 1, 1: 3} and ledger.schedule_from_events
+
+
+def test_a_merge_of_different_relations_warns_if_somebody_has_both():
+    def ledger(mechanism, times):
+        found = pa.MechanismLedger(3)
+        found.record(mechanism, times)
+        return found
+
+    sampled, batch = pa.SampledGaussian(1.0, 0.1), pa.FixedSizeBatch(2.0, 10, 100)
+    both = ledger(sampled, [1, 1, 0])
+    both.merge(ledger(batch, [0, 0, 4]))  # nobody has both
+    with pytest.warns(UserWarning, match="holds for neither"):
+        both.merge(ledger(batch, [0, 1, 0]))
+
+
+def test_a_worst_case_that_loses_less_than_somebody_caps_nobody_who_proves_it():
+    def make(k):
+        return pa.Gaussian(2.0) if k < 5 else pa.PureDP(1.0)  # the advantages say that 5 loses more
+
+    ledger = pa.MechanismLedger(2)
+    ledger.record_contributions(make, [3, 5], largest=5)
+    with pytest.warns(RuntimeWarning, match="less than 1 people"):
+        found = ledger.epsilon(1e-6)
+    exact = ledger.composition(0).epsilon(1e-6)
+    assert found.lower[0] <= exact.upper and exact.lower <= found.upper[0]
+    assert found.upper[1] <= 1.0

@@ -26,7 +26,7 @@ from ..filters.base import NoisySteps
 from ..filters.integer_budget import NoisyStepFilter
 from ..locked import held
 from ..results import Guarantee
-from .stopping import StoppingRule, noisy_count
+from .stopping import StoppingRule, count_step, noisy_count
 
 __all__ = ["Descent", "descend"]
 
@@ -91,7 +91,8 @@ def descend(
         Public constant that divides the noisy sum; None: num_examples * sample_rate.
     stopping : sequence of StoppingRule, optional
         Each is evaluated after every `every`-th step and charged to the same budgets.  Nothing else ends the run
-        early: whether all budgets are spent is private information.
+        early: whether all budgets are spent is private information.  A `PotentialFilter` books no steps of everybody,
+        and takes no rules.
     rng : numpy.random.Generator, optional
         Source of noise and sampling; None: a new one from the system's entropy.  Its seed must be secret.
     journal : path, optional
@@ -141,6 +142,9 @@ def descend(
     public = validate.positive(public, "normaliser")
     rng = validate.generator(rng)
     validate.function(gradient, "gradient")
+    for rule in stopping:
+        filter.headroom(**count_step(filter, rule.noise))  # raises if the filter cannot book it
+        rule.begin()
     readings: list[tuple[int, str, float]] = []
 
     for step in range(count):

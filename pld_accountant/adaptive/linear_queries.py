@@ -49,7 +49,8 @@ class LinearQueries(Locked):
     rng : numpy.random.Generator, optional
         Source of the noise; None: a new one from the system's entropy.  Its seed must be secret.
     journal : path, optional
-        File to which the budgets are saved before each answer is released (see `SavedState.save`).
+        File to which the budgets are saved before each answer is released (see `SavedState.save`).  If it exists, what
+        was spent there stays spent.
 
     Notes
     -----
@@ -57,8 +58,9 @@ class LinearQueries(Locked):
     the sum and of the noise is not accounted for.
 
     Several threads may ask; their queries are answered one after another.  A copy (`copy.copy`, `copy.deepcopy`,
-    `pickle`) has budgets of its own, and draws its noise from the system's entropy: equal noise in two answers would
-    cancel in their difference.  A forked process has the same generator as its parent: it must not answer.
+    `pickle`) has budgets of its own and no journal, and draws its noise from the system's entropy: equal noise in two
+    answers would cancel in their difference.  A forked process has the same generator as its parent: it must not
+    answer.
 
     Examples
     --------
@@ -87,12 +89,14 @@ class LinearQueries(Locked):
         self._filter = ZCDPFilter(self._rho, num_examples=num_examples, noise_multiplier=self._noise)
         self._rng = validate.generator(rng)
         self._journal = None if journal is None else os.fspath(journal)
+        if self._journal is not None and os.path.exists(self._journal):
+            self._filter.load(self._journal)
 
     def __repr__(self) -> str:
         return f"LinearQueries({self._norm_budget}, {self._rho}, num_examples={self._filter.num_examples})"
 
     def _copied(self) -> dict[str, Any]:
-        return {**super()._copied(), "_rng": np.random.default_rng()}
+        return {**super()._copied(), "_rng": np.random.default_rng(), "_journal": None}
 
     @property
     def filter(self) -> ZCDPFilter:

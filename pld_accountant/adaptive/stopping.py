@@ -17,7 +17,15 @@ from .. import validate
 from ..filters.integer_budget import NoisyStepFilter
 from ..locked import Locked, held
 
-__all__ = ["ActiveCount", "StoppingRule", "TrainingAccuracy", "noisy_count"]
+__all__ = ["ActiveCount", "StoppingRule", "TrainingAccuracy", "count_step", "noisy_count"]
+
+
+def count_step(filter: NoisyStepFilter, noise: float) -> dict[str, Any]:
+    """A noisy count over everybody, as a step of the filter."""
+    step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": 1.0}
+    if filter.sample_rate < 1:
+        step["sample_rate"] = 1.0
+    return step
 
 
 def noisy_count(
@@ -40,9 +48,7 @@ def noisy_count(
     answer : callable
         Draws the noise and returns the noisy sum.
     """
-    step: dict[str, Any] = {"noise_multiplier": noise, "max_grad_norm": 1.0}
-    if filter.sample_rate < 1:
-        step["sample_rate"] = 1.0
+    step = count_step(filter, noise)
     with held(filter):
         room = filter.headroom(**step)
         values = np.minimum(np.asarray(contributions, dtype=np.float64), room)
@@ -67,6 +73,9 @@ class StoppingRule(Locked, ABC):
     def __init__(self, noise: float, every: int) -> None:
         self.noise = validate.positive(noise, "noise")
         self.every = validate.count(every, "every", least=1)
+
+    def begin(self) -> None:
+        """Forget the readings of earlier runs."""
 
     @abstractmethod
     def contributions(self, parameters: np.ndarray, filter: NoisyStepFilter) -> np.ndarray:
@@ -134,6 +143,10 @@ class TrainingAccuracy(StoppingRule):
         self._correct = correct
         self._target = None if target is None else validate.positive(target, "target")
         self._patience = None if patience is None else validate.count(patience, "patience", least=1)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the readings of earlier runs."""
         self._best, self._since = -np.inf, 0
 
     def contributions(self, parameters: np.ndarray, filter: NoisyStepFilter) -> np.ndarray:

@@ -370,7 +370,9 @@ class PotentialOdometer(SavedState):
         ValueError
             As `PotentialFilter.admit`; nothing is booked then.
         """
-        self._beyond |= self._filter.admit(norms, steps=steps, **step) < steps
+        refused = self._filter.admit(norms, steps=steps, **step) < steps
+        # a step that costs nothing is refused, too, once the budget is spent
+        self._beyond |= refused & (np.asarray(norms) > 0)
 
     def spent(self) -> np.ndarray:
         """Each person's charges, in full-norm steps, at most the budget of the highest level: (num_examples,).

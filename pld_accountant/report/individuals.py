@@ -109,7 +109,7 @@ class Individuals:
 
     @property
     def renyi_only(self) -> int:
-        """Number of people whose upper bound is the Renyi bound and whose lower bound is 0."""
+        """Number of people whose upper bound is the Renyi bound."""
         return self.by_status()[Status.RENYI_ONLY]
 
     def caveats(self) -> list[str]:

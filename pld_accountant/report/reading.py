@@ -135,8 +135,9 @@ def _results(table: Any, facts: Mapping[str, Any]) -> Summary | Comparison:
         epsilon=Bounds(*bounds, *codes),
         rdp_epsilon=columns["rdp_epsilon"],
         worst_case=Bounds(
-            float(worst["lower"]),
-            _or(worst["estimate"], math.nan),
+            # JSON has no infinity
+            _or(worst["lower"], math.inf),
+            _or(worst["estimate"], math.inf if worst["lower"] is None else math.nan),
             _or(worst["upper"], math.inf),
             Status[worst["status"]],
             Method[worst["method"]],

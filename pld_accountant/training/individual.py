@@ -51,12 +51,13 @@ _CAPS = (
     "cap. "
 )
 _ADAPTIVE = (
-    "The caps of later stretches depended on earlier releases: for the run as a whole the number is a diagnostic, not "
-    "a guarantee. "
+    "The caps, noise multipliers or clipping norms of later steps may have depended on earlier releases: for the run "
+    "as a whole the number is a diagnostic, not a guarantee. "
 )
 _FIXED = (
-    "All caps came from the model at the start: if that model did not depend on the data, the upper bound may be "
-    "promised to the person, although the steps are adaptive. "
+    "All caps came from the model at the start, and all steps had one noise multiplier and one clipping norm: if that "
+    "model did not depend on the data, and the number of steps was fixed beforehand, the upper bound may be promised "
+    "to the person, although the steps are adaptive. "
 )
 _ESTIMATE = (
     "Estimates, not bounds: a person's norm is known only at the steps for which they were sampled, and the last known "
@@ -206,6 +207,7 @@ class IndividualSteps:
             raise ValueError(f"refresh is for mode 'caps'; mode {mode!r} has its own times")
         everybody = np.arange(self.num_examples)
         self.people = self._chosen(watched, seed) if mode == "watched" else everybody
+        self._drawn_anew = mode == "watched" and np.ndim(watched) == 0 and seed is None
         if keep is not None and (mode not in ("caps", "exact") or keep.num_examples != self.num_examples):
             raise ValueError(
                 f"keep needs mode 'caps' or 'exact' and a filter of the same {self.num_examples} people, "
@@ -235,6 +237,8 @@ class IndividualSteps:
         self._row: np.ndarray | None = None
         self._row_steps = 0
         self._row_key: tuple[float, float] = (0.0, 0.0)
+        self._setting: tuple[float, float] | None = None  # noise multiplier and clipping norm of the first step
+        self._varied = False  # whether a later step had others
         self._written: np.ndarray | None = None  # the last row of the journal
         self._caught_up = journal is None
         self._stretch: _Stretch | None = None
@@ -276,6 +280,11 @@ class IndividualSteps:
                 f"{self.journal.path} holds {self.journal.steps} steps, but this run has taken {self.steps}: "
                 "the journal is not that of this run"
             )
+        if self.journal.steps and self._drawn_anew:
+            raise ValueError(
+                f"{self.journal.path} holds steps of people who were drawn at random, and other people have been drawn "
+                "now; load a checkpoint of the run, or name its people in `watched`"
+            )
         self._flush_row()
         for row in self.journal.rows(self.steps):
             # a refresh writes a row; the one before the first step may have been counted by a checkpoint
@@ -290,6 +299,7 @@ class IndividualSteps:
                 f"the journal has a step with sample_rate={row.sample_rate!r}, this run has {self.sample_rate!r}"
             )
         noise, clip = row.noise_multiplier, row.max_grad_norm
+        self._note(noise, clip)
         if self.keep is not None:
             admitted = self._admitted(row.norms, noise, clip, steps=row.steps)
             if np.any(admitted[row.norms > 0] < row.steps):
@@ -335,6 +345,7 @@ class IndividualSteps:
             self._ledger.noise_multiplier if noise_multiplier is None else noise_multiplier
         )
         clip = validate.clipping_norm(self.max_grad_norm if max_grad_norm is None else max_grad_norm)
+        self._note(noise, clip)
         if np.isnan(self._norms).any():
             raise RuntimeError("the first step needs a refresh before it")
         row = np.minimum(self._norms, clip)
@@ -352,6 +363,11 @@ class IndividualSteps:
         caps = np.full(self.num_examples, clip)
         caps[self.people] = row
         return caps
+
+    def _note(self, noise: float, clip: float) -> None:
+        """Note what a step is taken with."""
+        self._setting = self._setting or (noise, clip)
+        self._varied |= self._setting != (noise, clip)
 
     def _kept(self, row: np.ndarray, noise: float, clip: float) -> np.ndarray:
         """The caps of the coming step, 0 for those whom the filter refuses."""
@@ -498,7 +514,7 @@ class IndividualSteps:
         self._catch_up()
         if self.keep is not None:
             return self.keep.guarantee
-        if self.mode == "caps" and self.refreshes <= 1:
+        if self.mode == "caps" and self.refreshes <= 1 and not self._varied:
             return Guarantee("fixed caps", True, _CAPS + _FIXED + _SAMPLED, _REFERENCE)
         return Guarantee("caps", False, _CAPS + _ADAPTIVE + _SAMPLED, _REFERENCE)
 
@@ -516,6 +532,7 @@ class IndividualSteps:
             parts["keep"] = _file(self.keep.save)
         header = {**self._identity(), "steps": self.steps, "refreshes": self.refreshes}
         header["before_first_refresh"] = bool(np.isnan(self._norms).any())
+        header |= {"setting": self._setting, "varied": self._varied}
         norms = np.where(np.isnan(self._norms), 0.0, self._norms)
         store.save(path, _KIND, _VERSION, header, {**parts, "norms": norms, "people": self.people})
 
@@ -533,6 +550,11 @@ class IndividualSteps:
             steps = validate.count(header.pop("steps"), "steps")
             refreshes = validate.count(header.pop("refreshes"), "refreshes")
             before = bool(header.pop("before_first_refresh"))
+            # files of older versions do not say whether it varied
+            setting, varied = header.pop("setting", None), validate.flag(header.pop("varied", True), "varied")
+            if setting is not None:
+                noise, clip = setting
+                setting = validate.noise_multiplier(noise), validate.clipping_norm(clip)
             if header != self._identity():
                 own = self._identity()
                 other = next((name for name in own if own[name] != header.get(name)), "header")
@@ -550,6 +572,7 @@ class IndividualSteps:
                 if self.keep is not None and kept is not None:  # last, because nothing may fail after it
                     self.keep.load(kept)
         self._ledger, self.people, self.steps, self.refreshes = ledger, people, steps, refreshes
+        self._setting, self._varied, self._drawn_anew = setting, varied, False
         self._norms = np.full(len(people), np.nan) if before else norms
         self._row, self._row_steps, self._written, self._stretch = None, 0, None, None
         self._caught_up = self.journal is None

@@ -7,6 +7,7 @@ from pld_accountant.adaptive.descent import descend
 from pld_accountant.adaptive.stopping import ActiveCount, TrainingAccuracy
 from pld_accountant.filters.gaussian import GaussianFilter, ZCDPFilter
 from pld_accountant.filters.pld import PLDFilter
+from pld_accountant.filters.potential import PotentialFilter
 from pld_accountant.filters.pure_dp import PureDPFilter
 from pld_accountant.filters.renyi import RenyiFilter
 
@@ -282,3 +283,24 @@ def test_bad_arguments_are_refused(message, call):
 
 
 ARGS = {"learning_rate": 1.0, "steps": 2}
+
+
+def test_a_rule_that_the_filter_cannot_book_is_refused_before_the_first_step():
+    kept = PotentialFilter(
+        1.1, 1e-5, num_examples=PEOPLE, noise_multiplier=2.0, sample_rate=0.03, max_grad_norm=1.0, alpha=7.0
+    )
+    asked = []
+    with pytest.raises(ValueError, match="sample_rate must be at most"):
+        descend(asked.append, [0.0, 0.0], kept, learning_rate=1.0, steps=3, stopping=[ActiveCount(1, 20.0)])
+    assert not asked and not kept.spent().any()
+
+
+def test_a_rule_forgets_the_readings_of_earlier_runs():
+    rule = TrainingAccuracy(lambda parameters: np.ones(PEOPLE), noise=1e-3, patience=2)
+    stops = []
+    for _ in range(2):
+        kept = filter_for(1e9)
+        rng = np.random.default_rng(0)
+        run = descend(gradient, [0.0, 0.0], kept, learning_rate=0.0, steps=9, stopping=[rule], rng=rng)
+        stops.append(run.steps)
+    assert stops[0] == stops[1] > 1

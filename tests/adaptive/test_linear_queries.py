@@ -1,10 +1,13 @@
 """Linear queries: who is counted, the noise, the accuracy that is stated, and adaptivity."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from pld_accountant.adaptive.linear_queries import LinearQueries, row_norms
+from pld_accountant.files.store import StoreError
 from pld_accountant.filters.gaussian import ZCDPFilter
 from pld_accountant.notions import zcdp
 
@@ -119,3 +122,19 @@ def test_the_journal_is_written_before_the_answer(tmp_path):
         q.answer([0.5, 0.0])
     np.testing.assert_array_equal(ZCDPFilter.load(path).spent(), q.filter.spent())
     assert q.filter.spent()[0] > 0
+
+
+def test_a_service_that_starts_again_has_the_budgets_of_its_journal(tmp_path):
+    path = tmp_path / "journal"
+    for budget in (True, False):
+        queries = LinearQueries(2.0, 0.5, num_examples=2, journal=path)
+        copied = copy.copy(queries)
+        if budget:
+            queries.answer([1, 0])
+            queries.answer([1, 0])
+        spent = queries.filter.spent().copy()
+        assert spent.tolist() == [0.5, 0.0]
+        copied.answer([0, 1])  # a copy has budgets of its own, and writes nowhere
+        np.testing.assert_array_equal(ZCDPFilter.load(path).spent(), spent)
+    with pytest.raises(StoreError):
+        LinearQueries(3.0, 0.5, num_examples=2, journal=path)

@@ -235,6 +235,14 @@ def test_levels_are_reached_in_order():
         assert 0.8 * level < whole.upper <= level
 
 
+def test_a_step_that_costs_nothing_is_not_beyond_a_spent_budget():
+    meter = odometer(2)
+    meter.record([1 / 64, 0.0], steps=int(odometer(2)._filter.admit([1 / 64, 0.0], steps=10**7)[0]))
+    assert not meter._filter.admit([0.0, 0.0])[0]  # not one unit is left
+    meter.record([0.0, 0.0])
+    assert meter.epsilon().tolist() == [1.0, 0.0]
+
+
 def test_nobody_returns_from_beyond(tmp_path):
     meter = odometer()
     meter.record([2.0, 2.0, 0.0], steps=10**6)

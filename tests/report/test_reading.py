@@ -70,6 +70,15 @@ def test_people_without_a_bound_read_back(tmp_path, make_individuals):
     assert back.worst_case.status == pa.Status.NOT_CERTIFIED
 
 
+def test_an_infinite_worst_case_reads_back(tmp_path):
+    ledger = pa.MechanismLedger(20)
+    ledger.record(pa.ApproximateDP(0.1, 1e-3))
+    found = pa.summarise(ledger, 1e-5)
+    assert found.individuals.worst_case.lower == np.inf
+    again = pa.read_results(written(found, tmp_path))
+    assert again.individuals.worst_case == found.individuals.worst_case
+
+
 def test_the_schema_says_what_the_columns_are(tmp_path):
     path = written(pa.summarise(ledger_of(["b", "a"]), 1e-5, labels=["x", "y"], min_group=1), tmp_path)
     schema = pq.read_schema(path)

@@ -83,6 +83,67 @@ def test_modes_and_their_guarantees():
     assert fixed.guarantee.proven_adaptive and "did not depend on the data" in fixed.guarantee.sentence
 
 
+@pytest.mark.parametrize("other", [{"noise_multiplier": 0.7}, {"max_grad_norm": 1.0}])
+@pytest.mark.parametrize("restart", ["none", "checkpoint", "journal"])
+def test_other_noise_or_clipping_may_depend_on_releases(other, restart, tmp_path):
+    """The theorem of fixed caps is one of steps that were fixed beforehand."""
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+        run = steps_of(refresh=[0], journal=journal)
+        run.refresh(NORMS)
+        run.begin()
+        run.begin()
+        assert run.guarantee.proven_adaptive
+        run.begin(**other)
+        run.save(tmp_path / "run")
+    with Journal(tmp_path / "log", 4, max_grad_norm=2.0) as journal:
+        if restart != "none":
+            run = steps_of(refresh=[0], journal=journal)
+        if restart == "checkpoint":
+            run.load(tmp_path / "run")
+        assert run.steps == 3 or run.due is not None  # the journal is read
+        assert not run.guarantee.proven_adaptive and "may have depended" in run.guarantee.sentence
+
+
+def test_a_checkpoint_that_does_not_say_whether_steps_varied_claims_nothing(tmp_path):
+    run = steps_of(refresh=[0])
+    run.refresh(NORMS)
+    run.begin()
+    run.save(tmp_path / "run")
+    again = steps_of(refresh=[0])
+    again.load(tmp_path / "run")
+    assert again.guarantee.proven_adaptive
+    header, arrays = store.load(tmp_path / "run", "pld-accountant training run", 1)
+    del header["setting"], header["varied"]
+    store.save(tmp_path / "run", "pld-accountant training run", 1, header, arrays)
+    again.load(tmp_path / "run")
+    assert not again.guarantee.proven_adaptive
+
+
+def test_people_drawn_anew_do_not_take_over_the_journal_of_others(tmp_path):
+    """Of a process that was killed before its first checkpoint."""
+
+    def run(journal, **options):
+        return IndividualSteps(1000, **RUN, mode="watched", journal=journal, **options)
+
+    path = tmp_path / "log"
+    with Journal(path, 5, max_grad_norm=2.0) as journal:
+        first = run(journal, watched=5)
+        first.refresh(np.linspace(0.1, 1.0, 5))
+        first.begin()
+        expected = first.epsilon(1e-5).upper
+    with Journal(path, 5, max_grad_norm=2.0) as journal:
+        with pytest.raises(ValueError, match="drawn at random"):
+            run(journal, watched=5).epsilon(1e-5)
+        named = run(journal, watched=first.people)
+        np.testing.assert_array_equal(named.epsilon(1e-5).upper, expected)
+    with Journal(tmp_path / "other", 5, max_grad_norm=2.0) as journal:
+        for _ in range(2):  # a seed draws the same people
+            seeded = run(journal, watched=5, seed=3)
+            if not seeded.steps:
+                seeded.refresh(np.ones(5))
+                seeded.begin()
+
+
 def test_watched_people_are_exact_and_the_others_are_clipped_at_the_clipping_norm():
     run = steps_of(mode="watched", watched=[2, 1])
     np.testing.assert_array_equal(run.people, [1, 2])
