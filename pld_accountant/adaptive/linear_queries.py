@@ -49,8 +49,8 @@ class LinearQueries(Locked):
     rng : numpy.random.Generator, optional
         Source of the noise; None: a new one from the system's entropy.  Its seed must be secret.
     journal : path, optional
-        File to which the budgets are saved before each answer is released (see `SavedState.save`).  If it exists, what
-        was spent there stays spent.
+        File to which the budgets are saved before each answer is released (see `SavedState.save`).  If it exists,
+        the charges there count.
 
     Notes
     -----
