@@ -185,7 +185,7 @@ def test_a_call_works_in_one_thread(monkeypatch):
     begin = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", lambda self: (started.append(self), begin(self)))
     monkeypatch.setattr(_jit, "thread_limit", lambda: 4)
-    table = events(people=20_000, each=2)
+    table = events(people=5_000, each=2)
     JOB(table)
     assert not started
     ledger(table).epsilon(1e-5)
