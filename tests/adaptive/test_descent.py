@@ -39,9 +39,10 @@ def test_a_filter_that_is_not_proven_needs_a_word():
     """Without one, the result would carry a guarantee that says that there is none, which nobody reads."""
     arguments = {"num_examples": PEOPLE, "noise_multiplier": 4.0, "sample_rate": 0.1, "max_grad_norm": CLIP}
     step = {"learning_rate": 0.1, "steps": 1, "rng": np.random.default_rng(0)}
+    keep = PLDFilter(1.0, 1e-5, **arguments)
     with pytest.raises(ValueError, match="PLDFilter is not proven for adaptive runs"):
-        descend(gradient, [0.0, 0.0], PLDFilter(1.0, 1e-5, **arguments), **step)
-    run = descend(gradient, [0.0, 0.0], PLDFilter(1.0, 1e-5, **arguments), allow_unproven=True, **step)
+        descend(gradient, [0.0, 0.0], keep, **step)
+    run = descend(gradient, [0.0, 0.0], keep, allow_unproven=True, **step)
     assert not run.guarantee.proven_adaptive
 
 
