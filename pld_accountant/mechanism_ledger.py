@@ -27,7 +27,7 @@ from .results import Bounds, Guarantee, Status, everybody, stacked
 
 __all__ = ["MechanismLedger"]
 
-_ROUNDING = 2.0**-50  # of a share, in the safe direction of a lower bound
+_ROUNDING = 2.0**-50  # relative, of a share and of a bound in closed form
 _MOST_TIMES = 2**31
 _MOST_COUNT = 2**53
 
@@ -605,14 +605,14 @@ def _share(progress: Progress | None, k: int, questions: int) -> Progress:
 
 
 def _capped(found: Bounds, most: Bounds) -> Bounds:
-    """Bounds of everybody, none of which exceeds the worst case's, unless it is proven that somebody loses more."""
+    """Everybody's bounds, capped by the worst case's; not those of people who are proven to lose more."""
     above = (found.lower > most.upper * (1.0 + _ROUNDING)) & (found.status != Status.NOT_CERTIFIED)
     if above.any():
         warnings.warn(
-            f"the worst case loses less than {int(above.sum())} people: make(largest) of `record_contributions` does "
-            "not lose the most, so the worst case is no bound",
+            f"the worst case is no bound for {int(above.sum())} of {above.size} people: make(largest) of "
+            "`record_contributions` does not lose the most",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     capped = (found.upper > most.upper) & ~above
     upper = np.where(capped, most.upper, found.upper)

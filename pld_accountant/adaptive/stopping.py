@@ -112,6 +112,8 @@ class ActiveCount(StoppingRule):
 class TrainingAccuracy(StoppingRule):
     """Stop when the noisy number of correct people reaches a target, or has not grown for some evaluations.
 
+    Each run of `descend` forgets the readings of the runs before it.
+
     Parameters
     ----------
     correct : callable

@@ -50,6 +50,11 @@ def between(lower: float, upper: float, status: Status, method: Proof) -> Bounds
     return Bounds(lower, middle, upper, status, method)
 
 
+def _outwards(low: float, high: float) -> tuple[float, float]:
+    """The next doubles below and above: relative room is nothing to numbers below 1e-308.  The lower is at least 0."""
+    return max(math.nextafter(low, -math.inf), 0.0), math.nextafter(high, math.inf)
+
+
 def _of_tests(
     curve: ProfileCurve, infinite: Callable[[], tuple[float, float]], levels: Sequence[float], successes: bool
 ) -> list[tuple[float, float]]:
@@ -299,7 +304,8 @@ class Composition(Locked, ABC):
             shrunk, rest = math.exp(at), -math.expm1(at)
             low, middle, high = (rest + shrunk * min(value, 1.0) for value in d)
             middle = 0.5 * (low + high) if math.isnan(middle) else middle
-            low, high = low * (1.0 - 2.0**-48), min(high * (1.0 + 2.0**-48), 1.0)
+            low, high = _outwards(low * (1.0 - 2.0**-48), high * (1.0 + 2.0**-48))
+            high = min(high, 1.0)
             # a bound that is loose for delta' alone is close beside the rest
             status = Status.CERTIFIED if high - low <= _TINY * high else d.status
             return Bounds(low, middle, high, status, d.method)
@@ -555,7 +561,8 @@ class Composition(Locked, ABC):
         # delta changes by less than epsilon does, whose rounding is relative
         slack = 2.0**-48 * (1.0 - math.log(less))
         low, middle, high = (less * (1.0 - value) for value in (min(d.upper, 1.0), d.estimate, max(d.lower, 0.0)))
-        return Bounds(max(low - less * slack, 0.0), middle, high + less * slack, d.status, d.method)
+        low, high = _outwards(low - less * slack, high + less * slack)
+        return Bounds(low, middle, high, d.status, d.method)
 
     def rdp(self, alpha: Any) -> NDArray:
         """Renyi divergence of the composition at orders alpha >= 1, integer or not; the larger of the two directions.

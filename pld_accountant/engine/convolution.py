@@ -204,7 +204,8 @@ class ConvolvedLoss:
                 ends.append(0.0 if zero else max(found * (1.0 + sign * self._scale) + sign * self._offset, 0.0))
             else:
                 value = delta((target - sign * self._offset) / (1.0 + sign * self._scale))
-                ends.append(min(math.log(value) + sign * 2.0**-44, 0.0) if value > 0.0 else -np.inf)
+                # a few units in the last place of the largest logarithm
+                ends.append(min(math.log(value) + sign * 2.0**-42, 0.0) if value > 0.0 else -np.inf)
         return ends[0], ends[1]
 
     def _error(self, one: int, two: int) -> float:

@@ -207,6 +207,7 @@ class IndividualSteps:
             raise ValueError(f"refresh is for mode 'caps'; mode {mode!r} has its own times")
         everybody = np.arange(self.num_examples)
         self.people = self._chosen(watched, seed) if mode == "watched" else everybody
+        # another process would draw other people
         self._drawn_anew = mode == "watched" and np.ndim(watched) == 0 and seed is None
         if keep is not None and (mode not in ("caps", "exact") or keep.num_examples != self.num_examples):
             raise ValueError(
@@ -345,9 +346,9 @@ class IndividualSteps:
             self._ledger.noise_multiplier if noise_multiplier is None else noise_multiplier
         )
         clip = validate.clipping_norm(self.max_grad_norm if max_grad_norm is None else max_grad_norm)
-        self._note(noise, clip)
         if np.isnan(self._norms).any():
             raise RuntimeError("the first step needs a refresh before it")
+        self._note(noise, clip)
         row = np.minimum(self._norms, clip)
         if self.keep is not None:
             row = self._kept(row, noise, clip)
@@ -365,7 +366,7 @@ class IndividualSteps:
         return caps
 
     def _note(self, noise: float, clip: float) -> None:
-        """Note what a step is taken with."""
+        """Note the noise multiplier and the clipping norm of a step."""
         self._setting = self._setting or (noise, clip)
         self._varied |= self._setting != (noise, clip)
 

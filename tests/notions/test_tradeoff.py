@@ -318,3 +318,11 @@ def test_a_tiny_delta_is_not_asked_for(monkeypatch):
     found = pa.compose(STEPS[:1]).tradeoff(0.01)
     assert found.upper - found.lower < 1e-5
     assert max(question.epsilon for question in asked) < 1.0
+
+
+def test_the_smallest_doubles_are_rounded_outwards():
+    """The risk of the smallest prior lies strictly between 0 and the prior, where there is no double."""
+    found = pa.compose([(pa.Gaussian(0.025), 1)]).bayes_risk(5e-324)
+    assert found.lower == 0.0 and found.upper >= 5e-324
+    found = pa.compose([]).delta(-1e-310)  # 1 - exp(-1e-310), which is less than 1e-310
+    assert found.lower < 1e-310 <= found.upper
