@@ -256,6 +256,17 @@ def test_a_damaged_length_of_the_header_does_not_clear_the_file(tmp_path):
         assert counted(path) == []
 
 
+_SHARED: list[Journal] = []
+
+
+def _row_in_child():
+    _SHARED[0].row(NORMS)
+
+
+def _step_in_child():
+    _SHARED[0].step(1.5, 0.02, 2.0)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_does_not_write_to_the_journal_of_its_parent(tmp_path):
@@ -270,17 +281,6 @@ def test_a_forked_child_does_not_write_to_the_journal_of_its_parent(tmp_path):
         assert (tmp_path / "log").read_bytes() == content
         journal.step(1.5, 0.02, 2.0)
     assert counted(tmp_path / "log") == [1]
-
-
-_SHARED: list[Journal] = []
-
-
-def _row_in_child():
-    _SHARED[0].row(NORMS)
-
-
-def _step_in_child():
-    _SHARED[0].step(1.5, 0.02, 2.0)
 
 
 def counted(path):
