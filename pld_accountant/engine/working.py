@@ -121,6 +121,7 @@ class WorkingBounds:
 
     def answer(self, question: Question) -> Bounds:
         """Bounds of epsilon, or of delta itself, with a status and a method for everybody."""
+        self._compare(np.flatnonzero(self.solved), self.lower[self.solved], self.upper[self.solved])
         if self.contradicted.any():
             warn_of_contradiction(int(self.contradicted.sum()), self.contradicted.size)
         solved = self.solved & ~np.isnan(self.upper) & ~self.contradicted

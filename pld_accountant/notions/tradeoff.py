@@ -401,8 +401,10 @@ class _Maximum:
         apart = self.upper - self.lower
         size = min(abs(self.lower), abs(self.upper))
         self.close, self.loose = apart <= _CLOSE * size, apart > _LOOSE * size
-        stuck = apart <= 2.0 * float(np.max(ends[near, 1] - ends[near, 0])) or place <= 0.0
-        self.goes_on = not stuck and float(np.min(np.abs(points - self.place))) >= _NEAR
+        stuck = apart <= 2.0 * float(np.max(ends[near, 1] - ends[near, 0]))
+        # far below all points the curve may rise again out of its round-off
+        below = self.lower == start and self.place < points[0]
+        self.goes_on = (below or not stuck) and place > 0.0 and float(np.min(np.abs(points - self.place))) >= _NEAR
 
     def rounded_up(self) -> float:
         """The upper bound without the round-off of doubles, which lose digits where two lines meet."""

@@ -165,6 +165,15 @@ def test_methods_that_contradict_each_other_certify_nothing():
     assert made.contradicted.tolist() == [False, True, False]
 
 
+def test_a_method_that_contradicts_itself_certifies_nothing():
+    question = EpsilonAt(1e-5)
+    made = WorkingBounds.unknown(2, question)
+    made.settle(np.arange(2), np.array([2.0 + 1e-12, 2.1]), np.full(2, 2.0), np.full(2, 2.0), Method.CONTOUR)
+    with pytest.warns(RuntimeWarning, match="contradict"):
+        answer = made.answer(question)
+    assert answer.status.tolist() == [Status.CERTIFIED, Status.NOT_CERTIFIED]
+
+
 @pytest.mark.parametrize(("lower", "upper"), [(np.inf, 5.0), (-3.0, -np.inf), (2.0, 1.0)])
 def test_contradictions_of_infinite_bounds_and_of_other_counts_are_seen(lower, upper):
     question, who = DeltaAt(1.0), np.array([0])

@@ -45,6 +45,17 @@ def test_bounds_enclose_the_gaussian_curve(alpha, sigma):
     assert found.method == pa.Method.CONJUGATE
 
 
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+def test_errors_far_below_the_round_off_of_one_are_found(alpha):
+    """Near loss 0 both bounds of such a curve are 0 and its round-off."""
+    exact, found = gaussian(alpha, 20), pa.compose([(pa.Gaussian(0.05), 1)]).tradeoff(alpha)
+    assert found.lower <= exact <= found.upper <= found.lower * (1 + 2e-5)
+    lie, found = 0.5e-9, pa.compose([(pa.RandomizedResponse(1e-9), 2)]).tradeoff(alpha)
+    exact = lie**2 * (1 - alpha)  # only two lies are taken for the truth: a part alpha of them is not
+    assert found.lower <= exact * (1 + 1e-8)
+    assert exact * (1 - 1e-8) <= found.upper <= found.lower * (1 + 2e-5)
+
+
 @pytest.mark.parametrize("alpha", [0.001, 0.1, 0.5, 0.95])
 def test_bounds_enclose_a_curve_with_corners_in_each_direction(alpha):
     # a likelihood-ratio test over three outcomes, drawn as the curve through its corners
