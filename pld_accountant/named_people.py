@@ -96,6 +96,8 @@ class NamedPeople(Locked, ABC):
     def select(self: _N, people: Any) -> _N:
         """A ledger of some people, in this order, with all steps of the schedule.
 
+        If nobody was named, the new ledger numbers its people 0, 1, 2, ...; its `people` can be set.
+
         Parameters
         ----------
         people : array_like

@@ -160,7 +160,7 @@ class IndividualSteps:
         For ``caps``: at least 1.  More slack clips less and costs more.
     watched : int or array_like of int
         For ``watched``: the numbers of these people, or how many to choose at random.  The choice must be public and
-        must not depend on the data.
+        must not depend on the data.  ``run.ledger.people = run.people`` names them in tables.
     seed : int, optional
         Of the random choice.
     keep : Filter, optional

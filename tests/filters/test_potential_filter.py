@@ -13,7 +13,7 @@ from pld_accountant.filters.potential import PotentialFilter
 from pld_accountant.kernels.charge import BUDGET
 from pld_accountant.potential import game
 from pld_accountant.potential.game import Game
-from pld_accountant.potential.norms import NORMS, place_of
+from pld_accountant.potential.norms import NORMS
 
 STEP = {"noise_multiplier": 2.0, "sample_rate": 0.03, "max_grad_norm": 2.0}
 KNOWN = {"alpha": 8.0, **STEP}
@@ -29,7 +29,7 @@ def charge(keep, norm, rate=0.03, noise=2.0, clip=2.0):
         return Fraction(0)
     ratio = min(norm / clip, 1.0) * 2.0 / noise
     game = keep._game
-    return Fraction(float(game.charges.table[game.charges.rates.index(rate), place_of(np.array([ratio]))[0]]))
+    return Fraction(float(game.charges.table[game.charges.rates.index(rate), np.searchsorted(NORMS, ratio)]))
 
 
 def exactly_spent(keep):
