@@ -29,7 +29,11 @@ from ..locked import held
 from ..results import Bounds, Guarantee
 from .journal import Journal, JournalRow, relative
 
-__all__ = ["MODES", "IndividualSteps", "refresh_schedule"]
+__all__ = ["BELOW_CAP", "MODES", "IndividualSteps", "refresh_schedule"]
+
+BELOW_CAP = 1 - 1e-5
+"""The share of a cap at which gradients are clipped: norms are sums of single-precision squares, and rounding must not
+lift a clipped norm over the cap."""
 
 MODES = ("caps", "exact", "watched", "observed")
 

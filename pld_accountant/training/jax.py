@@ -14,18 +14,23 @@ import numpy as np
 import optax
 
 from .. import validate
+from .individual import BELOW_CAP
 
 __all__ = ["clip_each_and_add_noise", "clipped_sum", "gradient_norms", "norms_of"]
 
-# Norms are sums of single-precision squares.  The clipping target lies this much below the cap, so that rounding does
-# not lift a clipped norm over the cap.
-_BELOW = 1 - 1e-5
+
+def _single(leaf: Any) -> Any:
+    """In single precision at least: half precision would lift clipped norms over their caps by up to a percent."""
+    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
 def norms_of(gradients: Any) -> Any:
-    """The norm of each example's gradient, of a tree of arrays with the examples on the first axis."""
-    squares = [jnp.sum(jnp.square(leaf.reshape(leaf.shape[0], -1)), axis=1) for leaf in jax.tree.leaves(gradients)]
-    return jnp.sqrt(sum(squares))
+    """The norm of each example's gradient, of a tree of arrays with the examples on the first axis.
+
+    In single precision at least, as the results of `clipped_sum`.
+    """
+    leaves = [_single(leaf).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(gradients)]
+    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf), axis=1) for leaf in leaves))
 
 
 def clipped_sum(gradients: Any, caps: Any) -> Any:
@@ -41,7 +46,8 @@ def clipped_sum(gradients: Any, caps: Any) -> Any:
     Returns
     -------
     tree of arrays without the axis of the examples
-        No example contributes more than its cap, and nothing if its gradient is not finite.
+        No example contributes more than its cap, and nothing if its gradient is not finite.  In single precision at
+        least: add the noise before the sum is rounded to half precision.
 
     Examples
     --------
@@ -49,15 +55,16 @@ def clipped_sum(gradients: Any, caps: Any) -> Any:
     [0.30000001192092896, 0.4000000059604645]
     """
     norms = norms_of(gradients)
-    wanted = caps.astype(norms.dtype) * _BELOW
+    wanted = caps.astype(norms.dtype) * BELOW_CAP
     kept = (wanted > 0.0) & jnp.isfinite(norms)
     factors = jnp.where(norms > wanted, wanted / jnp.maximum(norms, jnp.finfo(norms.dtype).tiny), 1.0)
     factors = jnp.where(kept, factors, 0.0)
 
     def total(leaf: Any) -> Any:
         # a factor of 0 does not leave out what is not finite
-        own = jnp.where(kept.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0)
-        return jnp.tensordot(factors, own, axes=1)
+        own = jnp.where(kept.reshape(-1, *[1] * (leaf.ndim - 1)), _single(leaf), 0.0)
+        # by default GPUs and TPUs may round both factors of a product to half precision
+        return jnp.tensordot(factors, own, axes=1, precision=jax.lax.Precision.HIGHEST)
 
     return jax.tree.map(total, gradients)
 
@@ -108,8 +115,8 @@ def clip_each_and_add_noise(
         leaves, structure = jax.tree.flatten(total)
         keys = jax.random.split(present, len(leaves))
         noisy = [
-            (leaf + deviation * jax.random.normal(one, leaf.shape, leaf.dtype)) / size
-            for leaf, one in zip(leaves, keys, strict=True)
+            ((leaf + deviation * jax.random.normal(one, leaf.shape, leaf.dtype)) / size).astype(given.dtype)
+            for leaf, one, given in zip(leaves, keys, jax.tree.leaves(gradients), strict=True)
         ]
         return jax.tree.unflatten(structure, noisy), NoiseState(following)
 

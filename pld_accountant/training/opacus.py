@@ -32,14 +32,10 @@ from ..filters.base import Filter
 from ..ledger import Ledger
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..results import Bounds, Guarantee
-from .individual import IndividualSteps
+from .individual import BELOW_CAP, IndividualSteps
 from .people_loader import Batches, PeopleError, PeopleLoader, batch_of
 
 __all__ = ["IndividualAccounting", "PLDAccountant", "PeopleError"]
-
-# Gradients are scaled in single precision, and their norms are sums of single-precision squares.  The clipping target
-# lies this much below the cap, so that rounding does not lift a clipped norm over the cap.
-_BELOW = 1 - 1e-5
 
 _OPTIMIZERS = (DPOptimizer, DPOptimizerFastGradientClipping)
 
@@ -64,7 +60,8 @@ class IndividualAccounting:
     Raises
     ------
     ValueError
-        If batches are not drawn by Poisson sampling, or clipping is not flat, or training is distributed.
+        If batches are not drawn by Poisson sampling, or clipping is not flat, or training is distributed, or parameters
+        have half precision.
 
     Notes
     -----
@@ -154,22 +151,25 @@ class IndividualAccounting:
                 norms = torch.stack([g.reshape(len(g), -1).norm(2, dim=-1) for g in samples], 1).norm(2, dim=1)
                 self._observe(norms)
             elif self._steps.mode != "observed":
-                self._leave_out(samples, caps)
+                self._prepare(samples, caps)
             with _instead(self._optimizer, "max_grad_norm", caps):
                 clip()
             self._taken()
 
         return clip_at_caps
 
-    def _leave_out(self, samples: list[Any], caps: Any) -> None:
-        """Zero the gradients of examples whose cap is 0 or whose gradient is not finite: a factor of 0 would not."""
+    def _prepare(self, samples: list[Any], caps: Any) -> None:
+        """Zero the gradients of examples whose cap is 0 or whose gradient is not finite: a factor of 0 would not.
+
+        All become single precision, because norms would be rounded to the gradients' half precision under autocast.
+        """
         kept = caps > 0.0
         for sample in samples:
             kept = kept & torch.isfinite(sample).reshape(len(sample), math.prod(sample.shape[1:])).all(dim=1)
-        if not kept.all():
+        if not kept.all() or any(map(_is_half, samples)):
             for parameter, sample in zip(self._optimizer.params, samples, strict=True):
                 sample[~kept] = 0.0
-                parameter.grad_sample = sample
+                parameter.grad_sample = sample.to(torch.promote_types(sample.dtype, torch.float32))
 
     def _around_coefficients(self, coefficients: Callable[[], Any]) -> Callable[[], Any]:
         """Ghost clipping's factors, with a cap for every row."""
@@ -177,6 +177,12 @@ class IndividualAccounting:
         @functools.wraps(coefficients)
         def coefficients_at_caps() -> Any:
             norms = self._model.get_norm_sample()
+            parts = (parameter._norm_sample for parameter in self._model.trainable_parameters)
+            if self._steps.mode != "observed" and any(map(_is_half, parts)):
+                raise ValueError(
+                    "ghost clipping computes norms and clipped sums with the digits of the backward pass, and half "
+                    "precision does not keep the caps: train without autocast, or with grad_sample_mode='hooks'"
+                )
             caps = self._caps_of_batch(len(norms), norms.device)
             if self._steps.mode == "observed" and len(caps):
                 self._observe(norms)
@@ -215,13 +221,15 @@ class IndividualAccounting:
         people = self._batches.present(rows, self._invented)
         if not self._open:
             self._begin()
-        caps = self._caps[people] * _BELOW if len(people) else np.zeros(rows)
+        caps = self._caps[people] * BELOW_CAP if len(people) else np.zeros(rows)
         if self._steps.mode == "observed":
             caps = self._caps[people] if len(people) else np.zeros(rows)
         return torch.from_numpy(caps).to(device=device, dtype=torch.float32)
 
     def _begin(self) -> None:
         """Make a refresh if one is due, and book the coming step."""
+        if self._steps.mode != "observed":
+            _check_products(self._model, self._optimizer)
         if self._steps.due:
             self._steps.refresh(self.norms())
         self._booked = self._optimizer.noise_multiplier, self._optimizer.max_grad_norm
@@ -352,8 +360,36 @@ def _check(model: Any, optimizer: Any, loader: Any) -> None:
         )
     if isinstance(optimizer, DPOptimizerFastGradientClipping) != hasattr(model, "get_clipping_coef"):
         raise ValueError("model and optimizer must come from one call of make_private")
+    half = {p.dtype for p in optimizer.params if _is_half(p)}
+    if half:
+        raise ValueError(
+            f"parameters must have single precision, got {', '.join(map(str, half))}: a sum of clipped gradients "
+            "that is rounded to fewer digits does not keep the caps; torch.autocast leaves the parameters as they are"
+        )
     if not hasattr(model, "_module"):
         raise ValueError("model must be the one that make_private returned")
+
+
+def _is_half(tensor: Any) -> bool:
+    """Whether numbers have fewer digits than single precision."""
+    return torch.finfo(tensor.dtype).bits < 32
+
+
+def _check_products(model: Any, optimizer: Any) -> None:
+    """Raise `ValueError` if products are rounded so far that a clipped gradient may be longer than its cap."""
+    if torch.get_float32_matmul_precision() != "highest":
+        raise ValueError(
+            "matrix products with fewer digits than single precision may lift clipped gradients over their caps: call "
+            "torch.set_float32_matmul_precision('highest'), the default of PyTorch"
+        )
+    # ghost clipping computes the clipped sum by a second backward pass
+    if isinstance(optimizer, DPOptimizerFastGradientClipping) and torch.backends.cudnn.allow_tf32:
+        convolutions = (part for part in model.modules() if isinstance(part, nn.modules.conv._ConvNd))
+        if any(part.weight.is_cuda for part in convolutions):
+            raise ValueError(
+                "with ghost clipping, convolutions with fewer digits than single precision may lift clipped gradients "
+                "over their caps: set torch.backends.cudnn.allow_tf32 = False"
+            )
 
 
 def _records(loader: Any) -> tuple[Any, Any, bool]:

@@ -13,11 +13,14 @@ import numpy as np
 import torch
 from torch.func import functional_call, grad, vmap
 
+from .individual import BELOW_CAP
+
 __all__ = ["PerExample"]
 
-# Norms are sums of single-precision squares.  The clipping target lies this much below the cap, so that rounding does
-# not lift a clipped norm over the cap.
-_BELOW = 1 - 1e-5
+
+def _single(rows: Any) -> Any:
+    """In single precision at least: half precision would lift clipped norms over their caps by up to a percent."""
+    return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
 
 class PerExample:
@@ -59,7 +62,7 @@ class PerExample:
         for start in range(0, len(inputs), self._chunk):
             part = slice(start, start + self._chunk)
             found = self._gradients(weights, constants, inputs[part], targets[part])
-            rows = [found[name].reshape(len(inputs[part]), -1) for name in weights]
+            rows = [_single(found[name].reshape(len(inputs[part]), -1)) for name in weights]
             yield part, rows, torch.stack([row.norm(dim=1) for row in rows], 1).norm(dim=1)
 
     def norms(self, inputs: Any, targets: Any) -> np.ndarray:
@@ -80,7 +83,8 @@ class PerExample:
         -------
         list of tensors
             In the order and the shapes of the model's trainable parameters.  No example contributes more than its cap,
-            and nothing if its gradient is not finite: an error would tell of that example.
+            and nothing if its gradient is not finite: an error would tell of that example.  In single precision at
+            least: add the noise before the sum is rounded to the parameters' half precision.
 
         Raises
         ------
@@ -89,8 +93,8 @@ class PerExample:
             before its first refresh.
         """
         parameters = [p for p in self._model.parameters() if p.requires_grad]
-        total = [torch.zeros(p.numel(), dtype=p.dtype, device=p.device) for p in parameters]
-        targets_of_clipping = torch.as_tensor(np.asarray(caps, dtype=np.float64) * _BELOW)
+        total = [_single(torch.zeros(p.numel(), dtype=p.dtype, device=p.device)) for p in parameters]
+        targets_of_clipping = torch.as_tensor(np.asarray(caps, dtype=np.float64) * BELOW_CAP)
         if targets_of_clipping.shape != (len(inputs),):
             raise ValueError(f"caps must have shape ({len(inputs)},), got {tuple(targets_of_clipping.shape)}")
         if not (targets_of_clipping >= 0.0).all():
@@ -100,6 +104,6 @@ class PerExample:
             kept = (wanted > 0.0) & torch.isfinite(norms)
             factors = torch.where(norms > wanted, wanted / norms.clamp_min(torch.finfo(norms.dtype).tiny), 1.0)[kept]
             for number, row in enumerate(rows):
-                # a factor of 0 would not leave out what is not finite
-                total[number] += factors @ row[kept]
+                # a factor of 0 would not leave out what is not finite; a matrix product may round its factors
+                total[number] += row[kept].mul_(factors[:, None]).sum(0)
         return [flat.view_as(p) for flat, p in zip(total, parameters, strict=True)]

@@ -58,6 +58,33 @@ def test_the_clipped_sum_and_every_contribution(problem):
     assert norms_of(gradients).shape == (40,)
 
 
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_gradients_of_half_precision_keep_their_caps(kind):
+    """Rounded to half precision, a clipped gradient is up to a percent longer, and noise has gaps."""
+    rng = np.random.default_rng(0)
+    gradients = jnp.asarray(rng.normal(size=(50, 300)), dtype=kind)
+    exact = np.asarray(gradients, dtype=np.float64)
+    lengths = np.linalg.norm(exact, axis=1)
+    np.testing.assert_allclose(norms_of([gradients]), lengths, rtol=1e-6)
+    caps = jnp.asarray(lengths * rng.uniform(0.1, 1.0, 50))
+    for person in range(50):
+        alone = clipped_sum(gradients[person : person + 1], caps[person : person + 1])
+        assert np.linalg.norm(np.asarray(alone, dtype=np.float64)) <= caps[person]
+    total = clipped_sum(gradients, caps)
+    expected = (exact * (np.asarray(caps, dtype=np.float64) / lengths)[:, None]).sum(axis=0)
+    np.testing.assert_allclose(total, expected, rtol=2e-5, atol=1e-5)
+    transform = clip_each_and_add_noise(1e-6, 100.0, 1.0, jax.random.key(0))
+    noisy, _ = transform.update(gradients, transform.init(None), caps=caps)
+    assert total.dtype == "float32" and noisy.dtype == kind
+    np.testing.assert_allclose(np.asarray(noisy, dtype=np.float64), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_products_are_exact_on_accelerators():
+    """On GPUs and TPUs the default may be half precision: see jax.default_matmul_precision."""
+    traced = str(jax.make_jaxpr(clipped_sum)(jnp.ones((2, 3)), jnp.ones(2)))
+    assert traced.count("dot_general") == traced.count("HIGHEST, Precision.HIGHEST") == 1
+
+
 def test_the_transformation_adds_noise_of_the_clipping_norm_and_divides_by_a_constant(problem):
     parameters, x, y = problem
     gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(parameters, x, y)

@@ -1,5 +1,7 @@
 """Individual accounting in real training loops of Opacus."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,12 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from pld_accountant.training.opacus import IndividualAccounting, PeopleError, PLDAccountant  # noqa: E402
+from pld_accountant.training.opacus import (  # noqa: E402
+    IndividualAccounting,
+    PeopleError,
+    PLDAccountant,
+    _check_products,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -28,6 +35,8 @@ MODES = ("hooks", "functorch", "ew", "ghost")
 
 class Run:
     """A small training that `make_private` prepared."""
+
+    autocast = False
 
     def __init__(self, gradients="hooks", batch=12, noise=NOISE, workers=0, people=PEOPLE, accountant="pld", **private):
         torch.manual_seed(0)
@@ -58,7 +67,9 @@ class Run:
     def step(self, batch):
         inputs, targets = batch
         self.optimizer.zero_grad()
-        self.loss(self.model(inputs), targets).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            loss = self.loss(self.model(inputs), targets)
+        loss.backward()
         self.optimizer.step()
 
     def train(self, epochs=1, physical=None):
@@ -141,11 +152,12 @@ def test_everybody_is_clipped_at_their_own_cap(gradients, monkeypatch):
     assert len(sums) == 5 and np.any(caps < lengths)
 
 
-@pytest.mark.parametrize("gradients", ["hooks", "ghost"])
-def test_no_contribution_is_longer_than_its_cap(gradients, monkeypatch):
-    """One person at a time, so that the sum is their contribution: single precision must not lift it over the cap."""
+@pytest.mark.parametrize(("gradients", "autocast"), [("hooks", False), ("ghost", False), ("hooks", True)])
+def test_no_contribution_is_longer_than_its_cap(gradients, autocast, monkeypatch):
+    """One person at a time, so that the sum is their contribution: rounding must not lift it over the cap."""
     for person in range(0, PEOPLE, 7):
         run = Run(gradients, noise=0.1)
+        run.autocast = autocast
         run.account(refresh=[0], loss=None, slack=1.0)
         _, sums = spied(monkeypatch, run)
         sampler = run.loader.batch_sampler
@@ -155,6 +167,58 @@ def test_no_contribution_is_longer_than_its_cap(gradients, monkeypatch):
         assert 0 < cap <= CLIP
         assert max(np.linalg.norm(total) for total in sums) <= cap
         monkeypatch.undo()
+
+
+def test_ghost_clipping_in_half_precision_is_refused():
+    run = Run("ghost")
+    run.account()
+    run.autocast = True
+    with pytest.raises(ValueError, match="half precision does not keep the caps"):
+        run.train()
+    assert run.individual.steps == 0
+
+
+def test_parameters_of_half_precision_are_refused():
+    run = Run()
+    run.model.to(torch.bfloat16)
+    with pytest.raises(ValueError, match=r"single precision, got torch\.bfloat16"):
+        run.account()
+
+
+@pytest.mark.parametrize("gradients", ["hooks", "ghost"])
+def test_products_with_fewer_digits_are_refused(gradients):
+    run = Run(gradients)
+    run.account()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(ValueError, match="matrix products"):
+            run.train()
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert run.individual.steps == 0
+
+
+class ConvolutionOnGpu(nn.Conv2d):
+    """What is looked at of it."""
+
+    weight = SimpleNamespace(is_cuda=True)
+
+    def __init__(self):
+        nn.Module.__init__(self)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_convolutions_with_fewer_digits_are_refused_for_ghost_clipping(allowed, monkeypatch):
+    run = Run("ghost")
+    run.account()
+    run.model._module.append(ConvolutionOnGpu())
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+    if not allowed:
+        _check_products(run.model, run.optimizer)
+        return
+    with pytest.raises(ValueError, match="convolutions"):
+        _check_products(run.model, run.optimizer)
+    _check_products(run.model, Run().optimizer)
 
 
 def test_a_cap_of_zero_contributes_nothing(monkeypatch):

@@ -50,6 +50,27 @@ def test_no_contribution_is_longer_than_its_cap(problem):
             assert np.linalg.norm(torch.cat([p.flatten() for p in parts]).double()) <= min(cap, norm * (1 + 1e-6))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_half_precision_keep_their_caps(dtype):
+    """Rounded to half precision, a clipped gradient is up to a percent longer."""
+    torch.manual_seed(0)
+    model = nn.Linear(300, 1, bias=False).to(dtype)
+    each = PerExample(model, lambda output, target: (output * target).sum())
+    x = torch.randn(50, 300).to(dtype)
+    exact = x.double().numpy()
+    lengths = np.linalg.norm(exact, axis=1)
+    np.testing.assert_allclose(each.norms(x, torch.ones(50, dtype=dtype)), lengths, rtol=1e-6)
+    caps = lengths * np.random.default_rng(0).uniform(0.1, 1.0, 50)
+    for person in range(50):
+        some = slice(person, person + 1)
+        (alone,) = each.clipped_sum(x[some], torch.ones(1, dtype=dtype), caps[some])
+        assert np.linalg.norm(alone.double()) <= caps[person]
+    (total,) = each.clipped_sum(x, torch.ones(50, dtype=dtype), caps)
+    expected = (exact * (caps / lengths)[:, None]).sum(axis=0)
+    assert total.dtype == torch.float32
+    np.testing.assert_allclose(total.numpy()[0], expected, rtol=2e-5, atol=1e-5)
+
+
 def test_an_empty_batch_and_bad_input(problem):
     model, x, y = problem
     each = PerExample(model, nn.functional.cross_entropy)
