@@ -288,7 +288,7 @@ def _bracket(eps: np.ndarray, goal: np.ndarray, side: float) -> tuple[np.ndarray
     """A mu below the root, by delta <= Phi(mu / 2 - eps / mu), and a mu above it, by doubling."""
     from scipy import special
 
-    dlt = np.exp(goal)
+    dlt = np.minimum(np.exp(goal), 1.0 - 2.0**-53)  # some libraries round the exponential of -2^-53 to 1
     z = -special.ndtri(dlt)
     root = np.hypot(z, np.sqrt(2 * eps))
     with np.errstate(divide="ignore", invalid="ignore"):
