@@ -130,16 +130,18 @@ class IntegerBudgetFilter(Filter):
         """The units left of each budget, of 2**62: (budgets,) or (budgets, orders) int64.  Sensitive."""
         return self._left.copy()
 
-    def renew(self, budgets: Any = slice(None)) -> None:
+    def _renew(self, budgets: Any = slice(None)) -> None:
         """Refill some budgets, by default all; a boolean mask or an index selects them.  A halted filter stays halted.
 
-        The guarantee of the filter then holds between two renewals only.  Odometers add it up.
+        The filter's guarantee then holds between two renewals only: for odometers, which add it up.
         """
         self._left[budgets] = self._full[budgets]
 
     def take_units(self, left: np.ndarray) -> None:
         """Take over saved `units_left`; raise `StoreError` if they do not belong to a filter with these parameters."""
         belongs(left, "left", np.int64, self._left.shape, 0, BUDGET)
+        if np.any(left > self._full):
+            raise StoreError("somebody has more left than their budget")
         self._left = np.array(left, order="C")
 
     def _share_spent(self) -> np.ndarray:

@@ -39,7 +39,10 @@ from .renyi import RenyiFilter
 
 __all__ = ["GaussianOdometer", "PotentialOdometer", "RenyiOdometer"]
 
-_BETWEEN = "Nothing is claimed for moments between restarts. The values are sensitive: for their owner only."
+_BETWEEN = (
+    "Each budget is met to a relative 1e-12. Nothing is claimed for moments between restarts. The values are "
+    "sensitive: for their owner only."
+)
 
 
 class _Odometer(SavedState):
@@ -99,13 +102,13 @@ class _Odometer(SavedState):
         array = validate.step_norms(norms, self._num_examples)
         # The largest possible norm, if it is known: an error must not depend on the present people.
         norm = step.get("max_grad_norm") or self._smallest.max_grad_norm or float(array.max())
-        self._smallest.renew()
+        self._smallest._renew()
         if not self._smallest.admit([norm], **step)[0]:
             raise ValueError(f"increment must pay for any single step, the smallest does not for norm {norm:g}")
         refused = self._book(array, np.ones(array.size, np.bool_), step)
         self._level[refused] += 1
         for place in np.unique(self._places()[refused]):
-            self._filters[place].renew(refused & (self._places() == place))
+            self._filters[place]._renew(refused & (self._places() == place))
         self._book(array, refused, step)
 
     def _book(self, norms: np.ndarray, who: np.ndarray, step: dict[str, Any]) -> np.ndarray:
@@ -408,5 +411,6 @@ class PotentialOdometer(SavedState):
         return {**self._filter._state(), "beyond": self._beyond}
 
     def _restore(self, saved: SavedArrays) -> None:
-        self._beyond = saved.take("beyond", np.bool_, self._beyond.shape)
-        self._filter._restore(saved)
+        beyond = saved.take("beyond", np.bool_, self._beyond.shape)
+        self._beyond = beyond | self._filter._restore_spent(saved)
+        self._filter._restore_halted(saved)

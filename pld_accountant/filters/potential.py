@@ -266,16 +266,22 @@ class PotentialFilter(NoisyStepFilter):
         return {**super()._state(), "budget": np.array(self._budget), "full": self._full}
 
     def _restore(self, saved: SavedArrays) -> None:
-        """See `SavedState`; budgets certified by another release, or at an order given, may be others than those saved.
+        """See `SavedState`."""
+        self._restore_spent(saved)
+        self._restore_halted(saved)
 
-        What was spent stays spent: it is a sum of charges, which budgets do not change.
+    def _restore_spent(self, saved: SavedArrays) -> np.ndarray:
+        """Take over what was spent; return who spent more than their budget: (budgets,) bool.
+
+        Budgets certified by another release, or at an order given, may be others than those saved.  What was spent
+        stays spent: it is a sum of charges, which budgets do not change.
         """
         budget = float(saved.take("budget", np.float64, (), least=1.0, most=1e300))
         full = saved.take("full", np.int64, self._full.shape, least=1, most=BUDGET)
         left = self._saved_left(saved, full)
+        used = full - left
         if budget != self._budget or not np.array_equal(full, self._full):
             ratio = Fraction(budget) / Fraction(self._budget)
-            used = [min(math.ceil(one * ratio), BUDGET) for one in (full - left).tolist()]
-            left = np.maximum(self._full - np.array(used, dtype=np.int64), 0)
-        self._left = left
-        self._restore_halted(saved)
+            used = np.array([min(math.ceil(one * ratio), BUDGET + 1) for one in used.tolist()], dtype=np.int64)
+        self._left = np.maximum(self._full - used, 0)
+        return used > self._full

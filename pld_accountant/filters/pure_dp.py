@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,13 @@ class PureStepFilter(IntegerBudgetFilter):
 
     _given = "epsilons"
 
+    def __init__(self, num_examples: int, individual: bool, parameters: dict[str, Any], **own: Any) -> None:
+        super().__init__(num_examples, individual, parameters, **own)
+        # units of one of the budget
+        self._scale = round_up(BUDGET / Fraction(self._budget)) if self._budget > 0.0 else math.inf
+        if not self._scale < math.inf:
+            raise ValueError(f"epsilon must be larger, got one that allows {self._budget!r}")
+
     @property
     @abstractmethod
     def _budget(self) -> float:
@@ -38,11 +44,6 @@ class PureStepFilter(IntegerBudgetFilter):
     @abstractmethod
     def _affordable(self, left: np.ndarray) -> np.ndarray:
         """The largest epsilon that costs so much of the budget, rounded down."""
-
-    @cached_property
-    def _scale(self) -> float:
-        """Units of one of the budget."""
-        return round_up(BUDGET / Fraction(self._budget))
 
     def admit(self, epsilons: Any, *, steps: int | None = None) -> np.ndarray:
         """Decide who takes part in the coming step, and book it.

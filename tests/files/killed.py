@@ -46,7 +46,7 @@ def spend_for_ever(path, releases):
     with open(releases, "ab", buffering=0) as file:
         while True:
             if not f.admit([NORM])[0]:
-                f.renew()
+                f._renew()
                 os.truncate(releases, 0)  # before the save: a kill in between only over-counts
                 f.save(path)
                 continue

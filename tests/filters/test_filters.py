@@ -87,12 +87,12 @@ def test_only_renewed_budgets_start_again(make):
     f.units_left[:] = 0  # a copy
     np.testing.assert_array_equal(f.units_left, left)
     who = np.arange(PEOPLE) % 2 == 0
-    f.renew(who)
+    f._renew(who)
     assert np.all(f.units_left[who] == BUDGET) and np.all(f.spent()[who] == 0)
     np.testing.assert_array_equal(f.spent()[~who], spent[~who])
     f.take_units(left)
     np.testing.assert_array_equal(f.spent(), spent)
-    f.renew()
+    f._renew()
     assert np.all(f.units_left == BUDGET)
 
 
@@ -103,6 +103,20 @@ def test_units_that_cannot_be_left_are_refused(make):
         with pytest.raises(store.StoreError, match="left does not belong here"):
             f.take_units(bad)
     np.testing.assert_array_equal(f.units_left, left)
+
+
+def test_units_above_ones_own_budget_are_refused():
+    step = {"num_examples": 2, "noise_multiplier": 20.0, "max_grad_norm": 1.0}
+    f = GaussianFilter.for_epsilon([1.0, 0.1], 1e-5, **step)
+    with pytest.raises(store.StoreError, match="more left than their budget"):
+        f.take_units(np.array([BUDGET, BUDGET]))
+    assert f.admit([1.0, 1.0], steps=1000).tolist() == [28, 0]
+
+
+def test_a_budget_without_units_is_refused():
+    for make_one in (PureDPFilter, lambda epsilon, **more: ApproximateDPFilter(epsilon, 1e-300, **more)):
+        with pytest.raises(ValueError, match="epsilon must be larger"):
+            make_one(1e-300, num_examples=2)
 
 
 def test_wrong_shapes_and_types_are_refused(make):

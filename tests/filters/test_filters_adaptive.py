@@ -48,11 +48,11 @@ def refunding(f):
     admit, headroom = f.admit, f.headroom
 
     def broken(norms):
-        f.renew()
+        f._renew()
         return admit(norms)
 
     def broken_headroom():
-        f.renew()
+        f._renew()
         return headroom()
 
     f.admit, f.headroom = broken, broken_headroom

@@ -342,6 +342,18 @@ def test_what_was_spent_stays_spent_under_other_certified_budgets(tmp_path, monk
     np.testing.assert_allclose(again.spent(), np.array(before, dtype=float), rtol=1e-9)
 
 
+def test_an_odometer_beyond_its_budget_stays_beyond_if_budgets_shrink(tmp_path, monkeypatch):
+    run = {"num_examples": 2, "noise_multiplier": 2.0, "sample_rate": 0.03, "max_grad_norm": 1.0, "alpha": 8.0}
+    o = pa.PotentialOdometer([0.5, 1.0], 1e-5, **run)
+    o.record([1.0, 0.9], steps=217)
+    assert o.epsilon().tolist() == [1.0, 1.0]
+    o.save(tmp_path / "state")
+    own = Game.budget
+    monkeypatch.setattr(Game, "budget", lambda *target: 0.9 * own(*target))
+    again = pa.PotentialOdometer.load(tmp_path / "state")
+    assert again.epsilon().tolist() == [np.inf, 1.0]
+
+
 def exactly_spent_of(keep):
     """As `exactly_spent`, for people with budgets of their own."""
     used = (keep._full - keep.units_left).tolist()

@@ -7,7 +7,7 @@ import pytest
 
 from pld_accountant.potential import series as series_module
 from pld_accountant.potential.multipliers import Law, Multipliers, log_moments
-from pld_accountant.potential.norms import NORMS
+from pld_accountant.potential.norms import NORMS, OCTAVES
 from pld_accountant.potential.series import ChargeTable, fit_series
 
 LAWS = [Law(2.0, 0.03, "remove", 7.0), Law(1.0, 0.01, "add", 5.0), Law(0.6, 0.1, "remove", 1.5)]
@@ -32,6 +32,22 @@ def test_the_interpolation_is_within_its_error(law):
             missed = abs(mpmath.mpc(complex(values[i, k])) - true_jump(law, norm, float(multipliers.omega[k])))
             assert missed <= error[i, k]
             assert error[i, k] < 1e-9 * norm**2
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("octave", [0, 3, OCTAVES - 1])
+def test_the_slope_in_time_is_bounded(law, octave):
+    """By differences of forty digits; the bound is used for the rounding of times, which others would hide."""
+    multipliers = Multipliers(law, SPACING, MOST)
+    first = 4.0 ** (octave - OCTAVES) / law.noise_multiplier**2
+    bound, step = multipliers._slope(first), 1e-8
+    for time in (first, 2.3 * first, 4.0 * first):
+        norms = np.sqrt(time * np.array([1.0, 1.0 + step])) * law.noise_multiplier
+        for k in (0, 1, 20, MOST):
+            below, above = (true_jump(law, norm, float(multipliers.omega[k])) for norm in norms.tolist())
+            slope = float(abs(above - below) / (time * step))
+            assert slope <= bound[k] * 1.001
+            assert k or octave or bound[0] <= 20 * slope
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
