@@ -31,6 +31,7 @@ _NODE = (-0.906179845938664, -0.5384693101056831, 0.0, 0.5384693101056831, 0.906
 _WEIGHT = (0.23692688505618908, 0.47862867049936647, 0.5688888888888889, 0.47862867049936647, 0.23692688505618908)
 
 _SAFE = 1.000000001
+_DIGITS = 1e-3  # a difference of masses that is a smaller share of them has lost digits
 
 
 @inline
@@ -67,23 +68,34 @@ def _cell(sigma, q, sign, left, start, stop):
 
 
 @inline
-def _gaps(p1, u1, p2, u2, h, b, gap):
+def _gaps(p1, u1, p2, u2, own2, h, b, gap):
     """Write how far the chord of a cell exceeds the tangents where two of them meet, and at which share of the cell.
 
     p = masses of the two halves under P; q = p - u are those under Q times e^left, and u keeps the digits of losses far
-    below 2^-53.  gap = g1, t1, g2, t2.  The chord of the lowered curve stays below the tangents if
-    (1 - t) down_left + t down_right >= g for both pairs (g, t).
+    below 2^-53; own2 is the u of the right half that refers to its own left end, the middle of the cell.  gap = g1, t1,
+    g2, t2.  The chord of the lowered curve stays below the tangents if (1 - t) down_left + t down_right >= g for both
+    pairs (g, t).
+
+    With the ratio r = p / q of a half, t = (r - 1) / (e^h - 1), and g is at most b (1 - r e^-h), which is at most
+    b (1 - t).  In a wide cell r may be too large to be known; then (b, 0) serves as (g, t).
     """
     gap[0], gap[1], gap[2], gap[3] = 0.0, 0.25, 0.0, 0.75
-    q1, q2 = p1 - u1, p2 - u2
-    if p1 > 0.0 and q1 > 0.0:
-        gap[1] = min(max(u1 / q1 / math.expm1(h), 0.0), 1.0)
-        # log(p1 / q1), and p2 - q2 p1 / q1
-        log_ratio, beside = -math.log1p(-u1 / p1), (p1 * u2 - p2 * u1) / q1
-        gap[0] = max(b * -math.expm1(log_ratio - h) - beside, 0.0) * _SAFE
-    if p2 > 0.0 and q2 > 0.0:
-        gap[3] = min(max(u2 / q2 / math.expm1(h), gap[1]), 1.0)
-        gap[2] = max(b * -math.expm1(-math.log1p(-u2 / p2) - h), 0.0) * _SAFE
+    if p1 > 0.0:
+        q1 = p1 - u1
+        if q1 <= _DIGITS * p1:
+            gap[0], gap[1] = b * _SAFE, 0.0
+        else:
+            gap[1] = min(max(u1 / q1 / math.expm1(h), 0.0), 1.0)
+            # log(p1 / q1), and p2 - q2 p1 / q1
+            log_ratio, beside = -math.log1p(-u1 / p1), (p1 * u2 - p2 * u1) / q1
+            gap[0] = max(b * -math.expm1(log_ratio - h) - beside, 0.0) * _SAFE
+    if p2 > 0.0:
+        q2 = p2 - own2  # under Q times e^middle
+        if q2 <= _DIGITS * p2:
+            gap[2], gap[3] = b * _SAFE, 0.0
+        else:
+            gap[3] = min(max(u2 / (q2 * math.exp(-0.5 * h)) / math.expm1(h), gap[1]), 1.0)
+            gap[2] = max(b * -math.expm1(-math.log1p(-own2 / p2) - 0.5 * h), 0.0) * _SAFE
 
 
 @inline
@@ -163,7 +175,7 @@ def join_halves(p_half, u_half, h, p, b, gap):
         u2 = p2 * fall + u_half[2 * m + 1] * (1.0 - fall)
         p[m] = p1 + p2
         b[m] = min(max((u1 + u2) / -math.expm1(-h), 0.0), p[m])
-        _gaps(p1, u1, p2, u2, h, b[m], gap[m])
+        _gaps(p1, u1, p2, u2, u_half[2 * m + 1], h, b[m], gap[m])
 
 
 @inline

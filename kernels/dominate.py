@@ -86,7 +86,7 @@ def _gauss(epsilon, mu, shift):
         whole = math.exp(shift)
         return whole * (1.0 - 2.0**-50), whole, 0.0, whole * 2.0**-50, 0.0
     # round-off of t1, of the exponent and of exp
-    loss = 2.0**-50 * (4.0 + t1 * t1 + abs(t1) * mu + shift)
+    loss = 2.0**-50 * (4.0 + t1 * t1 + (abs(t1) + 1.0) * mu + shift)
     if not loss < 0.5:
         return 0.0, np.inf, 0.0, np.inf, 0.0
     phi = 0.3989422804014327 * math.exp(shift - 0.5 * t1 * t1)

@@ -36,14 +36,20 @@ _MORE = 4  # times the least number of cells, at most
 _OUTSIDE = 1e-10  # ten times the bound of the tilted mass outside of the cells
 _LEAST_FALL = 1e-26  # factors are rounded up to this, so that none underflows
 _LEAST_WIDTH = 1e-290  # a range of losses below this has lost its digits
-_KEEP = 0.999999999  # absorbs the round-off of the cells' quantities, about 1e-13 relative
+_KEEP = 0.999999999  # absorbs the round-off of sums over cells
+
+
+@inline
+def _kept(sigma, a):
+    """The share of a mass that the round-off of its exponent leaves: its terms are about (a / sigma)^2."""
+    return max(_KEEP - 2.0**-48 * (1.0 + a * a) / (sigma * sigma), 1e-9)
 
 
 @inline
 def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
     """Write lower bounds of the masses of n cells of [low, high], and log g and log r at their edges."""
     a = 1.0 + theta if sign > 0 else -theta
-    step = (high - low) / n
+    step, kept = (high - low) / n, _kept(sigma, a)
     # (log psi)'' <= bulge: psi is at least its log-linear chord times exp(-bulge step^2 / 8).
     # The mean of a log-linear function is at least the geometric mean of its end values.
     precision = 1.0 / (sigma * sigma)
@@ -59,7 +65,7 @@ def _cells(sigma, q, sign, theta, k, low, high, n, mass, loss, log_r):
         # dL/dx = w / sigma^2, w = q e^t / g
         log_r[j] = log_psi + 2.0 * math.log(sigma) - (math.log(q) + t - lg)
         if j > 0:
-            mass[j - 1] = _KEEP * step * math.exp(0.5 * (previous + log_psi) - shrink)
+            mass[j - 1] = kept * step * math.exp(0.5 * (previous + log_psi) - shrink)
         previous = log_psi
 
 
@@ -143,7 +149,7 @@ def _shift_cells(sigma, q, a, k, low, step, n, mass, spare, inverse):
     mass[j] = upper bound of the tilted mass;  spare[j] = the chosen w (1 - w);  inverse[j] = (1 - w) / w, left edge.
     """
     bulge = step * step / (8.0 * sigma * sigma) * (1.0 + max(0.0, -a) / (4.0 * sigma * sigma))
-    log_q, log_rest = math.log(q), math.log1p(-q)
+    log_q, log_rest, kept = math.log(q), math.log1p(-q), _kept(sigma, a)
     previous = share = 0.0
     for j in range(n + 1):
         x = low + j * step
@@ -153,7 +159,7 @@ def _shift_cells(sigma, q, a, k, low, step, n, mass, spare, inverse):
         if j < n:
             inverse[j] = math.exp(min(-t, 700.0))
         if j > 0:
-            mass[j - 1] = 0.5 * step * (previous + psi) * math.exp(bulge) / _KEEP
+            mass[j - 1] = 0.5 * step * (previous + psi) * math.exp(bulge) / kept
             left, right = share * (1.0 - share), w * (1.0 - w)
             spare[j - 1] = min(left, right) if a > 0.0 else 0.25 if share < 0.5 < w else max(left, right)
         previous, share = psi, w

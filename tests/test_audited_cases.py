@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import pld_accountant as pa
 from pld_accountant.composition.known import KnownComposition
@@ -46,6 +47,21 @@ def test_a_delta_far_beyond_all_doubles():
     ledger.record(np.array([0.2, 0.9, 1.0]), repeat=steps)
     bounds = ledger.delta(epsilon, seconds=4.0)
     assert np.all(bounds.lower <= bounds.upper) and np.all(bounds.upper < 1e-12)
+
+
+def test_cells_of_hundreds_of_nats_lower_no_bound():
+    """The sampled steps' number is binomial, and delta at most the mean of that of so many full batches."""
+    sigma, q, steps, delta = 0.003, 0.99, 34_040, 0.99
+    found = pa.compose([(pa.SampledGaussian(sigma, q), steps), (pa.PureDP(0.001), 1)]).epsilon(delta)
+    number = np.arange(steps + 1)
+    mu = np.sqrt(np.maximum(number, 1)) / sigma
+
+    def most(epsilon):
+        loss = epsilon - 0.001 - number * np.log(q) - (steps - number) * np.log1p(-q)
+        return stats.binom.pmf(number, steps, q) @ stats.norm.sf(loss / mu - 0.5 * mu)
+
+    assert most(found.lower * (1.0 - 1e-9)) >= delta
+    assert found.lower > 0.999 * found.upper
 
 
 def test_an_infinite_epsilon_has_an_estimate():

@@ -200,7 +200,9 @@ def _two_point_moments(theta: NDArray, c: NDArray) -> NDArray:
 
 def _log_sinhc(x: NDArray) -> NDArray:
     """log(sinh(x) / x) for x > 0."""
-    y = np.minimum(x, 0.1) ** 2
-    near = y * (1.0 / 6.0 - y * (1.0 / 180.0 - y * (1.0 / 2835.0 - y / 37800.0)))
-    far = np.maximum(x, 0.1)
-    return np.where(x < 0.1, near, far + np.log1p(-np.exp(-2.0 * far)) - np.log(2.0 * far))
+    y, rest = np.minimum(x, 1.0) ** 2, 1.0
+    for k in range(9, 1, -1):
+        rest = 1.0 + y / (2.0 * k * (2.0 * k + 1.0)) * rest
+    near = np.log1p(y / 6.0 * rest)
+    far = np.maximum(x, 1.0)
+    return np.where(x < 1.0, near, far + np.log1p(-np.exp(-2.0 * far)) - np.log(2.0 * far))

@@ -99,7 +99,7 @@ class DiscretePair(Discrete):
     ----------
     with_record, without_record : sequence of float, shape (outcomes,)
         Probabilities of the outcomes if the record is there and if it is not.  An outcome of probability 0 on one side
-        only has an infinite loss.  The numbers are taken as exact.
+        only has an infinite loss.  The numbers are taken as exact; sums further than 2^-50 from 1 are scaled to 1.
     sample_rate : float
         Probability with which the record enters the step, in (0, 1].
 
@@ -309,6 +309,7 @@ class DiscreteSteps(DeltaSteps):
             )
         ]
         self._of_losses = np.array([of_loss.max() for of_loss, _ in self._errors])
+        self._of_masses = MASS_SLACK + np.array([of_mass.max() for _, of_mass in self._errors])
         self._excluded = np.array([x.excluded for x in laws])
         self._beyond = np.zeros(len(laws))
 
@@ -332,7 +333,7 @@ class DiscreteSteps(DeltaSteps):
                 small = np.abs(exponent).max(axis=1, initial=0.0) < 600.0
                 moved = np.expm1(np.where(small[:, None], exponent, 0.0)) * mass
                 total = np.maximum(moved.sum(axis=1), -0.999999)
-                value = np.log1p(total) + (1e-14 + 4.0 * MASS_SLACK) * np.abs(moved).sum(axis=1) / (1.0 + total)
+                value = np.log1p(total) + (1e-14 + 2.0 * self._of_masses[k]) * np.abs(moved).sum(axis=1) / (1.0 + total)
                 large = np.flatnonzero(~(small & (value < 30.0)))
                 far = np.logaddexp.reduce(exponent[large] + np.log(np.maximum(mass, 1e-320)), axis=1) + 1e-12
                 value[large] = far * (1.0 + np.sign(far) * 1e-14)
@@ -386,7 +387,7 @@ class DiscreteSteps(DeltaSteps):
             loss, mass = self._laws[k]
             for side, sign in enumerate((-1.0, 1.0)):
                 above = np.maximum(-np.expm1(np.minimum(e - loss - sign * self._of_losses[k], 0.0)), 0.0)
-                value = float(mass @ above) * (1.0 + 2.0 * sign * MASS_SLACK)
+                value = float(mass @ above) * (1.0 + sign * self._of_masses[k])
                 ends[side, i] = np.log(value) if value > 0.0 else -np.inf
         return ends[0], np.minimum(ends[1], 0.0)
 
@@ -401,10 +402,11 @@ class DiscreteSteps(DeltaSteps):
         wanted = special.ndtr(-deviations)
         found = np.full((self.size, deviations.size), -np.inf)
         for k, (loss, mass) in enumerate(self._laws):
-            tail = np.cumsum(mass[::-1])[::-1] * (1.0 - 2.0 * MASS_SLACK)
+            tail = np.cumsum(mass[::-1])[::-1] * (1.0 - self._of_masses[k])
             place = np.searchsorted(-tail, -wanted, side="right") - 1
-            found[k] = np.where(place >= 0, loss[np.maximum(place, 0)] - self._of_losses[k], loss[0] - 1.0)
-            found[k][place < 0] = -np.inf if wanted[place < 0].size and tail[0] < 1.0 - 1e-9 else loss[0]
+            # who loses the least loses so much with all of the mass, if that is about 1
+            least = -np.inf if tail[0] < 1.0 - 1e-9 else loss[0]
+            found[k] = np.where(place >= 0, loss[np.maximum(place, 0)], least) - self._of_losses[k]
         return found
 
     def gaussian_mu(self) -> NDArray:
@@ -460,7 +462,7 @@ class DiscreteSteps(DeltaSteps):
             tail = np.append(np.cumsum(mass[::-1])[::-1], 0.0)  # of the losses from this one on
             kept = max(int(np.count_nonzero(tail > special.ndtr(-reach))), 1)
             laws.append((loss[:kept], mass[:kept]))
-            beyond[k] = tail[min(kept, loss.size)] * (1.0 + 2.0 * MASS_SLACK + loss.size * UNIT)
+            beyond[k] = tail[min(kept, loss.size)] * (1.0 + self._of_masses[k] + loss.size * UNIT)
         if not beyond.any():
             return self
         found = copy(self)

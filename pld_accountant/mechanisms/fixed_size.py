@@ -200,7 +200,8 @@ class SymmetricSteps:
     def _table(self, row: int) -> tuple[NDArray, ...]:
         """What `log_moments` needs of the half, in cells: five arrays.
 
-        Below 0: the P mass of each cell, and the log of its P mass over its Q mass; the lowest losses are left out.
+        Below 0: the P mass of each cell, and the log of its P mass over its Q mass; what cells lack of the mass below 0
+        is a cell of its own at the lowest loss, log(1 - q), which computed losses near it cannot be told from.
         Above 0: the knots, the Q mass of each cell, and the share of it that a chord puts at the right end.
         """
         if row not in self._tables:
@@ -212,7 +213,10 @@ class SymmetricSteps:
             # a cell from a to b has the Q mass e^-a (p - u)
             p, u = self._half.masses(row, below)
             some = p > u
-            ratio = below[:-1][some] - np.log1p(-u[some] / p[some])
+            sigma, q = float(self._half.sigma[row]), float(self._half.q[row])
+            tail = 0.5 * math.erfc(0.5 * math.sqrt(0.5) / sigma)  # Phi(-1 / (2 sigma))
+            lacking = max((1.0 - q) * (1.0 - tail) + q * tail - float(p[some].sum()), 0.0)
+            ratio = np.append(below[:-1][some] - np.log1p(-u[some] / p[some]), np.log1p(-q) if q < 1.0 else -np.inf)
             p_above, u_above = self._half.masses(row, above)
             q_above = np.maximum(p_above - u_above, 0.0) * np.exp(-above[:-1])
             held = q_above > 0.0
@@ -221,7 +225,7 @@ class SymmetricSteps:
                 share = u_above[held] / (p_above - u_above)[held] / np.expm1(np.diff(above)[held])
             right = np.zeros(q_above.size)
             right[held] = np.clip(share, 0.0, 1.0)
-            self._tables[row] = p[some], ratio, above, q_above, right
+            self._tables[row] = np.append(p[some], lacking), ratio, above, q_above, right
         return self._tables[row]
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:

@@ -65,8 +65,10 @@ def epsilon_bounds(delta: NDArray, sigma: NDArray, q: NDArray, direction: str) -
         # One step is q times the Gaussian's delta: from delta = q on, epsilon is 0.
         share = delta / q
         inside = share * (1.0 - _UNITS) < 1.0
-        below = np.where(inside, np.minimum(share * (1.0 + _UNITS), 1.0 - 2.0**-53), 0.5)
-        above = np.where(inside, np.minimum(share * (1.0 - _UNITS), 1.0 - 2.0**-53), 0.5)
+        # to numbers below 1e-308 relative room is nothing
+        below = np.where(inside, np.minimum(np.nextafter(share * (1.0 + _UNITS), 1.0), 1.0 - 2.0**-53), 0.5)
+        least = np.maximum(np.nextafter(share * (1.0 - _UNITS), 0.0), delta)
+        above = np.where(inside, np.minimum(least, 1.0 - 2.0**-53), 0.5)
         low = np.where(share < 1.0, gdp.epsilon(below, 1.0 / sigma, rounding="down"), 0.0)
         high = np.where(inside, gdp.epsilon(above, 1.0 / sigma), 0.0)
         return sampled_loss(low, q) * (1.0 - SLACK), sampled_loss(high, q) * (1.0 + SLACK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from .. import validate
+from .base import noise_of_share
 from .gaussian import Gaussian
 from .sampled_gaussian import SampledGaussian
 from .tree import tree_squared_sensitivity
@@ -61,7 +62,7 @@ def TreeAggregation(
     """
     square = tree_squared_sensitivity(steps, max_participations, min_separation)
     number = validate.count(trees, "trees", least=1)
-    return [(Gaussian(validate.noise_multiplier(noise_multiplier) / math.sqrt(square) * (1.0 - 2.0**-52)), number)]
+    return [(Gaussian(validate.noise_multiplier(noise_multiplier) / math.sqrt(square) * (1.0 - 2.0**-51)), number)]
 
 
 def BandedMatrix(
@@ -106,5 +107,7 @@ def BandedMatrix(
     [(SampledGaussian(noise_multiplier=2.0, sample_rate=0.08), 125)]
     """
     number, width = validate.count(steps, "steps", least=1), validate.count(bands, "bands", least=1)
-    noise = validate.noise_multiplier(noise_multiplier) / validate.positive(max_column_norm, "max_column_norm")
+    noise = noise_of_share(
+        validate.noise_multiplier(noise_multiplier), validate.positive(max_column_norm, "max_column_norm")
+    )
     return [(SampledGaussian(noise, sample_rate), -(-number // width))]

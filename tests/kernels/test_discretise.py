@@ -93,6 +93,22 @@ def test_up_lies_above_the_curve_and_down_below(sigma, q, direction, fineness):
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("sigma", "q"), [(0.1, 0.9), (0.02, 0.5), (0.1, 1e-6)])
+@pytest.mark.parametrize("h", [8.0, 14.0, 25.0, 45.0, 80.0, 213.0, 600.0])
+def test_bounds_hold_on_cells_of_many_nats(sigma, q, direction, h):
+    """There the Q mass of a cell is less than the round-off of its P mass, at the left end's likelihood ratio."""
+    up, down = (grid(sigma, q, direction, side, h) for side in ("upper", "lower"))
+    epsilon = np.linspace(up[0][0], up[0][-1], 60)
+    exact = np.array([float(hp.one_step(e, sigma, q, direction)) for e in epsilon])
+    above, slack_above = curve(*up, epsilon, h)
+    below, slack_below = curve(*down, epsilon, h)
+    assert np.all(above >= exact - slack_above)
+    assert np.all(below <= exact + slack_below)
+    if direction == "remove":
+        assert below.max() >= 0.3 * q, "the lower bound is not idle"
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(("sigma", "q"), LAWS)
 @pytest.mark.parametrize("fineness", [0, 1, 2])
 def test_masses_form_a_law(sigma, q, direction, fineness):

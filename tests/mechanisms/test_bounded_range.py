@@ -17,6 +17,13 @@ from pld_accountant.mechanisms.bounded_range_run import BoundedRangeRun
 from pld_accountant.results import Method
 
 
+def test_the_log_of_a_hyperbolic_sine_has_all_digits():
+    x = np.concatenate([np.geomspace(1e-8, 1.0, 50), [1.0 - 1e-9, 1.01, 3.0, 800.0]])
+    with mp.workdps(40):
+        exact = [mp.log(mp.sinh(mp.mpf(one)) / mp.mpf(one)) for one in x.tolist()]
+    np.testing.assert_allclose(bounded_range._log_sinhc(x), [float(one) for one in exact], rtol=3e-15)
+
+
 def strategies(c, points, steps):
     """Deltas of the best strategies whose losses are multiples of c / points, at the multiples from -n c to n c."""
     h, top = c / points, points * steps

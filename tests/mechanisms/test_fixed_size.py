@@ -53,8 +53,14 @@ def test_masses_are_those_of_the_half_its_mirror_image_and_an_atom(sigma, q):
         assert np.allclose(above, np.bincount(cell, parts), rtol=1e-9, atol=1e-14)
 
 
-@pytest.mark.parametrize(("sigma", "q"), [(0.7, 0.3), (2.0, 0.01), (4.0, 0.02)])
-@pytest.mark.parametrize("theta", [0.5, 3.0, 10.0])
+LITTLE = [(0.05, 0.95, 0.001), (0.1, 0.95, 0.001), (0.1, 0.999, 0.001), (0.1, 0.999, 0.1)]
+"""Most losses below 0 are log(1 - q) but for the round-off of doubles."""
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "theta"),
+    [*itertools.product([0.7, 2.0, 4.0], [0.3], [0.5, 3.0, 10.0]), (2.0, 0.01, 3.0), (4.0, 0.02, 0.5), *LITTLE],
+)
 def test_log_moments_are_above_the_integral_and_close(sigma, q, theta):
     x, step = np.linspace(0.5, 1 + theta + 12 * sigma, 2_000_001, retstep=True)
     loss = np.log1p(q * np.expm1((x - 0.5) / sigma**2))

@@ -162,6 +162,21 @@ def test_the_range_of_losses_holds_all_but_its_share(direction):
     assert 1e-30 < beyond <= np.exp(-0.5 * reach**2)
 
 
+@pytest.mark.parametrize(("sigma", "q"), [(1.0, 0.3), (0.01, 0.3), (3.0, 0.9)])
+@pytest.mark.parametrize("delta", [5e-324, 1e-320, 1e-310])
+def test_epsilon_of_deltas_below_the_ordinary_doubles(sigma, q, delta):
+    """Their quotient by the rate has few digits."""
+    low, high = (end.item() for end in hockey_stick.epsilon_bounds(*np.array([[delta], [sigma], [q]]), "remove"))
+    with mpmath.workdps(60):
+        s, share = mpmath.mpf(sigma), mpmath.mpf(delta) / mpmath.mpf(q)
+
+        def exceeds(side):
+            loss = mpmath.log1p(mpmath.expm1(mpmath.mpf(side)) / mpmath.mpf(q))
+            return mpmath.ncdf(0.5 / s - loss * s) - mpmath.exp(loss) * mpmath.ncdf(-0.5 / s - loss * s) >= share
+
+        assert exceeds(low) and not exceeds(high)
+
+
 def test_the_largest_loss_is_that_of_addition():
     q = np.array([0.01, 0.9, 1.0])
     assert np.isinf(SampledGaussianSteps(np.ones(3), q, "remove").largest_loss()).all()
