@@ -140,8 +140,7 @@ class IntegerBudgetFilter(Filter):
     def take_units(self, left: np.ndarray) -> None:
         """Take over saved `units_left`; raise `StoreError` if they do not belong to a filter with these parameters."""
         belongs(left, "left", np.int64, self._left.shape, 0, BUDGET)
-        if np.any(left > self._full):
-            raise StoreError("somebody has more left than their budget")
+        _check_left(left, self._full)
         self._left = np.array(left, order="C")
 
     def _share_spent(self) -> np.ndarray:
@@ -177,9 +176,14 @@ class IntegerBudgetFilter(Filter):
     def _saved_left(self, saved: SavedArrays, full: np.ndarray) -> np.ndarray:
         """The saved units left, of those of full budgets."""
         left = saved.take("left", np.int64, self._left.shape, least=0, most=BUDGET)
-        if np.any(left > full):
-            raise StoreError("somebody has more left than their budget")
+        _check_left(left, full)
         return left
+
+
+def _check_left(left: np.ndarray, full: np.ndarray) -> None:
+    """Raise `StoreError` if somebody has more units left than their full budget."""
+    if np.any(left > full):
+        raise StoreError("somebody has more left than their budget")
 
 
 class NoisyStepFilter(IntegerBudgetFilter, NoisySteps):

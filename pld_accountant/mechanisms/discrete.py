@@ -404,7 +404,7 @@ class DiscreteSteps(DeltaSteps):
         for k, (loss, mass) in enumerate(self._laws):
             tail = np.cumsum(mass[::-1])[::-1] * (1.0 - self._of_masses[k])
             place = np.searchsorted(-tail, -wanted, side="right") - 1
-            # who loses the least loses so much with all of the mass, if that is about 1
+            # a mass of about 1 lies at the smallest loss and above
             least = -np.inf if tail[0] < 1.0 - 1e-9 else loss[0]
             found[k] = np.where(place >= 0, loss[np.maximum(place, 0)], least) - self._of_losses[k]
         return found

@@ -200,8 +200,8 @@ class SymmetricSteps:
     def _table(self, row: int) -> tuple[NDArray, ...]:
         """What `log_moments` needs of the half, in cells: five arrays.
 
-        Below 0: the P mass of each cell, and the log of its P mass over its Q mass; what cells lack of the mass below 0
-        is a cell of its own at the lowest loss, log(1 - q), which computed losses near it cannot be told from.
+        Below 0: the P mass of each cell, and the log of its P mass over its Q mass.  Computed losses near the infimum,
+        log(1 - q), are equal to it, so that the cells miss their mass; a last cell at the infimum holds it.
         Above 0: the knots, the Q mass of each cell, and the share of it that a chord puts at the right end.
         """
         if row not in self._tables:

@@ -402,7 +402,7 @@ class _Maximum:
         size = min(abs(self.lower), abs(self.upper))
         self.close, self.loose = apart <= _CLOSE * size, apart > _LOOSE * size
         stuck = apart <= 2.0 * float(np.max(ends[near, 1] - ends[near, 0]))
-        # far below all points the curve may rise again out of its round-off
+        # at far smaller lambda, A may be known to more digits than its round-off at these points
         below = self.lower == start and self.place < points[0]
         self.goes_on = (below or not stuck) and place > 0.0 and float(np.min(np.abs(points - self.place))) >= _NEAR
 

@@ -1,5 +1,7 @@
 """Discrete mechanisms against sums over all outcomes in high precision; limits, symmetry, mixtures, bad input."""
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from pld_accountant.engine import lattice, schedule, smoothed, solver
 from pld_accountant.engine.method import Job
 from pld_accountant.engine.question import DeltaAt
 from pld_accountant.mechanisms.base import StepFamily
-from pld_accountant.mechanisms.discrete import MASS_SLACK, DiscreteSteps, _units
+from pld_accountant.mechanisms.discrete import MASS_SLACK, DiscreteLaw, DiscreteSteps, _units
 from pld_accountant.mechanisms.weighted_nodes import UNIT
 from pld_accountant.tables.makers import TableMakers
 
@@ -510,3 +512,18 @@ def test_a_mass_that_was_scaled_is_not_taken_as_exact():
     with mpmath.workdps(40):
         true = mpmath.mpf(0.1) / mpmath.fsum(mpmath.mpf(p) for p in scaled[0])
     assert low < true < high
+
+
+def test_the_error_of_an_infinite_mass_near_one_is_that_of_the_others():
+    """A law is divided by the rest of the mass, which here has an error of a ten thousandth."""
+    infinite, shares, epsilon = 1.0 - 1e-9, np.array([0.7, 0.3]), 30.0
+    law = DiscreteLaw(np.array([0.5, 60.0]), 1e-9 * shares, infinite, False)
+    steps = DiscreteSteps([law], "remove")
+    low, high = (float(end[0]) for end in steps.log_delta_of_step(np.array([epsilon]), np.array([0])))
+    ends = [math.log(1e-9 * shares[1] / (1.0 - one)) for one in law.infinite_ends]
+    assert low <= ends[0] < ends[1] <= high
+    theta = 0.1
+    # the mean of exp(theta loss), less 1, by the smallest rest
+    rest = 1.0 - law.infinite_ends[1]
+    total = 1e-9 * shares / rest @ np.expm1(theta * (law.losses - math.log(rest)))
+    assert steps.log_moments(np.array([theta]))[0, 0] >= math.log1p(total)
