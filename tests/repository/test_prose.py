@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-QUOTES = {Path("docs/changes.rst")}  # a table of the old names
 OPENERS = (
     r"Whom|Whoever|But for|Of(?! course)|(?:Who|What)(?!\b(?:[^.!\n]|\n(?!\s*\n))*[?:])"  # not: a question, a label
 )
@@ -35,8 +34,7 @@ def faults(text: str, suffix: str) -> list[str]:
 
 @pytest.mark.parametrize("path", [p for p in READ if p.parts[:2] != ("pld_accountant", "kernels")], ids=str)
 def test_prose_is_plain(path):
-    if path not in QUOTES:
-        assert faults((ROOT / path).read_text(encoding="utf-8"), path.suffix) == []
+    assert faults((ROOT / path).read_text(encoding="utf-8"), path.suffix) == []
 
 
 @pytest.mark.parametrize(
