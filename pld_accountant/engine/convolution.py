@@ -45,6 +45,7 @@ _PAIRED = 80  # atoms of each partial sum whose pairs place a rough grid
 _ROUGH_STEP = 0.4  # of the log of the tail mass, between two knots of a rough grid
 _LEAF = 100_000  # points of a grid if no partial sum is formed
 _TRIES = 3  # final passes at most
+_STALLED = 2  # passes in a row that leave more than half of the distance end the attempt: hundreds of steps far out
 _QUICK = 1e6  # adding up this many pairs takes less time than starting a thread
 _TILTS = 2.0 ** np.arange(-4.0, 46.0, 0.5)
 _LEAST_NOISE = 0.01  # the time for the cells of one step grows like 1 / sigma^2
@@ -147,14 +148,15 @@ class ConvolvedLoss:
         target, wants_epsilon = float(np.ravel(question.target)[0]), question.wants_epsilon
         most = int(math.sqrt(pairs / (2 * self.tree.sums))) if self.tree.sums else _LEAF
         self._rough(target, wants_epsilon)
-        points, final, tries, spent = _ROUGH, False, 0, 0.0
-        lower, upper = -np.inf, np.inf
+        points, final, tries, spent, stalled = _ROUGH, False, 0, 0.0, 0
+        lower, upper, before = -np.inf, np.inf, np.inf
         while True:
             low, high = self._answer(target, wants_epsilon)
             lower, upper = max(lower, low), min(upper, high)
             with np.errstate(invalid="ignore"):
                 apart = (upper - lower) / upper if wants_epsilon and upper > 0.0 else upper - lower
-            if not apart > width or points >= most or tries == _TRIES:
+            stalled, before = (stalled + 1 if 0.5 * before < apart < np.inf else 0), apart
+            if not apart > width or points >= most or tries == _TRIES or stalled == _STALLED:
                 return lower, upper
             aim = self._aim(lower, upper, target, wants_epsilon)
             final = final or (points >= _FIRST and (apart < _ENOUGH * width or points >= _MOST_MODEL))

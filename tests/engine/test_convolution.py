@@ -296,3 +296,18 @@ def test_no_pass_begins_that_would_end_too_late(monkeypatch):
         assert now[0] <= limit + points[0] ** 2
         before = upper - lower
     assert len(points) > 2
+
+
+def test_passes_that_do_not_close_the_bounds_are_the_last(monkeypatch):
+    """Far out, the sum of hundreds of steps stays 90 nats wide on any grid; larger ones would take a minute."""
+    points = []
+    own = ConvolvedLoss._pass
+
+    def run(self, number, aim, final):
+        points.append(number)
+        own(self, number, aim, final)
+
+    monkeypatch.setattr(ConvolvedLoss, "_pass", run)
+    lower, upper = composed([(6.96, 0.0135, 317)], "remove").bounds(DeltaAt(1.0), 0.03, 5e8)
+    assert -np.inf < lower < upper - 10.0 and upper < 0.0
+    assert len(points) >= 2 and max(points) <= 1_200
