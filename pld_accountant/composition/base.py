@@ -150,6 +150,11 @@ class Composition(Locked, ABC):
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         """The larger answer of the directions, floats."""
 
+    def _lower(self, question: Question, wanted: tuple[Direction, ...], width: float) -> tuple[float, Status]:
+        """The lower bound of `_answer`, and its status; 0 if the time is over."""
+        found = spare(lambda: self._answer(question, wanted, width))
+        return float(found.lower), Status(found.status)
+
     def _together(
         self, questions: Sequence[Question], wanted: tuple[Direction, ...], width: float
     ) -> list[Bounds | None]:

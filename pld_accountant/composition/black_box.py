@@ -75,7 +75,7 @@ class BlackBoxComposition(Composition):
             runs = spare(lambda: self._of_runs(question, wanted, max(width, _ROUGH)))
             if runs.upper < upper:
                 upper, method = runs.upper, Proof(runs.method)
-        lower = spare(lambda: self._witness._answer(question, wanted, max(width, _ROUGH))).lower
+        lower = self._witness._lower(question, wanted, max(width, _ROUGH))[0]
         if not np.isfinite(upper):
             return Bounds(lower, np.nan, np.inf, Status.NOT_CERTIFIED, Proof.NONE) if lower == np.inf else UNKNOWN
         return Bounds(min(lower, upper), upper, upper, Status.RENYI_ONLY, method)

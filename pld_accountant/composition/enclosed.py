@@ -19,7 +19,7 @@ from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
 from ..notions.tradeoff import Curve
 from ..results import Bounds, Method, Status
-from .base import UNKNOWN, Composition, OwnCurve, between, spare
+from .base import UNKNOWN, Composition, OwnCurve, between
 from .known import KnownComposition
 
 __all__ = ["EnclosedComposition", "End", "Widening", "dominating"]
@@ -111,19 +111,29 @@ class EnclosedComposition(Composition):
         return self._capped(found, question) if self._rho else found
 
     def _between(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
-        low, high = self._below, self._above
+        high = self._above
         if isinstance(question, EpsilonAt):
-            more, less = low.grown(float(question.delta)), high.shrunk(float(question.delta))
+            less = high.shrunk(float(question.delta))
             above = high.composition._answer(EpsilonAt(less), wanted, width) if less > 0.0 else UNKNOWN
-            below = Bounds(0.0, 0.0, 0.0)
-            if more < 1.0:
-                below = spare(lambda: low.composition._answer(EpsilonAt(more), wanted, width))
-            lower, upper = below.lower, above.upper
+            upper = float(above.upper)
         else:
             above = high.composition._answer(question, wanted, width)
-            below = spare(lambda: low.composition._answer(question, wanted, width))
-            lower, upper = low.shrunk(below.lower), min(high.grown(above.upper), 1.0)
-        return between(float(lower), float(upper), max(below.status, above.status), above.method)
+            upper = min(float(high.grown(above.upper)), 1.0)
+        lower, status = self._lower(question, wanted, width)
+        return between(lower, upper, max(status, Status(above.status)), above.method)
+
+    def _lower(self, question: Question, wanted: tuple[Direction, ...], width: float) -> tuple[float, Status]:
+        """See `Composition`: that of the composition below."""
+        low = self._below
+        if self._far:
+            return 0.0, Status(UNKNOWN.status)
+        if isinstance(question, EpsilonAt):
+            more = low.grown(float(question.delta))
+            if more >= 1.0:
+                return 0.0, Status.CERTIFIED
+            return low.composition._lower(EpsilonAt(more), wanted, width)
+        lower, status = low.composition._lower(question, wanted, width)
+        return float(low.shrunk(lower)), status
 
     @property
     def _symmetric(self) -> bool:

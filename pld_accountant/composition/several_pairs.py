@@ -15,7 +15,7 @@ from ..mechanisms.base import Direction, Enclosed, SeveralPairs
 from ..mechanisms.bounded_range import ExponentialMechanism
 from ..notions import gdp
 from ..results import Bounds, Status
-from .base import UNKNOWN, Composition, between, spare
+from .base import UNKNOWN, Composition, between
 from .enclosed import EnclosedComposition, dominating
 from .known import KnownComposition
 
@@ -31,6 +31,7 @@ _ROUNDS = 8  # at most, if epsilon is asked, on which these pairs depend
 _LARGE = 600.0  # an epsilon whose exponential is near the largest double
 _SETTLED = 1e-4  # relative: a round that gains less is the last
 _END = 2.0**-30  # a share of 1 has the largest loss but is no pair; the lower bound takes a pair this close to it
+_CLOSE = 1e-3  # relative: a Renyi bound between bounds this close is not worth its seconds beside mixtures of Gaussians
 _POINTS = 4  # of the curve, for a lower bound of mu
 
 
@@ -59,18 +60,18 @@ class SeveralPairsComposition(Composition):
         return dominating(chosen)
 
     def _answer(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
-        return self._capped(self._between(question, self._distinct(wanted), width), question)
+        found = self._between(question, self._distinct(wanted), width)
+        close = not self._alone and found.lower >= (1.0 - _CLOSE) * found.upper
+        return found if close else self._capped(found, question)
 
     def _between(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
-        from scipy import optimize
-
         above = self._above._answer(question, wanted, width)
         status = Status(above.status)
         lower, at = 0.0, 0.5  # the best so far, and its share
 
         def asked(share: float, way: Direction) -> float:
             nonlocal lower, at
-            found = float(spare(lambda: self._with_pair(share)._answer(question, (way,), max(width, _ROUGH))).lower)
+            found = self._with_pair(share)._lower(question, (way,), max(width, _ROUGH))[0]
             if found > lower:
                 lower, at = found, share
             return -found
@@ -87,6 +88,8 @@ class SeveralPairsComposition(Composition):
             best = 1 + int(np.argmin([tried(far, way) for far in _BEGIN[1:-1]]))
             alike = [type(m) for m in self._counts] == [ExponentialMechanism]
             if self._alone and not (alike and self.steps <= _NEAR and lower < _LARGE):
+                from scipy import optimize
+
                 near = _BEGIN[best - 1], _BEGIN[best + 1]
                 optimize.minimize_scalar(tried, args=(way,), bounds=near, method="bounded", options=_SEARCH)
             if alike:

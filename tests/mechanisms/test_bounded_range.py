@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 
 import pld_accountant as pa
 from pld_accountant.composition.base import between
+from pld_accountant.composition.enclosed import EnclosedComposition
 from pld_accountant.mechanisms import bounded_range, bounded_range_run
 from pld_accountant.mechanisms.bounded_range import TwoPoints
 from pld_accountant.mechanisms.bounded_range_run import BoundedRangeRun
@@ -237,3 +238,19 @@ def test_the_lower_bound_of_equal_steps_is_the_best_of_pairs_fixed_in_advance(ep
         # a lower bound is asked for to a thousandth
         assert exact * (1.0 - 1e-3) <= found.lower <= exact * (1.0 + 1e-9)
         assert exact <= found.upper
+
+
+def test_the_search_for_a_lower_bound_asks_for_no_upper_bound(monkeypatch):
+    """Beside truncated batches, whose bounds are those of two compositions, a pair takes the one below only."""
+    answered = []
+    own = EnclosedComposition._between
+
+    def between_both(self, question, wanted, width):
+        answered.append(question)
+        return own(self, question, wanted, width)
+
+    monkeypatch.setattr(EnclosedComposition, "_between", between_both)
+    run = pa.compose([(pa.TruncatedPoisson(1.0, 0.01, 34, 475), 1), (pa.ExponentialMechanism(0.1), 20)])
+    found = run.epsilon(1e-6, tolerance=1e-4)
+    assert 0.0 < found.lower < found.upper < 2.0
+    assert len(answered) == 1
