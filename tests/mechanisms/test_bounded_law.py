@@ -6,6 +6,7 @@ from functools import cache
 import mpmath
 import numpy as np
 import pytest
+from mpmath.calculus.quadrature import GaussLegendre
 
 import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
@@ -33,23 +34,29 @@ NUMBER = 64
 
 @cache
 def exact(law, theta, omegas):
-    """K, and phi at some frequencies, not centred."""
+    """K, and phi at some frequencies, not centred.
+
+    Gauss and Legendre's 24 nodes on panels in which the integrand turns by 6 to either side err by less than 1e-30.
+    All moments share the nodes, and the law at them.
+    """
     with mpmath.workdps(30):
         c, q = mpmath.mpf(law.cap), mpmath.mpf(law.rate)
         scale = 1 if law.atoms else -2 / mpmath.expm1(-c)
+        turn = np.hypot(theta, max(omegas)) * min(law.rate * np.exp(law.cap), 1.0) + 3.0
+        panels = int(law.cap * turn / 6.0) + 2
+        half = c / panels
+        rule = GaussLegendre(mpmath.mp).calc_nodes(4, 110)
+        middles = [(2 * k + 1 - panels) * half for k in range(panels)]
+        masses = [
+            (m + half * x, scale * half * w * mpmath.exp((m + half * x - c) / 2) / 4) for m in middles for x, w in rule
+        ]
+        if law.atoms:
+            masses += [(c, mpmath.mpf(1) / 2), (-c, mpmath.exp(-c) / 2)]
+        terms = [(mass * mpmath.exp(-x), mpmath.log(1 - q + q * mpmath.exp(x))) for x, mass in masses]
 
         def moment(z):
             exponent = 1 + z if law.remove else -z
-
-            def tilted(loss, density):
-                return density * mpmath.exp(-loss) * (1 - q + q * mpmath.exp(loss)) ** exponent
-
-            slope = min(law.rate * np.exp(law.cap), 1.0)
-            edges = mpmath.linspace(-c, c, int(law.cap * (abs(complex(z)) * slope + 3.0) / 6) + 3)
-            total = mpmath.quad(lambda x: tilted(x, scale * mpmath.exp((x - c) / 2) / 4), edges)
-            if law.atoms:
-                total += tilted(c, mpmath.mpf(1) / 2) + tilted(-c, mpmath.exp(-c) / 2)
-            return total
+            return mpmath.fsum(mass * mpmath.exp(exponent * log_ratio) for mass, log_ratio in terms)
 
         whole = moment(mpmath.mpf(theta))
         return mpmath.log(whole), [moment(mpmath.mpc(theta, omega)) / whole for omega in omegas]
@@ -109,7 +116,7 @@ def test_nothing_exceeds_the_envelope(name, theta, monkeypatch):
     k = float(law.nodes(theta, 1.0).log_moment)
     bound = law.log_envelope(theta, powers, k)
     assert np.all(np.diff(bound) <= 0.0)
-    levels = powers[np.argmax(bound < 0.0) :][:6]
+    levels = powers[np.argmax(bound < 0.0) :][:4]
     omegas = np.outer(levels, np.linspace(1.0, 2.0, 25)).ravel()
     nodes = law.nodes(theta, omegas.max())
     size = np.log(np.abs(np.exp(1j * np.multiply.outer(omegas, nodes.loss)) @ nodes.share))
@@ -192,12 +199,16 @@ STEPS = {
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_transforms_agree_with_the_grid(name, direction):
-    """Two routes that share only the log-moments: their intervals overlap, and the transform's is narrow."""
+    """Two routes that share only the log-moments: their intervals overlap, and the transform's is narrow.
+
+    The grids' own are within 1e-4; the convolution of the schedule, which comes after them, takes ten seconds.
+    """
+    grids = schedule.GRID[:4]
     mechanisms, counts = zip(*STEPS[name], strict=True)
     makers = TableMakers(mixed([m.steps([m], direction) for m in mechanisms]))
     row = WholeCounts(np.array([counts]))
     for question in (EpsilonAt(1e-9), DeltaAt(1.0)):
-        a, b = (solver.bounds(row, makers, [question], methods=m)[0][0] for m in (schedule.SINGLE[:1], schedule.GRID))
+        a, b = (solver.bounds(row, makers, [question], methods=m)[0][0] for m in (schedule.SINGLE[:1], grids))
         assert a.method == Method.TRANSFORM and b.method in (Method.GRID, Method.CONVOLUTION)
         assert max(a.lower, b.lower) <= min(a.upper, b.upper)
         assert a.upper - a.lower <= 1e-7 * a.upper
