@@ -331,12 +331,13 @@ def test_a_delta_below_every_double_is_not_looked_at_any_closer(monkeypatch, ste
 def test_several_targets_together(wants_epsilon):
     """Targets close enough for one tilt, and others: each as if it had been asked alone."""
     rng = np.random.default_rng(12)
-    ledger = pa.Ledger(400, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0, buckets=32)
-    for row in rng.lognormal(-1.0, 0.7, (8, 400)):
+    ledger = pa.Ledger(24, noise_multiplier=2.0, sample_rate=0.01, max_grad_norm=1.0, buckets=16)
+    for row in rng.lognormal(-1.0, 0.7, (8, 24)):
         ledger.record(row, repeat=100)
     values = [1e-12, 1e-3, 1e-5, 1e-6, 1e-30] if wants_epsilon else [1.0, 0.2, 0.25, 0.21]
     ask = ledger.epsilon if wants_epsilon else ledger.delta
-    together, done = ask(values), []
+    done = []
+    together = ask(values, progress=lambda n, total: done.append((n, total)))
     for j, value in enumerate(values):
         alone = ask(value)
         room = 1e-3 if wants_epsilon else 2e-2
@@ -346,7 +347,6 @@ def test_several_targets_together(wants_epsilon):
         # the lower bound's interpolated counts are made for the smallest delta
         assert np.all(together.lower[j] <= alone.upper * (1.0 + 1e-12))
         assert np.all(alone.lower <= together.upper[j] * (1.0 + 1e-12))
-    ask(values, progress=lambda n, total: done.append((n, total)))
     assert done[-1][0] == done[-1][1]
     assert [n for n, _ in done] == sorted(n for n, _ in done)
 
@@ -377,8 +377,8 @@ def test_answers_below_what_is_known_are_not_tightened(question, monkeypatch):
 @pytest.mark.parametrize("question", [EpsilonAt(1e-6), DeltaAt(0.5)])
 def test_a_direction_below_the_other_is_left_alone_for_everybody(question, monkeypatch):
     """Of a ledger: the answers are those of both directions, and few people are asked about addition."""
-    ledger = pa.Ledger(80, noise_multiplier=0.6, sample_rate=1e-3, max_grad_norm=1.0)
-    for row in np.random.default_rng(2).uniform(0.2, 1.0, (3, 80)):
+    ledger = pa.Ledger(30, noise_multiplier=0.6, sample_rate=1e-3, max_grad_norm=1.0, buckets=32)
+    for row in np.random.default_rng(2).uniform(0.2, 1.0, (3, 30)):
         ledger.record(row, repeat=20)
     ask = ledger.epsilon if question.wants_epsilon else ledger.delta
     value = float(np.exp(question.target)) if question.wants_epsilon else float(question.target)
@@ -394,4 +394,4 @@ def test_a_direction_below_the_other_is_left_alone_for_everybody(question, monke
     both = ask(value, bounds="upper")
     np.testing.assert_allclose(both.upper, np.maximum(one, other), rtol=1e-7)  # fuller tables change the last digits
     assert np.mean(both.status == Status.CERTIFIED) >= 0.99
-    assert sum(asked) < 80
+    assert sum(asked) < 30

@@ -33,6 +33,12 @@ NUMBER = 64
 
 
 @cache
+def rule():
+    with mpmath.workdps(30):
+        return GaussLegendre(mpmath.mp).calc_nodes(4, 110)
+
+
+@cache
 def exact(law, theta, omegas):
     """K, and phi at some frequencies, not centred.
 
@@ -45,10 +51,11 @@ def exact(law, theta, omegas):
         turn = np.hypot(theta, max(omegas)) * min(law.rate * np.exp(law.cap), 1.0) + 3.0
         panels = int(law.cap * turn / 6.0) + 2
         half = c / panels
-        rule = GaussLegendre(mpmath.mp).calc_nodes(4, 110)
         middles = [(2 * k + 1 - panels) * half for k in range(panels)]
         masses = [
-            (m + half * x, scale * half * w * mpmath.exp((m + half * x - c) / 2) / 4) for m in middles for x, w in rule
+            (m + half * x, scale * half * w * mpmath.exp((m + half * x - c) / 2) / 4)
+            for m in middles
+            for x, w in rule()
         ]
         if law.atoms:
             masses += [(c, mpmath.mpf(1) / 2), (-c, mpmath.exp(-c) / 2)]
