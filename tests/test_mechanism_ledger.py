@@ -106,8 +106,9 @@ MIXES = {
 }
 
 
-@pytest.mark.parametrize("direction", ["both", "add"])
-@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize(
+    ("mix", "direction"), [*((mix, "both") for mix in MIXES), ("sampled", "add"), ("own pair", "add")]
+)
 def test_rows_that_share_tables_enclose_each_persons_composition(monkeypatch, mix, direction):
     composed_alone(monkeypatch)
     ledger = counted(MIXES[mix], most=12)
@@ -158,8 +159,8 @@ def test_neither_end_is_nearer_than_the_composition_proves(slack, ratio):
     ledger = pa.MechanismLedger(20)
     ledger.record(Fuzzy(slack, ratio), np.arange(1, 21))
     ledger.record(pa.Laplace(9.0), np.arange(1, 21) % 3)
-    alone = {person: ledger.composition(person) for person in (0, 6, 15)}
-    for question, values in (("epsilon", (0.2, 0.05)), ("delta", (0.0, 0.5, 2.0))):
+    alone = {person: ledger.composition(person) for person in (0, 15)}
+    for question, values in (("epsilon", (0.2, 0.05)), ("delta", (0.0, 2.0))):
         for value in values:
             ends = {p: [getattr(run, question)(value, way) for way in ("remove", "add")] for p, run in alone.items()}
             for direction, ways in (("remove", slice(0, 1)), ("add", slice(1, 2)), ("both", slice(0, 2))):

@@ -20,7 +20,7 @@ SCHEDULE = [(2.0, 0.01, 3000)]
 JOB = pa.PartitionJob(1e-5, 1.0, SCHEDULE)
 
 
-def events(people=300, each=6, seed=0, first=0):
+def events(people=100, each=6, seed=0, first=0):
     rng = np.random.default_rng(seed)
     person = rng.permutation(np.repeat(np.arange(first, first + people), each))
     return {"person": person, "norm": rng.gamma(1.0, 0.4, person.size), "count": rng.integers(1, 400, person.size)}
@@ -115,7 +115,7 @@ def test_tables_of_other_buckets_are_not_used():
 
 
 def test_noise_comes_from_the_column_if_there_is_one():
-    table = {**events(), "noise_multiplier": np.full(1800, 2.0)}
+    table = {**events(), "noise_multiplier": np.full(600, 2.0)}
     assert same(bounds(JOB(table)), bounds(JOB(events())))
     two = pa.PartitionJob(1e-5, 1.0, [*SCHEDULE, (3.0, 0.01, 10)])
     with pytest.raises(ValueError, match="noise_multiplier must be given"):
@@ -169,7 +169,7 @@ def test_the_schema_in_the_guide_is_that_of_the_frame():
 def test_a_written_part_is_a_result_file(tmp_path):
     people = JOB.write(events(), tmp_path / "part.parquet")
     found = pa.read_results(tmp_path / "part.parquet")
-    assert people == found.individuals.num_examples == 300
+    assert people == found.individuals.num_examples == 100
     assert same(found.individuals.epsilon, bounds(JOB(events())))
     assert found.individuals.schedule == tuple(SCHEDULE) and not found.individuals.schedule_from_events
     assert (tmp_path / "part.parquet").stat().st_mode & 0o777 == 0o600
@@ -185,7 +185,7 @@ def test_a_call_works_in_one_thread(monkeypatch):
     begin = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", lambda self: (started.append(self), begin(self)))
     monkeypatch.setattr(_jit, "thread_limit", lambda: 4)
-    table = events(people=5_000, each=2)
+    table = events(people=2_000, each=2)
     JOB(table)
     assert not started
     ledger(table).epsilon(1e-5)

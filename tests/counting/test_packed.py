@@ -57,7 +57,7 @@ def equal(a, b):
 
 @pytest.mark.parametrize("repeat", [3, 9_000, 10_000_000])
 def test_compression_changes_no_count_and_no_bound_beyond_its_width(repeat):
-    dense = ledger(repeat=repeat)
+    dense = ledger(15, repeat=repeat, buckets=8)
     small = compressed(dense)
     assert equal(dense, small)
     a, b = dense.epsilon(1e-5), small.epsilon(1e-5)
@@ -67,10 +67,10 @@ def test_compression_changes_no_count_and_no_bound_beyond_its_width(repeat):
     assert np.allclose(dense.rdp_epsilon(1e-5), small.rdp_epsilon(1e-5), rtol=1e-3)
     assert np.all(small.mu(1e-5).lower <= dense.mu(1e-5).upper)
     several = small.epsilon([1e-5, 1e-6])
-    assert several.upper.shape == (2, 23)
+    assert several.upper.shape == (2, 15)
     assert small.compressed
-    small.record(np.ones(23))
-    dense.record(np.ones(23))
+    small.record(np.ones(15))
+    dense.record(np.ones(15))
     assert not small.compressed and equal(dense, small)
 
 
@@ -142,7 +142,8 @@ def test_a_saved_compressed_ledger_is_smaller_and_reads_back(tmp_path, repeat):
     assert again.compressed and equal(again, small) and equal(again, dense)
     assert (tmp_path / "small.npz").stat().st_size < 0.6 * (tmp_path / "dense.npz").stat().st_size
     some = ["p0", "p500", "p1999"]
-    assert again.select(some).epsilon(1e-5) == small.select(some).epsilon(1e-5)
+    both = [book.select(some).rdp_epsilon(1e-5, orders=[2, 8]) for book in (again, small)]
+    assert np.array_equal(*both) and np.all(both[0] > 0.0)
 
 
 def test_events_are_counted_into_compressed_blocks(monkeypatch):
@@ -189,10 +190,11 @@ def test_what_no_ledger_can_hold_is_refused(tmp_path, name, change):
 
 def test_progress_ends_with_everybody_and_seconds_are_those_of_all_blocks():
     seen = []
-    small = compressed(ledger())
+    dense = ledger(9)
+    small = compressed(dense)
     small.epsilon(1e-5, progress=lambda *both: seen.append(both))
-    assert seen[-1] == (23, 23) and seen == sorted(seen)
-    assert np.all(small.epsilon(1e-5, seconds=1e-9).upper >= ledger().epsilon(1e-5).lower)
+    assert seen[-1] == (9, 9) and seen == sorted(seen)
+    assert np.all(small.epsilon(1e-5, seconds=1e-9).upper >= dense.epsilon(1e-5).lower)
 
 
 @pytest.mark.parametrize("norms", [None, [0.0, 0.0, 0.0], [0.0, 0.0, 0.7]])

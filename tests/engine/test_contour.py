@@ -366,12 +366,14 @@ def test_parts_add_up(monkeypatch, truth, levels):
     assert error < 1e-5
 
 
-def test_an_integral_serves_epsilons_nearby():
+def test_an_integral_serves_epsilons_nearby(truth):
     sigma, q, steps, epsilon, delta = CASE
     law = Steps([law_of(sigma, q)], np.array([steps]), True, log(delta))
     found = integrate(law, epsilon, ((12.5, 4),))
     for factor in (0.93, 1.0, 1.2):
-        exact = oracle_few.direct([(sigma, q, steps)], factor * epsilon, "remove", 1e-22 * delta) / delta
+        exact = truth
+        if factor != 1.0:
+            exact = oracle_few.direct([(sigma, q, steps)], factor * epsilon, "remove", 1e-22 * delta) / delta
         value, slope = found.value(factor * epsilon)
         assert abs(value - exact) <= found.error(factor * epsilon) + 1e-13
         near = found.value(factor * epsilon * (1.0 + 1e-6))[0]
@@ -491,7 +493,7 @@ def test_tiny_deltas_of_rare_steps_agree_with_other_methods(sigma, q, steps, log
     assert low <= above and below <= high
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_integrand_stays_below_its_bound_on_every_panel(seed, monkeypatch):
     """At points of each panel's rectangle, or of its line, for random steps and deltas far down."""
     rng = np.random.default_rng(seed)
@@ -596,7 +598,7 @@ def random_steps(rng):
 def test_any_parameters_end_in_bounds_or_in_none(seed):
     """Whatever the steps, delta and epsilon: no failure, no warning, no number that is not one, and no long search."""
     rng = np.random.default_rng(seed)
-    for _ in range(12):
+    for _ in range(6):
         parts = random_steps(rng)
         counts = WholeCounts(np.array([[n for _, n in parts]]))
         direction = ("remove", "add")[int(rng.integers(0, 2))]

@@ -298,7 +298,7 @@ def test_many_people_with_points_that_no_common_tilt_serves(noise, rate, steps):
         assert own.lower * (1.0 - 1e-9) <= found.upper[person] <= 1.01 * own.upper
 
 
-@pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 1e-4, 100), (2.43, 1.42e-5, 5), (4.785, 6.19e-5, 366)])
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(2.43, 1.42e-5, 5), (4.785, 6.19e-5, 366)])
 def test_mu_of_rare_steps_is_close_for_one_person_and_for_many(noise, rate, steps):
     """No tilt serves the curve: mu used to be 5 to 300 times too large."""
     worst = pa.compose([(pa.SampledGaussian(noise, rate), steps)]).mu()
@@ -346,9 +346,8 @@ def test_discrete_losses_are_compared_point_by_point(pair, steps):
         losses, masses, infinite = sums_of(pair, steps, direction)
         epsilon = np.concatenate([np.linspace(0.0, losses.max(), 2_001), losses[losses > 0.0]])
         delta = infinite + np.maximum(-np.expm1(epsilon[:, None] - losses), 0.0) @ masses
-        for e, d in zip(epsilon, delta, strict=True):
-            if d >= min_delta:
-                needed = max(needed, gdp.mu(float(e), float(d)))
+        some = delta >= min_delta
+        needed = max(needed, gdp.mu(epsilon[some], delta[some]).max())
     found = pa.compose([(pair, steps)]).mu(min_delta)
     assert found.certified
     assert found.lower <= needed * (1.0 + 2e-4)

@@ -77,7 +77,7 @@ def test_the_envelope_of_a_part_lies_above_phi_everywhere_beyond(law):
     env, ends = envelope_levels((one(sigma), one(q), 1.0, one(theta), np.array([[low, high]])), levels)
     log_density, loss = tilted(law, np.linspace(*ends, 200_001))
     weight = np.exp(log_density - special.logsumexp(log_density))
-    omega = np.geomspace(levels[0], 2000.0, 400)
+    omega = np.geomspace(levels[0], 2000.0, 130)
     size = np.array([abs(np.sum(weight * np.exp(1j * o * loss))) for o in omega])
     assert np.all(np.diff(env) <= 0.0)
     shares = []

@@ -294,7 +294,7 @@ def killed(folder, kills):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_a_killed_run_loses_no_released_step(tmp_path):
-    found = killed(tmp_path, 30)
+    found = killed(tmp_path, 15)
     assert found["lost"] == found["unreadable"] == 0 and found["released"] > 10
 
 
