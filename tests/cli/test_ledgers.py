@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -32,16 +33,24 @@ def journal_of(norms, steps, cut=False):
         os.truncate("run.journal", os.path.getsize("run.journal") - 1)
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     """A folder with two ledgers, the results of the first, events, and a log."""
-    monkeypatch.chdir(tmp_path)
+    place = tmp_path_factory.mktemp("written")
     first = ledger_of(["a", "b"], [0.5, 1.0])
-    first.save("first.npz")
-    ledger_of(["b", "c"], [0.5, 1.0]).save("second.npz")
-    pa.write_results(pa.summarise(first, 1e-5), out="eps.parquet")
-    pq.write_table(pyarrow.table({"person": [1], "norm": [0.5]}), "events.parquet")
-    np.save("norms.npy", np.ones((3, 2)))
+    first.save(place / "first.npz")
+    ledger_of(["b", "c"], [0.5, 1.0]).save(place / "second.npz")
+    pa.write_results(pa.summarise(first, 1e-5), out=place / "eps.parquet")
+    pq.write_table(pyarrow.table({"person": [1], "norm": [0.5]}), place / "events.parquet")
+    np.save(place / "norms.npy", np.ones((3, 2)))
+    return place
+
+
+@pytest.fixture
+def folder(written, tmp_path, monkeypatch):
+    """The present folder, a copy of what was written."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -18,7 +18,7 @@ from pld_accountant.files.formats import ReadError
 STEP = {"noise_multiplier": 2.0, "sample_rate": 0.01, "max_grad_norm": 1.0}
 
 
-def table(people=60, steps=30, seed=0):
+def table(people=20, steps=30, seed=0):
     """A log of norms in which half of the norms are 0, and its events in random order."""
     rng = np.random.default_rng(seed)
     norms = rng.gamma(1.0, 0.4, (steps, people)) * (rng.random((steps, people)) < 0.5)
@@ -33,9 +33,9 @@ def same(a, b):
 
 def test_events_count_as_the_log_that_they_come_from():
     norms, events = table()
-    ledger = Ledger.from_events(events, people=np.arange(60), **STEP)
+    ledger = Ledger.from_events(events, people=np.arange(20), **STEP)
     assert same(ledger, Ledger.from_norms(norms, **STEP))
-    assert ledger.people.tolist() == list(range(60))
+    assert ledger.people.tolist() == list(range(20))
 
 
 @pytest.mark.parametrize("form", ["arrow", "batch", "pandas", "polars", "file", "folder"])
@@ -77,7 +77,7 @@ def test_ids_of_any_kind_come_back_from_the_ledger_and_from_its_file(kind, tmp_p
     named = {**events, "person": np.array([name(i) for i in events["person"]], dtype=object)}
     ledger = Ledger.from_events(pandas.DataFrame(named), **STEP)
     plain = Ledger.from_events(events, **STEP)
-    of = {(v if kind == "integers" else str(v)): i for i in range(60) for v in [name(i)]}
+    of = {(v if kind == "integers" else str(v)): i for i in range(20) for v in [name(i)]}
     order = np.array([of[one] for one in ledger.people])
     assert np.array_equal(ledger.counts, plain.select(order).counts)
     ledger.save(tmp_path / "ledger.npz")
@@ -180,7 +180,7 @@ def test_a_part_has_the_same_buckets_as_the_whole():
     events = read_events({**table()[1], "group": table()[1]["person"] % 3}, **STEP)
     whole = Ledger.from_events(events, max_grad_norm=1)
     assert events.labels.tolist() == [p % 3 for p in events.people.to_pylist()]
-    for start, stop in pairwise([0, 17, 40, 60]):
+    for start, stop in pairwise([0, 6, 13, 20]):
         part = Ledger.from_events(events.part(start, stop), max_grad_norm=1)
         assert np.array_equal(part.counts, whole.counts[start:stop])
         assert part.schedule == whole.schedule

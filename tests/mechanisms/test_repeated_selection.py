@@ -128,7 +128,7 @@ def test_the_curve_lies_above_exact_laws_and_close_to_the_worst(shape):
     """Random pairs and orders, alone and beside another step; the worst comes within a tenth of the bound."""
     rng, closest = np.random.default_rng(3), 0.0
     other = np.array([0.6, 0.3, 0.1]), np.array([0.5, 0.3, 0.2])
-    for trial in range(12):
+    for trial in range(40 if shape < math.inf else 12):  # others take a tenth of the time
         n = int(rng.integers(2, 5))
         p = rng.dirichlet(np.ones(n))
         q = p * np.exp(rng.normal(size=n) * rng.uniform(0.02, 1.5))
@@ -144,7 +144,7 @@ def test_the_curve_lies_above_exact_laws_and_close_to_the_worst(shape):
                     exact, bound = hockey_stick(*pair, at), alone.delta(at, direction).upper
                     assert exact <= bound * (1 + 1e-9) + 1e-15
                     closest = max(closest, exact / bound if exact > 1e-12 else 0.0)
-                    if trial > 2:
+                    if trial > 4:
                         continue
                     beside = other if direction == "remove" else other[::-1]
                     exact = hockey_stick(*(np.outer(x, y).ravel() for x, y in zip(pair, beside, strict=True)), at)

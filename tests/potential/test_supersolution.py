@@ -70,7 +70,7 @@ def adversary(law, charges, norms, tau):
     """delta, a function of epsilon, of the best adaptive play: at every loss the best of some norms, or to stop."""
     spread = 9.0 + 0.5 / law.noise_multiplier**2
     y = np.linspace(-spread, spread, 3001)
-    u = np.linspace(-8.0, 8.0, 321)
+    u = np.linspace(-8.0, 8.0, 161)
     weight = np.exp(-0.5 * u**2)
     weight /= weight.sum()
     memory = {}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import cache
 
 import numpy as np
 import pyarrow as pa_arrow
@@ -14,9 +15,11 @@ from pld_accountant.files.formats import ReadError
 STEP = {"noise_multiplier": 2.0, "sample_rate": 0.05, "max_grad_norm": 1.0}
 
 
-def ledger_of(people):
+@cache
+def ledger_of(*people):
+    """A ledger that is only asked, and so made once."""
     norms = np.linspace(0.0, 1.5, len(people))
-    return pa.Ledger.from_events({"person": people, "norm": norms, "count": [40] * len(people)}, **STEP)
+    return pa.Ledger.from_events({"person": list(people), "norm": norms, "count": [40] * len(people)}, **STEP)
 
 
 def written(found, folder, name="eps.parquet"):
@@ -42,7 +45,7 @@ def same(one, other):
 @pytest.mark.parametrize("people", [["zoe", "Ann", "=1+1", "\u00fc"], [7, -3, 2**62, 0]])
 @pytest.mark.parametrize("labels", [None, ["x", "y", "x", "y"], [1, 2, 1, 2]])
 def test_a_summary_reads_back_bit_for_bit(tmp_path, people, labels):
-    found = pa.summarise(ledger_of(people), 1e-5, labels=labels, probabilities=(0.0, 0.25, 1.0), min_group=1)
+    found = pa.summarise(ledger_of(*people), 1e-5, labels=labels, probabilities=(0.0, 0.25, 1.0), min_group=1)
     back = pa.read_results(written(found, tmp_path))
     assert back.individuals.people.tolist() == sorted(people)
     same(found.individuals, back.individuals)
@@ -52,7 +55,7 @@ def test_a_summary_reads_back_bit_for_bit(tmp_path, people, labels):
 
 
 def test_a_comparison_reads_back(tmp_path):
-    found = pa.compare(ledger_of(["a", "b", "c"]), 1e-5)
+    found = pa.compare(ledger_of("a", "b", "c"), 1e-5)
     back = pa.read_results(written(found, tmp_path))
     assert np.array_equal(back.mu.upper, found.mu.upper) and np.isnan(back.mu.lower).all()
     assert back.as_dict() == found.as_dict() and back.text() == found.text()
@@ -80,7 +83,7 @@ def test_an_infinite_worst_case_reads_back(tmp_path):
 
 
 def test_the_schema_says_what_the_columns_are(tmp_path):
-    path = written(pa.summarise(ledger_of(["b", "a"]), 1e-5, labels=["x", "y"], min_group=1), tmp_path)
+    path = written(pa.summarise(ledger_of("a", "b"), 1e-5, labels=["x", "y"], min_group=1), tmp_path)
     schema = pq.read_schema(path)
     kinds = {field.name: str(field.type) for field in schema}
     word = "dictionary<values=string, indices=int32, ordered=0>"
@@ -95,14 +98,14 @@ def test_the_schema_says_what_the_columns_are(tmp_path):
 
 
 def test_texts_need_no_pickle_in_npz(tmp_path):
-    path = written(pa.summarise(ledger_of(["b", "a"]), 1e-5), tmp_path, "eps.npz")
+    path = written(pa.summarise(ledger_of("a", "b"), 1e-5), tmp_path, "eps.npz")
     with np.load(path, allow_pickle=False) as file:
         assert file["id"].tolist() == ["a", "b"]
 
 
 def test_a_damaged_file_is_refused(tmp_path):
     """Flipped bits are found wherever they lie; Parquet itself reads most of them without a word."""
-    path = written(pa.summarise(ledger_of([f"person {k}" for k in range(40)]), 1e-5), tmp_path)
+    path = written(pa.summarise(ledger_of(*(f"person {k}" for k in range(20))), 1e-5), tmp_path)
     whole = path.read_bytes()
     good = pa.read_results(path).individuals
     rng, refused = np.random.default_rng(0), 0
@@ -121,7 +124,7 @@ def test_a_damaged_file_is_refused(tmp_path):
 
 
 def test_a_lower_bound_above_its_upper_bound_is_refused(tmp_path, forge):
-    path = written(pa.summarise(ledger_of(["a", "b"]), 1e-5), tmp_path)
+    path = written(pa.summarise(ledger_of("a", "b"), 1e-5), tmp_path)
     table = pq.read_table(path)
     place = table.schema.get_field_index("epsilon_lower")
     table = table.set_column(place, table.schema.field(place), [[9.0, 9.0]])
@@ -131,7 +134,7 @@ def test_a_lower_bound_above_its_upper_bound_is_refused(tmp_path, forge):
 
 
 def test_other_files_are_refused(tmp_path, forge):
-    path = written(pa.summarise(ledger_of(["a", "b"]), 1e-5), tmp_path)
+    path = written(pa.summarise(ledger_of("a", "b"), 1e-5), tmp_path)
     whole, table = path.read_bytes(), pq.read_table(path)
 
     def refused(message, **changes):

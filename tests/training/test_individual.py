@@ -1,5 +1,6 @@
 """Caps, steps and the ledger of a run, without a training library."""
 
+import copy
 import os
 import pickle
 import threading
@@ -401,7 +402,7 @@ def test_files_with_right_checksums_and_wrong_content_are_refused_or_whole(tmp_p
     def make():
         return steps_of(keep=FILTERS["Renyi"](), refresh=5)
 
-    run, rng, path = make(), np.random.default_rng(0), tmp_path / "run"
+    run, fresh, rng, path = make(), make(), np.random.default_rng(0), tmp_path / "run"
     for _ in range(8):
         if run.due:
             run.refresh(NORMS)
@@ -423,7 +424,7 @@ def test_files_with_right_checksums_and_wrong_content_are_refused_or_whole(tmp_p
             values += [np.nan, np.inf] if parts[name].dtype.kind == "f" else []
             parts[name].flat[place] = values[rng.integers(len(values))]
         store.save(path, "pld-accountant training run", 1, changed, parts)
-        other = make()
+        other = copy.deepcopy(fresh)
         try:
             other.load(path)
         except StoreError:
