@@ -176,7 +176,7 @@ def binomial_delta(n, epsilon, c):
 def test_losses_below_the_unit_of_doubles():
     """Where exp(loss) is 1 in doubles; the lower bound of delta was 12 times too large.
 
-    That was the grids' error.  Bounds that are closer than the tolerance take a minute more of convolution.
+    Bounds that are closer than the tolerance take half a minute more of convolution.
     """
     n, noise = 10_000, 1e16
     composed = pa.compose([(pa.Laplace(noise), n)])
