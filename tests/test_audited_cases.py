@@ -41,7 +41,7 @@ def test_batches_of_a_fixed_size_with_little_noise(sigma):
 def test_a_delta_far_beyond_all_doubles():
     """No split lies below the end of the losses."""
     sigma, q, steps, epsilon = 3.0, 1.5e-5, 935, 0.14
-    found = pa.compose([(pa.SampledGaussian(sigma, q), steps)]).delta(epsilon, tolerance=0.1)
+    found = pa.compose([(pa.SampledGaussian(sigma, q), steps)]).delta(epsilon)
     assert 0.0 <= found.lower <= found.upper < 1e-40
     ledger = pa.Ledger(3, noise_multiplier=sigma, sample_rate=q, max_grad_norm=1.0)
     ledger.record(np.array([0.2, 0.9, 1.0]), repeat=steps)

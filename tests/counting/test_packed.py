@@ -57,7 +57,7 @@ def equal(a, b):
 
 @pytest.mark.parametrize("repeat", [3, 9_000, 10_000_000])
 def test_compression_changes_no_count_and_no_bound_beyond_its_width(repeat):
-    dense = ledger(15, repeat=repeat, buckets=8)
+    dense = ledger(15, repeat=repeat)
     small = compressed(dense)
     assert equal(dense, small)
     a, b = dense.epsilon(1e-5), small.epsilon(1e-5)
