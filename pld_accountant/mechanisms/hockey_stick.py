@@ -42,6 +42,8 @@ def log_delta(epsilon: NDArray, sigma: NDArray, q: NDArray, direction: str) -> N
     with np.errstate(divide="ignore", invalid="ignore"):
         # 1 - share would lose its digits near 1; 1 - q is exact above 1/2
         t = np.where((share > 0.5) & (q > 0.5), -np.log((np.exp(-epsilon) - (1.0 - q)) / q), -np.log1p(-share))
+    # a full batch has losses of any size, also where exp(-epsilon) underflows
+    t = np.where(q == 1.0, epsilon, t)
     inside = np.isfinite(t)
     t = np.where(inside, t, 1.0)
     return np.where(inside, np.log(q) + epsilon - t + gdp.log_delta(t, 1.0 / sigma), -np.inf)

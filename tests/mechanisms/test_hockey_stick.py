@@ -51,6 +51,20 @@ def test_addition_near_its_largest_loss(q, distance):
     check_delta(-float(np.log1p(-q)) * (1.0 - distance), 2.0, q, "add")
 
 
+@pytest.mark.parametrize("epsilon", [700.0, 745.0, 746.0, 1e4, 1e6])
+def test_addition_of_a_full_batch_beyond_the_range_of_exp(epsilon):
+    mu = float(np.sqrt(2.0 * epsilon + 16.0) - 4.0)  # epsilon is about four standard deviations above the mean loss
+    with mpmath.workdps(40):
+        beyond = [mpmath.ncdf(sign * mpmath.mpf(mu) / 2 - mpmath.mpf(epsilon) / mu) for sign in (1, -1)]
+        exact = mpmath.log(beyond[0] - mpmath.exp(epsilon) * beyond[1])
+        low, high = log_bounds(epsilon, 1.0 / mpmath.mpf(mu), 1.0, "add")
+        assert low <= exact <= high
+    ledger = pa.Ledger(1, noise_multiplier=1.0 / mu, sample_rate=1.0, max_grad_norm=1.0)
+    ledger.record([1.0])
+    found = [ledger.epsilon(1e-5, direction).upper[0] for direction in ("add", "remove")]
+    assert found[0] > epsilon and np.isclose(*found, rtol=1e-9)
+
+
 def test_beyond_additions_largest_loss_delta_is_zero():
     assert log_bounds(1.0, 2.0, 0.005, "add") == (-np.inf, -np.inf)
     found = pa.compose([(pa.SampledGaussian(2.0, 0.005), 1)]).delta(1.0, "add")
