@@ -281,7 +281,9 @@ class LatticeSum(DiscreteSum):
             if value <= 0.0:
                 return 0.0
             exponent = log_scale - theta * epsilon + math.log(value)
-            return min(math.exp(min(exponent, 0.0)) * factor**sign, 1.0)
+            # by a double further, which counts where the exponential underflows
+            found = math.nextafter(math.exp(min(exponent, 0.0)) * factor**sign, sign * math.inf)
+            return min(max(found, 0.0), 1.0)
 
         return finite
 

@@ -54,6 +54,13 @@ def laws(steps):
     return [pa.PureDP(c).law("remove") for c, _ in steps], [n for _, n in steps]
 
 
+@pytest.mark.parametrize("epsilon", [180.0, 187.7445])
+def test_a_delta_below_every_double_is_not_zero(epsilon):
+    step = pa.DiscretePair([17 / 32, 15 / 32], [15 / 32, 17 / 32])  # all 1500 lose 187.7447 at most
+    found = pa.compose([(step, 1500)]).delta(epsilon)
+    assert found.lower == 0.0 < found.upper
+
+
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_errors_of_masses_are_in_the_bounds(name, sign, monkeypatch):
