@@ -187,7 +187,7 @@ def spread_up(knots, p, u, mass):
 
 @jit("i8(f8[::1], f8[::1], f8[::1], f8, f8[::1], f8[::1])")
 def merge_down(knots, p, u, error, loss, mass):
-    """Merge each cell into one atom, with u lowered by its relative error; return the number of atoms."""
+    """Merge each cell into one atom, with u lowered by the relative error of u / p; return the number of atoms."""
     n = 0
     for k in range(p.size):
         if p[k] > 0.0:

@@ -85,12 +85,15 @@ class DiscreteLoss:
 
 
 def discrete_loss(knots: NDArray, up: NDArray, down: NDArray, error: float) -> DiscreteLoss:
-    """Make a loss from (p, u) of the cells of the upper and of the lower side; `error` is the relative error of u."""
+    """Make a loss from (p, u) of the cells of the upper and of the lower side; `error` is the relative error of each.
+
+    The upper masses carry it once.  The lower losses depend on u / p, which carries that of both.
+    """
     from ..kernels import convolve
 
     mass, loss, merged = np.empty((3, knots.size))
     convolve.spread_up(knots, up[0], up[1], mass)
-    n = convolve.merge_down(knots, down[0], down[1], error, loss, merged)
+    n = convolve.merge_down(knots, down[0], down[1], 2.0 * error, loss, merged)
     return DiscreteLoss(knots, (knots, mass), (loss[:n].copy(), merged[:n].copy()), down[0])
 
 

@@ -10,7 +10,7 @@ import pytest
 from pld_accountant import deadline
 from pld_accountant.engine import convolution
 from pld_accountant.engine.convolution import ConvolvedLoss, roundoff_pairs
-from pld_accountant.engine.convolution_tree import plant
+from pld_accountant.engine.convolution_tree import discrete_loss, plant
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.kernels import convolve as kernel
 from pld_accountant.kernels import discretise
@@ -256,6 +256,17 @@ def test_up_lies_above_and_down_below(scale):
         assert above >= exact * (1.0 - 1e-12)
         apart.append(above - below)
     assert max(apart) > 0.0
+
+
+def test_lower_losses_allow_for_the_errors_of_both_masses():
+    """p rounded down and u rounded up: each has the largest error."""
+    knots, error = np.array([-1.0, 0.5, 4.0, 30.0]), 1e-6
+    p, loss = np.array([0.5, 0.3, 0.2]), np.array([0.2, 3.0, 12.0])
+    u = p * -np.expm1(knots[:-1] - loss)
+    off = np.stack([p * (1.0 - error), u * (1.0 + error)])
+    found, _ = discrete_loss(knots, off, off, error).down
+    assert np.all(found <= loss)
+    assert np.all(found >= loss - 4.0 * error * np.exp(loss - knots[:-1]))
 
 
 def test_the_curve_of_a_sum():
