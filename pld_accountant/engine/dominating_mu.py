@@ -23,9 +23,9 @@ from ..results import Method as Proof
 from ..tables.makers import TableMakers
 from ..threads import for_blocks
 from . import plancherel, schedule
-from .method import Method, Progress, report
+from .method import Progress, report
 from .question import DeltaAt, EpsilonAt
-from .solver import bounds, solve
+from .solver import bounds, methods_for, solve
 from .working import WorkingBounds
 
 __all__ = ["LOSS", "mu_lower", "touching", "undiminished_mu"]
@@ -117,7 +117,7 @@ def touching(
     if curve is not None:
         far = np.array([curve.epsilon(min_delta)[1]])
     elif end is None:
-        methods = None if patient else _of_points(makers.steps)
+        methods = schedule.CURVE if not patient and _decay(makers.steps) else None
         far = bounds(counts, makers, [EpsilonAt(min_delta)], methods=methods)[0].upper
     else:
         far = end.copy()
@@ -273,9 +273,9 @@ def mu_lower(
     return lower
 
 
-def _of_points(steps: StepFamily) -> tuple[Method, ...] | None:
-    """The methods for single points of a curve; None: those for any question."""
-    return schedule.CURVE if isinstance(steps, CharacteristicSteps) and steps.decays else None
+def _decay(steps: StepFamily) -> bool:
+    """Whether the steps have characteristic functions that fall to 0."""
+    return isinstance(steps, CharacteristicSteps) and steps.decays
 
 
 def _least_mu_down(epsilon: NDArray, log_delta: NDArray) -> NDArray:
@@ -345,12 +345,14 @@ class _Curves:
             question = DeltaAt(epsilon[i, j])
             working, everybody = WorkingBounds.unknown(i.size, question), np.arange(i.size)
             working.settle(everybody, curve[i, j, 0], np.nan, curve[i, j, 1], Proof.TRANSFORM)
-            working.merge(everybody, solve(self._counts.of(who[i]), self._makers, question))
+            counts, decay = self._counts.of(who[i]), _decay(self._makers.steps)
+            methods = None if decay else schedule.for_points(methods_for(counts, self._makers, False))
+            working.merge(everybody, solve(counts, self._makers, question, methods=methods))
             left = np.flatnonzero((working.lower < working.upper - _LOOSE) & (working.upper > self._goal))
             # rare losses are split from the others where the steps have decaying characteristic functions
-            if left.size and _of_points(self._makers.steps):
-                some = self._counts.of(who[i[left]])
-                working.merge(left, solve(some, self._makers, question.of(left), methods=schedule.RARE_POINTS))
+            if left.size and decay:
+                rare = counts.of(left)
+                working.merge(left, solve(rare, self._makers, question.of(left), methods=schedule.RARE_POINTS))
             proven = np.stack([working.lower, working.upper], axis=1)
             curve[i, j] = np.where(working.contradicted[:, None], [-np.inf, 0.0], proven)
 

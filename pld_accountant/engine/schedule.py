@@ -7,6 +7,7 @@ over 250 random compositions (`SINGLE`: noise multiplier 0.5 to 5, sample rate 1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
     "SINGLE",
     "TINY",
     "WHOLE",
+    "for_points",
 ]
 
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
@@ -133,6 +135,8 @@ MIXED: tuple[Method, ...] = (
     *(replace(method, width_near=max(method.width_near, _AFTER_GRID)) for method in ATOMS),
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""
+
+_POINT = 3e-4  # width of the points of a curve
 
 _SMALL = -70.0  # log delta below which most methods for many people take the Renyi bound as the answer: 1e-30
 
@@ -267,3 +271,13 @@ RARE_POINTS: tuple[Method, ...] = (_FIRST, replace(WHOLE[-1], delta=True, least_
 
 Without it the mu of one person of 8 is three times too large, at 9,973 steps of rate 2e-4 and different norms.
 """
+
+
+def for_points(methods: Sequence[Method]) -> tuple[Method, ...]:
+    """These methods for the points of one curve, whose mu is then known within about 5e-4.
+
+    Grids of a million points, a second for each point of the curve, leave their place to the one before: mu of sampled
+    exponential steps beside Gaussian ones takes 8 seconds in place of 90.
+    """
+    quick = [one for one in methods if not (isinstance(one, GridTransform) and one.points > _GRID.points)]
+    return tuple(method.relaxed(_POINT) for method in [*quick, _GRID])

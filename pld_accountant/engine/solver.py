@@ -31,7 +31,7 @@ from .question import DeltaAt, EpsilonAt, Question
 from .renyi import renyi_bounds
 from .working import WorkingBounds
 
-__all__ = ["bounds", "several", "solve"]
+__all__ = ["bounds", "methods_for", "several", "solve"]
 
 _NEAR_CAP = 0.1  # share of the largest loss below which epsilon may be told by the Renyi bound and a lower bound
 _CLOSE = 1e-6  # relative: bounds this close are enough
@@ -122,7 +122,7 @@ def several(
     ndarray of bool, shape (people,)
         Whether the other methods of the schedule might tighten these bounds.
     """
-    chosen = _schedule(counts, makers, True) if methods is None else methods
+    chosen = methods_for(counts, makers, True) if methods is None else methods
     chosen = [method.relaxed(width) for method in chosen] if width else list(chosen)
     least = None if known is None else _in_unit(known, question)
     # a method without shared work is often quicker than those after it
@@ -160,7 +160,7 @@ def _solve(
     if whole is not None and few and isinstance(counts, InterpolatedCounts):
         # whole counts serve these people more exactly (`_solve_loose`)
         many = many[~counts.whole()[many]]
-    chosen = _schedule(counts, makers, few and whole is None) if methods is None else methods
+    chosen = methods_for(counts, makers, few and whole is None) if methods is None else methods
     if width:
         chosen = [method.relaxed(width) for method in chosen]
     found = []
@@ -194,7 +194,7 @@ def _solve(
     return found
 
 
-def _schedule(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
+def methods_for(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
     """The schedule for this kind of steps, counts and number of people."""
     if not isinstance(makers.steps, CharacteristicSteps):
         return schedule.GRID
@@ -248,7 +248,7 @@ def _solve_loose(
         _cap_by_renyi(job, working, many)
     loose = schedule.LOOSE.left_open(job, working, many)
     if loose.size and deadline.left() > 0.0:
-        methods = _schedule(whole, makers, _handful(whole, many))
+        methods = methods_for(whole, makers, _handful(whole, many))
         least = None if known is None else known[loose]
         again = _solve(whole.of(loose), makers, [question.of(loose)], methods, None, None, width, [least])[0]
         working.take_side(loose, again, lower=counts.log_loss > 0.0)
