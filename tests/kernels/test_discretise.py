@@ -217,3 +217,27 @@ def test_negative_masses_are_removed_downwards():
         epsilon = np.linspace(-0.5, loss[-1], 60)
         gain = np.maximum(-np.expm1(epsilon - loss[:, None]), 0.0)
         assert np.all(repaired @ gain <= mass @ gain + 1e-12)
+
+
+@pytest.mark.parametrize("h", [1e-16, 1e-8, 0.1, 5.0])
+def test_gaps_keep_the_digits_of_tiny_losses(h):
+    """Where exp(h) is 1 in doubles, only u holds the digits: g and t are those of many digits."""
+    rng = np.random.default_rng(1)
+    p = rng.uniform(0.5, 1.0, 16)
+    u = p * -np.expm1(-rng.uniform(0.0, 0.5 * h, 16))  # losses anywhere in each half
+    mass, b, gap = np.empty(8), np.empty(8), np.empty((8, 4))
+    discretise.join_halves(p, u, h, mass, b, gap)
+    with mpmath.workdps(60):
+        width, half = mpmath.mpf(h), mpmath.mpf(h) / 2
+        for m in range(8):
+            p1, p2, u1, own = (mpmath.mpf(float(v)) for v in (p[2 * m], p[2 * m + 1], u[2 * m], u[2 * m + 1]))
+            # of the right half, referred to the left end of the cell and to its own
+            q1, q2, own_q = p1 - u1, (p2 - own) * mpmath.exp(-half), p2 - own
+            top = (p1 + p2 - q1 - q2) / -mpmath.expm1(-width)
+            r1, r2 = p1 / q1, p2 / own_q
+            shares = (r1 - 1) / mpmath.expm1(width), (p2 / q2 - 1) / mpmath.expm1(width)
+            gaps = top * (1 - r1 * mpmath.exp(-width)) - (p2 - r1 * q2), top * (1 - r2 * mpmath.exp(-half))
+            assert b[m] == pytest.approx(float(top), rel=1e-13, abs=0.0)
+            assert gap[m, [1, 3]] == pytest.approx([float(share) for share in shares], rel=1e-12, abs=0.0)
+            for found, exact in zip(gap[m, [0, 2]], gaps, strict=True):
+                assert 0.0 <= found - float(exact) <= 1e-9 * float(top)
