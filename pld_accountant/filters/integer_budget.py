@@ -267,7 +267,7 @@ class SquareFilter(NoisyStepFilter):
 
         **Error**: charges are rounded up; see the module's text for the tolerance.
 
-        **Cost**: about a nanosecond a person.
+        **Cost**: about four nanoseconds a person.
         """
         return self._admit(norms, steps, noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm)
 

@@ -184,7 +184,7 @@ class PotentialFilter(NoisyStepFilter):
         -------
         ndarray, (num_examples,) bool, or int64 if `steps` is given
 
-        **Cost**: about 5 nanoseconds a person.
+        **Cost**: about 12 nanoseconds a person.
         """
         step = {"noise_multiplier": noise_multiplier, "max_grad_norm": max_grad_norm, "sample_rate": sample_rate}
         return self._admit(norms, steps, **step)

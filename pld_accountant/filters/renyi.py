@@ -196,7 +196,7 @@ class RenyiFilter(NoisyStepFilter):
         -------
         ndarray, (num_examples,) bool, or int64 if `steps` is given
 
-        **Cost**: about 6 nanoseconds a person at one order.
+        **Cost**: about 12 nanoseconds a person at one order.
         """
         step = {
             "noise_multiplier": noise_multiplier,
