@@ -70,7 +70,7 @@ def admit_square(norms, clip, inverse, scale, steps, left, counts):
     if bad >= 0:
         return bad
     if steps == 1:
-        for i in range(norms.size):  # no call of `_affordable`: the loop is vectorised, and takes a fifth of the time
+        for i in range(norms.size):  # no call of `_affordable`: the loop is vectorised, and takes a third of the time
             norm = np.float64(norms[i])
             ratio = min(norm, clip) * inverse
             rest = left[i] - _units(ratio * ratio * scale, norm)

@@ -280,4 +280,4 @@ def for_points(methods: Sequence[Method]) -> tuple[Method, ...]:
     exponential steps beside Gaussian ones takes 8 seconds in place of 90.
     """
     quick = [one for one in methods if not (isinstance(one, GridTransform) and one.points > _GRID.points)]
-    return tuple(method.relaxed(_POINT) for method in [*quick, _GRID])
+    return tuple(method.relaxed(_POINT) for method in (quick if _GRID in quick else [*quick, _GRID]))
