@@ -31,7 +31,7 @@ _ROUNDS = 8  # at most, if epsilon is asked, on which these pairs depend
 _LARGE = 600.0  # an epsilon whose exponential is near the largest double
 _SETTLED = 1e-4  # relative: a round that gains less is the last
 _END = 2.0**-30  # a share of 1 has the largest loss but is no pair; the lower bound takes a pair this close to it
-_CLOSE = 1e-3  # relative: a Renyi bound between bounds this close is not worth its seconds beside mixtures of Gaussians
+_CLOSE = 1e-3  # relative: between bounds this close no Renyi bound is computed; it takes seconds beside other steps
 _POINTS = 4  # of the curve, for a lower bound of mu
 
 

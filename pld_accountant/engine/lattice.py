@@ -281,7 +281,7 @@ class LatticeSum(DiscreteSum):
             if value <= 0.0:
                 return 0.0
             exponent = log_scale - theta * epsilon + math.log(value)
-            # by a double further, which counts where the exponential underflows
+            # one double outwards, because the exponential may underflow
             found = math.nextafter(math.exp(min(exponent, 0.0)) * factor**sign, sign * math.inf)
             return min(max(found, 0.0), 1.0)
 

@@ -274,10 +274,10 @@ Without it the mu of one person of 8 is three times too large, at 9,973 steps of
 
 
 def for_points(methods: Sequence[Method]) -> tuple[Method, ...]:
-    """These methods for the points of one curve, whose mu is then known within about 5e-4.
+    """These methods, without large grids, for the points of one curve; mu is then known within about 5e-4.
 
-    Grids of a million points, a second for each point of the curve, leave their place to the one before: mu of sampled
-    exponential steps beside Gaussian ones takes 8 seconds in place of 90.
+    A grid of a million points takes a second for each point of the curve.  Without it, mu of sampled exponential steps
+    beside Gaussian ones takes 8 seconds in place of 90.
     """
     quick = [one for one in methods if not (isinstance(one, GridTransform) and one.points > _GRID.points)]
     return tuple(method.relaxed(_POINT) for method in (quick if _GRID in quick else [*quick, _GRID]))

@@ -6,7 +6,7 @@ from functools import cache
 import mpmath
 import numpy as np
 import pytest
-from mpmath.calculus.quadrature import GaussLegendre
+from highprecision import gauss_legendre
 
 import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
@@ -33,12 +33,6 @@ NUMBER = 64
 
 
 @cache
-def rule():
-    with mpmath.workdps(30):
-        return GaussLegendre(mpmath.mp).calc_nodes(4, 110)
-
-
-@cache
 def exact(law, theta, omegas):
     """K, and phi at some frequencies, not centred.
 
@@ -55,7 +49,7 @@ def exact(law, theta, omegas):
         masses = [
             (m + half * x, scale * half * w * mpmath.exp((m + half * x - c) / 2) / 4)
             for m in middles
-            for x, w in rule()
+            for x, w in gauss_legendre(4)
         ]
         if law.atoms:
             masses += [(c, mpmath.mpf(1) / 2), (-c, mpmath.exp(-c) / 2)]

@@ -6,7 +6,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
-from mpmath.calculus.quadrature import GaussLegendre
+from highprecision import gauss_legendre
 
 from pld_accountant.mechanisms import complex_moments
 from pld_accountant.mechanisms.complex_law import ComplexLaw
@@ -40,12 +40,6 @@ law = pytest.mark.parametrize("pair", LAWS.values(), ids=LAWS)
 
 
 @cache
-def rule():
-    with mpmath.workdps(30):
-        return GaussLegendre(mpmath.mp).calc_nodes(6, 110)
-
-
-@cache
 def panel(pair, left, right):
     """Q's mass and log(P / Q) at the 96 nodes of Gauss and Legendre between two places; see `exact`."""
     origin = max(pair[1][0])
@@ -55,7 +49,7 @@ def panel(pair, left, right):
         return terms[0] + mpmath.fsum(w * (t - terms[0]) for w, t in zip(weights[1:], terms[1:], strict=True))
 
     found, half = [], (right - left) / 2
-    for node, weight in rule():
+    for node, weight in gauss_legendre(6):
         p, q = (mixture(left + half * (1 + node), *law) for law in pair)
         found.append((weight * half * q, mpmath.log(p / q)))
     return found
