@@ -12,7 +12,7 @@ __all__ = ["warm_up"]
 
 # the slowest to compile come first
 _MODULES = (
-    *("characterise", "invert", "dominate", "convolve", "envelope", "count", "nonuniform"),
+    *("characterise", "invert", "dominate", "convolve", "envelope", "contour", "count", "nonuniform"),
     *("discretise", "tilt", "charge", "interpolate", "credit"),
 )
 _COMPILE = "from pld_accountant.kernels import {}, _jit; _jit.compile_all()"

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from ..gauss_legendre import gauss_legendre
 from .node_sums import Around, NodeSums, PathNodes
-from .positive_mixture import WIDEST, MixtureBoxes, PositiveMixture, complex_expm1, complex_expm1_less
+from .positive_mixture import WIDEST, PositiveMixture, complex_expm1, complex_expm1_less
 
 __all__ = ["LOG_DENSITY", "ComplexMoments", "LikelihoodRatio"]
 
@@ -118,48 +118,49 @@ class LikelihoodRatio(NamedTuple):
         return -right - left, of_left + of_right
 
 
-class _Boxes(NamedTuple):
-    """Bounds of f on boxes."""
+def boxes_of(law: LikelihoodRatio, left: NDArray, right: NDArray, bottom: NDArray, top: NDArray) -> NDArray:
+    """Bounds on boxes [left, right] x [bottom, top], (..., 6); infinite where one comes near the zeros of a mixture.
 
-    height: NDArray
-    p: MixtureBoxes
-    q: MixtureBoxes
-
-    @classmethod
-    def of(cls, law: LikelihoodRatio, left: NDArray, right: NDArray, bottom: NDArray, top: NDArray) -> _Boxes:
-        """Bounds on [left, right] x [bottom, top]; infinite where a box comes near the zeros of a mixture."""
-        nearest = np.where((left < 0.0) & (right > 0.0), 0.0, np.minimum(np.abs(left), np.abs(right)))
-        most = np.maximum(np.abs(bottom), np.abs(top))
-        height = np.where(most * law.turn < WIDEST, 0.5 * (most**2 - nearest**2) - LOG_DENSITY, np.inf)
-        # h_Q(-x) has the argument of h_Q at the mirror image -conj x, with the other sign
-        return cls(height, law.p.boxes(left, right, bottom, top), law.q.boxes(-right, -left, bottom, top))
-
-    def log_bound(self, a: complex) -> NDArray:
-        """log of the bound of |f| on each box."""
-        (high, low, up), (q_high, q_low, q_up), less = self.p, self.q, 1.0 - a.real
-        found = self.height + np.maximum(a.real * high, a.real * low) - a.imag * (up + q_up)
-        return found + np.maximum(less * q_high, less * q_low)
-
-    def log_density(self) -> NDArray:
-        """log of the bound of |N h_Q|, which is |f| at A = 0."""
-        return self.height + self.q.high
+    They are of log |N|, from above, of log |h_P|, from above and from below, of the argument of g, from below, and of
+    log |h_Q(-x)|, from above and from below.
+    """
+    nearest = np.where((left < 0.0) & (right > 0.0), 0.0, np.minimum(np.abs(left), np.abs(right)))
+    most = np.maximum(np.abs(bottom), np.abs(top))
+    height = np.where(most * law.turn < WIDEST, 0.5 * (most**2 - nearest**2) - LOG_DENSITY, np.inf)
+    high, low, up = law.p.boxes(left, right, bottom, top)
+    # h_Q(-x) has the argument of h_Q at the mirror image -conj x, with the other sign
+    q_high, q_low, q_up = law.q.boxes(-right, -left, bottom, top)
+    return np.stack([height, high, low, up + q_up, q_high, q_low], axis=-1)
 
 
-class _Path:
-    """Panels along corners in the complex plane, each segment parallel to an axis."""
+class _Paths:
+    """Panels of paths along corners in the complex plane, each segment parallel to an axis.
 
-    def __init__(self, law: LikelihoodRatio, corners: Sequence[complex]) -> None:
+    Attributes
+    ----------
+    centre, half : ndarray of complex, shape (panels,)
+        Centres of the panels of all paths, one path after the other, and halves of their extents.
+    ends : list of int
+        Where each path ends among the panels.
+    """
+
+    def __init__(self, law: LikelihoodRatio, *paths: Sequence[complex]) -> None:
         self._law = law
-        edges = [np.array(corners[:1])]
-        for a, b in pairwise(corners):
-            # towards the real axis, legs have ever smaller panels, because the integrand falls ever faster
-            if a.imag == b.imag:
-                share = np.linspace(0.0, 1.0, max(math.ceil(abs(b - a) / law.panel), 1) + 1)
-            else:
-                share = _LEG if b.imag > a.imag else 1.0 - _LEG[::-1]
-            edges.append((a + (b - a) * share)[1:])
-        places = np.concatenate(edges)
-        self.centre, self.half = 0.5 * (places[1:] + places[:-1]), 0.5 * (places[1:] - places[:-1])
+        left, right = [], []
+        self.ends = []
+        for corners in paths:
+            for a, b in pairwise(corners):
+                # towards the real axis, legs have ever smaller panels, because the integrand falls ever faster
+                if a.imag == b.imag:
+                    share = np.linspace(0.0, 1.0, max(math.ceil(abs(b - a) / law.panel), 1) + 1)
+                else:
+                    share = _LEG if b.imag > a.imag else 1.0 - _LEG[::-1]
+                places = a + (b - a) * share
+                left.append(places[:-1])
+                right.append(places[1:])
+            self.ends.append(sum(places.size for places in left))
+        start, stop = np.concatenate(left), np.concatenate(right)
+        self.centre, self.half = 0.5 * (stop + start), 0.5 * (stop - start)
 
     def nodes(self) -> PathNodes:
         """The nodes of the rule.
@@ -183,37 +184,32 @@ class _Path:
         of_rise = (1.0 + np.abs(less)) * of_loss + 24.0 * np.abs(less)
         return PathNodes(loss, less, bent, weight, of_loss, of_rise, of_bent, of_weight)
 
-    def log_errors(self, a: complex) -> NDArray:
-        """log of bounds of the rule's error of the integral of f, or of f - N h_Q: (panels, ellipses)."""
-        both = np.maximum(self._boxes.log_bound(a), self._boxes.log_density())  # half of the sum, at least
-        return both.max(axis=2) + self._rate + math.log(2.0)
+    def ellipses(self) -> tuple[NDArray, NDArray]:
+        """Boxes around ellipses of the panels, and the log of the rule's error over twice the integrand's bound there.
 
-    def linear_error(self) -> float:
-        """Bound of the rule's error of the integral of N (h_P - h_Q)."""
-        return float(np.exp(self.log_errors(1.0 + 0j).min(axis=1)).sum())
-
-    def around_ellipses(self) -> _Path:
-        """This path, with the boxes around the ellipses of its panels."""
+        See `kernels.contour.rule_error`.
+        """
         r, level = np.abs(self.half)[:, None], np.abs(self.half.imag)[:, None] == 0.0
         along, off = r * (_ELLIPSES + 1.0 / _ELLIPSES) / 2.0, r * (_ELLIPSES - 1.0 / _ELLIPSES) / 2.0
         wide, tall = np.where(level, along, off)[..., None], np.where(level, off, along)[..., None]
         x, y = self.centre.real[:, None, None], self.centre.imag[:, None, None]
         slices = np.linspace(-1.0, 1.0, _SLICES + 1)
         low, high = (np.broadcast_to(y + sign * tall, (*tall.shape[:2], _SLICES)) for sign in (-1.0, 1.0))
-        self._boxes = _Boxes.of(self._law, x + wide * slices[:-1], x + wide * slices[1:], low, high)
-        self._rate = np.log(64.0 / 15.0 * r / (1.0 - _ELLIPSES**-2)) - (2.0 * _POINTS - 2.0) * np.log(_ELLIPSES)
-        return self
+        boxes = boxes_of(self._law, x + wide * slices[:-1], x + wide * slices[1:], low, high)
+        return boxes, np.log(64.0 / 15.0 * r / (1.0 - _ELLIPSES**-2)) - (2.0 * _POINTS - 2.0) * np.log(_ELLIPSES)
 
-    def upper(self, a: complex) -> float:
-        """Bound of the integral of |f| along the path, also for every larger Im A."""
+    def upper(self, a: complex, paths: int) -> float:
+        """Bound of the integral of |f| along the first paths, also for every larger Im A."""
+        some = slice(self.ends[paths - 1])
         part = (np.arange(_CELLS) - 0.5 * (_CELLS - 1)) * 2.0 / _CELLS
-        centre = (self.centre[:, None] + self.half[:, None] * part).ravel()
-        half = np.repeat(self.half / _CELLS, _CELLS)
+        centre = (self.centre[some, None] + self.half[some, None] * part).ravel()
+        half = np.repeat(self.half[some] / _CELLS, _CELLS)
         wide, tall = np.abs(half.real), np.abs(half.imag)
         x, y = centre.real, centre.imag
-        boxes = _Boxes.of(self._law, x - wide, x + wide, np.maximum(y - tall, 0.0), y + tall)
-        with np.errstate(over="ignore"):
-            return 1.0001 * float((2.0 * np.abs(half) * np.exp(boxes.log_bound(a))).sum())
+        boxes = boxes_of(self._law, x - wide, x + wide, np.maximum(y - tall, 0.0), y + tall)
+        from ..kernels import contour
+
+        return 1.0001 * contour.upper_sum(boxes, 2.0 * np.abs(half), a.real, a.imag)
 
 
 class ComplexMoments:
@@ -238,15 +234,18 @@ class ComplexMoments:
         self._ends = tail = [self._end + self._above, complex(self._end)][: 1 + self._finite]
         first = self._begin + self._above
         if low == -np.inf:
-            self._paths = [_Path(ratio, [first, *tail]).around_ellipses()]
+            self._paths = _Paths(ratio, [first, *tail])
+            self._first, self._last = 0, 0
         else:
-            corners = [complex(low), low + self._above], [low + self._above, *tail], [first, low + self._above]
-            self._paths = [_Path(ratio, line).around_ellipses() for line in corners]
+            at_low = low + self._above
+            self._paths = _Paths(ratio, [complex(low), at_low], [at_low, *tail], [first, at_low])
+            self._first, self._last = self._paths.ends[:2]
         self._beyond = ratio.q.mass_below(-self._end) if self._finite else 0.0
-        self._sums = NodeSums([path.nodes() for path in self._paths], 1.0 - self._beyond)
+        first_node, last_node = _POINTS * self._first, _POINTS * self._last
+        self._sums = NodeSums(self._paths.nodes(), first_node, last_node, 1.0 - self._beyond)
+        self._boxes, self._rate = self._paths.ellipses()
         self._linear = ratio.difference(first, tail[-1])
-        self._linear_rule = sum(path.linear_error() for path in self._paths[-2:])
-        self._kept: dict[complex, list[NDArray]] = {}
+        self._linear_rule = self._rule_error(slice(self._first, None), complex(1.0), complex(1.0))
 
     @property
     def nodes(self) -> int:
@@ -278,19 +277,20 @@ class ComplexMoments:
     def rule_errors(self, one: complex, two: complex) -> tuple[float, float]:
         """Bounds of the rule's errors of M and of M_mid for all A between two.
 
-        The log of the bound of each panel's error of M is convex in A, and its linear term is at most |A| times another
-        bound, so that maxima are at an end.  The numbers of an end are kept for the next segment.
+        The linear term of M is at most |A| times its bound at A = 1.
         """
-        kept, self._kept = self._kept, {}
-        for a in (one, two):
-            self._kept[a] = kept.get(a) or [path.log_errors(a) for path in self._paths]
-        pairs = zip(self._kept[one], self._kept[two], strict=True)
-        with np.errstate(over="ignore"):
-            found = [float(np.exp(np.maximum(x, y).min(axis=1)).sum()) for x, y in pairs]
         linear = max(abs(one), abs(two)) * self._linear_rule
-        if len(found) == 1:
-            return found[0] + linear, found[0]
-        return found[1] + found[2] + linear, found[0] + found[1]
+        whole = self._rule_error(slice(self._first, None), one, two)
+        return whole + linear, self._rule_error(slice(self._last), one, two)
+
+    def _rule_error(self, panels: slice, one: complex, two: complex) -> float:
+        """Bound of the rule's error of the integral of f, or of f - N h_Q, over some panels for all A between two.
+
+        The log of the bound of a panel's error is convex in A, so that its maximum is at an end.
+        """
+        from ..kernels import contour
+
+        return contour.rule_error(self._boxes[panels], self._rate[panels], one.real, one.imag, two.real, two.imag)
 
     def outside(self, c: float) -> tuple[float, float]:
         """Bounds of what the path leaves out of M or M_mid on its left and, if `high` is inf, at its end.
@@ -348,14 +348,13 @@ class ComplexMoments:
 
     def slope(self, shift: float) -> float:
         """Along a ray of A with Re A / Im A below this, |g^A| exp(A shift) falls along the line; judged by samples."""
-        path = self._paths[-1 if len(self._paths) == 1 else 1]
-        line = self._law.log(np.linspace(self._begin, self._end, 2 * path.centre.size + 50) + self._above)
+        line = self._law.log(np.linspace(self._begin, self._end, 2 * self._paths.centre.size + 50) + self._above)
         line = line[line.real + shift > 0.0]
         return float(np.min(line.imag / (line.real + shift), initial=10.0))
 
     def above(self, a: complex) -> float:
         """Bound of |M_mid| at this and every larger Im A: the integral of |f| along its path."""
-        return self._paths[0].upper(a) + self._paths[1].upper(a)
+        return self._paths.upper(a, 2)
 
     def beyond(self, a: complex) -> float:
         """Bound of |M|, or of |M_low| if there is a `low`, at this and every larger Im A; Re A >= 1.
@@ -367,8 +366,8 @@ class ComplexMoments:
         """
         _, y, place = self._rise(a)
         ends = [complex(place)] if self._low > -np.inf else [place + self._above, *self._ends]
-        rising = _Path(self._law, [place + 1j * y, *ends])
-        return self._along(a, place, y) + rising.upper(a) + self._off_left + self._off_end
+        rising = _Paths(self._law, [place + 1j * y, *ends])
+        return self._along(a, place, y) + rising.upper(a, 1) + self._off_left + self._off_end
 
     def rough_beyond(self, a: complex) -> tuple[float, float]:
         """About `beyond` and `above`, from samples."""

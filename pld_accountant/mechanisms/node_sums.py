@@ -6,16 +6,15 @@ w (exp(A l) - 1 - A (g - 1)), whose terms are of second order in small losses, a
 **Small losses**, |A l| <= 1 for all exponents asked: the sum of w (exp(A l) - 1 - A l) is a Taylor series in A, whose
 coefficients are moments, and that of w A (g - 1 - l) is linear in A.
 
-**Large losses**: exp(i y) is (1 + i t) / (1 - i t) with t = tan(y / 2).  Where numpy has vector instructions for the
-tangent, it takes a tenth of the time of a sine and a cosine.
+**Large losses**: `kernels.contour` adds up the terms.  A block of descending losses is large if its first one is.
 
 Round-off, in units of 2^-53:
 
 1. A loss is wrong by `of_loss`.  exp(A l) passes this on times |A exp(A l)|, and the series times 1.72 |A|^2 |l|,
    because |exp(u) - 1| <= (e - 1) |u| for |u| <= 1.  A weight is wrong by `of_weight` times itself.
-2. A term w exp(A l) costs 24 units of itself: four of the exponential, four of the tangent, whose error turns the term
-   by no more, and a dozen operations.  numpy's vector functions err by at most four (its pull request 19478).
-3. numpy adds up a row in pairs of blocks, a block of 128 numbers as 8 sums: 28 + log2(n) units of the sum of moduli.
+2. A term w exp(A l) costs 24 units of itself: four of the exponential, four of the cosine and the sine, and a dozen
+   operations.  A power below exp(-708) counts as 0; what that leaves out is far below the round-off of delta.
+3. A sum over n nodes is one of sums over 32 of them, and of up to four such sums: 36 + n / 32 units of that of moduli.
 4. Moment k costs 4 k units, and Horner's rule 4 k + 4.  For x <= 1 the sum over k >= 2 of x^k / k! is at most 0.72 x^2,
    and that of k x^k / k! at most 1.72 x^2.  The remainder of the series is below a tenth of a unit of x^2.
 
@@ -32,8 +31,6 @@ c. A term is wrong by n + 24 + 4 |A l| units of itself.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,14 +40,14 @@ __all__ = ["Around", "NodeSums", "PathNodes"]
 
 _UNIT = 2.0**-53
 _TERM = 24.0  # step 2
-_ADDED = 28.0  # step 3
-_ROWS = 16  # exponents at a time
+_ADDED = 36.0  # step 3
+_BLOCK = 32
 _LAST = 18  # power of the series
 _SERIES = 8.0 * 1.72 + 4.0 * 0.72 + 0.1  # step 4
 
 
 class PathNodes(NamedTuple):
-    """The nodes of a path, and their round-off in units of 2^-53.
+    """The nodes of paths, and their round-off in units of 2^-53.
 
     Attributes
     ----------
@@ -92,131 +89,94 @@ class Around(NamedTuple):
 
 
 class NodeSums:
-    """Sums over one path, or over three: one for M over the last two, and one for M_mid over the first two.
+    """Sums for M, over the nodes from `first` on, and for M_mid, over the nodes before `last`.
 
     Parameters
     ----------
-    paths : sequence of PathNodes
+    nodes : PathNodes
+        Of all paths.
+    first, last : int
     mass : float
         M is about this, plus the sum of w (exp(A l) - 1).
 
     Attributes
     ----------
     loss, weight : ndarray of complex, shape (nodes,)
-        Of all paths; the last path begins with its largest losses.
-    first, last : int
-        M is a sum over the nodes from `first` on.  M_mid is a sum over the nodes before `last`; with one path there
-        are none.
+        In this order: before `last` as given, then the largest losses first.
     """
 
-    def __init__(self, paths: Sequence[PathNodes], mass: float = 1.0) -> None:
-        *others, tail = paths
-        order = np.argsort(-np.abs(tail.loss), kind="stable")
-        tail = PathNodes(*(values[order] for values in tail))
-        nodes = PathNodes(*map(np.concatenate, zip(*others, tail, strict=True)))
+    def __init__(self, nodes: PathNodes, first: int = 0, last: int = 0, mass: float = 1.0) -> None:
+        self.first, self.last = first, last
+        order = np.arange(nodes.loss.size)
+        order[last:] = last + np.argsort(-np.abs(nodes.loss[last:]), kind="stable")
+        nodes = PathNodes(*(values[order] for values in nodes))
+        tail = PathNodes(*(values[last:] for values in nodes))
         self.loss, self.weight = nodes.loss, nodes.weight
-        self.first, self.last = (others[0].loss.size if others else 0), nodes.loss.size - tail.loss.size
-        self._plane, self._weights = (np.stack([z.real, z.imag]) for z in (nodes.loss, nodes.weight))
-        self._rise, self._bent = nodes.weight * nodes.rise, nodes.weight * nodes.bent
         self._falling = size = np.abs(tail.loss)  # in descending order
         powers = np.empty((_LAST - 1, size.size), dtype=complex)
         power = tail.loss
         for k, row in enumerate(powers, 2):
             power = np.multiply(power, tail.loss / k, out=row)
-        self._moments = powers * tail.weight
-        share, added = np.abs(nodes.weight), nodes.of_weight + _ADDED + math.log2(nodes.loss.size)
-        # errors of large losses, over |exp(A l)| and over that times |A|
-        self._of_power = np.stack([share * (added + _TERM), share * nodes.of_loss], axis=1)
-        # over 1 and |A|
+        share, added = np.abs(nodes.weight), nodes.of_weight + _ADDED + nodes.loss.size / _BLOCK
+        # the last two are errors of large losses, over |exp(A l)| and over that times |A|
+        of_power = share * (added + _TERM), share * nodes.of_loss
+        self._nodes = np.stack([*_parts(nodes.loss), *_parts(nodes.weight), *of_power])
         of_rise = share * ((added + 4.0) * np.abs(nodes.rise) + nodes.of_rise)
-        self._of_large = np.stack([share * added, of_rise], axis=1)
-        # errors of small losses, over |A| and |A|^2
+        large = np.stack([nodes.weight * nodes.rise, nodes.weight, share * added, of_rise])
         of_bent = share * ((added + 4.0) * np.abs(nodes.bent) + nodes.of_bent)
         of_series = share[self.last :] * size * ((0.72 * added[self.last :] + _SERIES) * size + 1.72 * tail.of_loss)
-        self._of_small = np.stack([of_bent[self.last :], of_series], axis=1)
+        small = np.stack([*(powers * tail.weight), tail.weight * tail.bent, of_bent[self.last :], of_series])
+        # sums over the large losses, and over the small ones, of the tail for each number of blocks of large ones
+        large, middle = _of_blocks(large[:, self.last :]), large[:, self.first : self.last].sum(axis=1, keepdims=True)
+        small = _of_blocks(small)[:, ::-1].cumsum(axis=1)[:, ::-1]
+        none = np.zeros((small.shape[0], 1))
+        (rise, one, of_one, of_rise), small = np.hstack([middle, large]).cumsum(axis=1), np.hstack([small, none])
+        *series, bent, of_bent, of_series = small
+        self._small = np.stack([*series, rise + bent, one], axis=1)
+        self._units = np.stack([of_one, of_rise + of_bent, of_series], axis=1).real.copy()
         # for `around`, with the constant as the last node
         weight = np.append(nodes.weight, mass - nodes.weight[self.first :].sum())
-        self._loss = np.append(nodes.loss, 0.0)
+        size = np.abs(weight)
         with np.errstate(divide="ignore"):
-            self._log_weight = np.log(np.abs(weight))
-        self._turn = weight / np.maximum(np.abs(weight), np.finfo(float).tiny)
+            log_weight = np.log(size)
+        turn = weight / np.maximum(size, np.finfo(float).tiny)
+        self._around = np.stack([*_parts(np.append(nodes.loss, 0.0)), log_weight, *_parts(turn)])
 
     def at(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """The sum for M and its round-off, and the sum for M_mid and its round-off, at each exponent.
 
         The round-off of sums beyond the range of doubles is not finite.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            size = np.abs(a)
-            large = int(np.count_nonzero(self._falling * size.max() > 1.0))
-            end = self.last + large
-            whole, mid = np.empty((2, a.size), dtype=complex)
-            errors, errors_mid = np.empty((2, a.size, 2))
-            for begin in range(0, a.size, _ROWS):
-                rows = slice(begin, begin + _ROWS)
-                modulus, real, imag = self._terms(a[rows], end)
-                whole[rows] = real[:, self.first :].sum(axis=1) + 1j * imag[:, self.first :].sum(axis=1)
-                mid[rows] = real[:, : self.last].sum(axis=1) + 1j * imag[:, : self.last].sum(axis=1)
-                errors[rows] = modulus[:, self.first :] @ self._of_power[self.first : end]
-                errors_mid[rows] = modulus[:, : self.last] @ self._of_power[: self.last]
-            series = np.zeros(a.size, dtype=complex)
-            for moment in self._moments[::-1, large:].sum(axis=1):
-                series = series * a + moment
-            linear = self._rise[self.first : end].sum() + self._bent[end:].sum()
-            whole += series * a * a - a * linear - self.weight[self.first : end].sum()
-            of_one, of_rise = self._of_large[self.first : end].sum(axis=0)
-            of_bent, of_series = self._of_small[large:].sum(axis=0)
-            (own, passed), (own_mid, passed_mid) = errors.T, errors_mid.T
-            error = own + of_one + size * (passed + of_rise + of_bent) + size * size * of_series
-            return whole, _UNIT * error, mid, _UNIT * (own_mid + size * passed_mid)
+        from ..kernels import contour
 
-    def _terms(self, a: NDArray, end: int) -> tuple[NDArray, NDArray, NDArray]:
-        """|exp(A l)| and the terms w exp(A l) of the nodes before `end`: (exponents, nodes).
-
-        The arrays are used again: new ones, and more rows than the cache holds, take twice the time.
-        """
-        modulus = np.stack([a.real, -a.imag], axis=1) @ self._plane[:, :end]
-        np.exp(modulus, out=modulus)
-        tangent = np.stack([a.imag, a.real], axis=1) @ (0.5 * self._plane[:, :end])
-        np.tan(tangent, out=tangent)
-        square = tangent * tangent
-        scale = 1.0 + square
-        np.divide(modulus, scale, out=scale)
-        cosine = np.subtract(1.0, square, out=square)
-        cosine *= scale  # and the sine: times the modulus
-        sine = np.multiply(tangent, 2.0, out=tangent)
-        sine *= scale
-        u, v = self._weights[:, :end]
-        real = cosine * u
-        real -= np.multiply(sine, v, out=scale)
-        imag = np.multiply(cosine, v, out=cosine)
-        imag += np.multiply(sine, u, out=sine)
-        return modulus, real, imag
+        blocks = -(-int(np.count_nonzero(self._falling * float(np.abs(a).max()) > 1.0)) // _BLOCK)
+        end = min(self.last + blocks * _BLOCK, self.loss.size)
+        found = np.empty((6, a.size))
+        parts, ends = (a.real.copy(), a.imag.copy()), (self.first, self.last, end)
+        contour.moments(*parts, self._nodes, *ends, self._small[blocks], self._units[blocks], found)
+        return found[0] + 1j * found[1], found[2], found[3] + 1j * found[4], found[5]
 
     def modulus_mid(self, a: complex) -> float:
         """The sum of the moduli of the terms of M_mid."""
+        loss, turn, log_weight = self._around[:3, : self.last]
         with np.errstate(over="ignore"):
-            return float(np.exp((a * self._loss[: self.last]).real + self._log_weight[: self.last]).sum())
+            return float(np.exp(a.real * loss - a.imag * turn + log_weight).sum())
 
     def around(self, a: complex, corners: NDArray) -> Around:
         """Bounds for all d in the polygon with these corners around 0."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            loss, exponent, inside = self._loss, a * self._loss, slice(self.first, None)
-            log_size, tangent = exponent.real + self._log_weight, 1j * np.tan(0.5 * exponent.imag)
-            top = float(log_size[inside].max())
-            term = (np.exp(log_size - top) * self._turn * (1.0 + tangent) / (1.0 - tangent))[inside]
-            total = complex(term.sum())
-            if not abs(total) > 0.0:
-                return Around(math.inf, 0j, math.inf, math.inf)
-            mean, log_total = complex((term * loss[inside]).sum()) / total, top + math.log(abs(total))
-            apart, log_share = loss - mean, log_size - log_total
-            share = np.exp(log_share)
-            moved = np.exp(
-                log_share + np.multiply.outer(corners.real, apart.real) - np.multiply.outer(corners.imag, apart.imag)
-            )
-            off = _UNIT * share * (loss.size + 24.0 + 4.0 * np.abs(exponent))
-            reach = float(np.abs(corners).max())
-            second = (apart.real**2 + apart.imag**2) * np.maximum(share, moved.max(axis=0))
-            bent = off * (1.0 + reach * (np.abs(loss) + abs(mean))) + 0.5 * reach * reach * second
-            bound = min(1.0 + float(bent[inside].sum()), float(moved[:, inside].sum(axis=1).max()))
-            return Around(log_total, mean, bound, float(moved[:, : self.last].sum(axis=1).max()))
+        from ..kernels import contour
+
+        found = np.empty(5)
+        contour.around(a.real, a.imag, _parts(corners), self._around, self.first, self.last, found)
+        log_size, real, imaginary, bound, bound_mid = found.tolist()
+        return Around(log_size, complex(real, imaginary), bound, bound_mid)
+
+
+def _of_blocks(values: NDArray) -> NDArray:
+    """Sums of rows over blocks of nodes, (rows, blocks)."""
+    return np.add.reduceat(values, np.arange(0, values.shape[1], _BLOCK), axis=1)
+
+
+def _parts(z: NDArray) -> NDArray:
+    """Real and imaginary parts, (2, ...)."""
+    return np.stack([z.real, z.imag])

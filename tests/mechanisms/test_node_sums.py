@@ -41,8 +41,14 @@ def _digits():
         yield
 
 
-def joined(one, two):
-    return PathNodes(*map(np.concatenate, zip(one, two, strict=True)))
+def joined(*paths):
+    return PathNodes(*map(np.concatenate, zip(*paths, strict=True)))
+
+
+def sums_of(paths):
+    """The sums of one path, or of three: M_mid is a sum over the first two, M over the last two."""
+    sizes = [path.loss.size for path in paths]
+    return NodeSums(joined(*paths), *((sizes[0], sizes[0] + sizes[1]) if len(paths) > 1 else (0, 0)))
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-2, 1.0])
@@ -54,7 +60,7 @@ def test_sums_are_within_their_round_off(size):
         ([tail], tail, None),
         ([low, middle, tail], joined(middle, tail), joined(low, middle)),
     ):
-        sums = NodeSums(paths)
+        sums = sums_of(paths)
         for a in EXPONENTS:
             found, error, of_mid, error_of_mid = (v[0] for v in sums.at(np.array([a])))
             truth, terms = exact(whole, a)[0]
@@ -74,7 +80,7 @@ def test_small_exponents_lose_no_digits(size):
     """exp(u) - 1 - u to some units of itself: as a difference it would be wrong by 1e-13 at 0.03."""
     for loss in size * np.exp(1j * np.linspace(0.0, 6.2, 25)):
         one, zero = np.array([loss]), np.zeros(1)
-        found, error, *_ = NodeSums([PathNodes(one, one, zero, zero + 1.0, zero, zero, zero, zero)]).at(np.ones(1) + 0j)
+        found, error, *_ = NodeSums(PathNodes(one, one, zero, zero + 1.0, zero, zero, zero, zero)).at(np.ones(1) + 0j)
         truth = mpmath.expm1(mpmath.mpc(loss)) - mpmath.mpc(loss)
         assert off_by(found[0], truth) <= error[0] <= 5e-14 * float(abs(truth))
         if size < 1.0:
@@ -100,7 +106,7 @@ def test_errors_of_nodes_are_passed_on():
                 return nodes._replace(**{name: wrong, f"of_{name}": of + getattr(nodes, f"of_{name}")})
 
             for paths in ([tail], [low, middle, tail]):
-                good, bad = NodeSums(paths), NodeSums([moved(p) for p in paths])
+                good, bad = sums_of(paths), sums_of([moved(p) for p in paths])
                 for a in EXPONENTS[:3]:
                     true, wrong = (s.at(np.array([a])) for s in (good, bad))
                     for k in (0, 2):
@@ -116,7 +122,7 @@ def test_a_wrong_weight_moves_the_one_of_its_term():
     rise, zero = np.expm1(loss), np.zeros(1)
     good = PathNodes(loss, rise, rise - loss, zero + 1.0, zero, zero, zero, zero + off)
     (true, error, *_), (wrong, *_) = (
-        NodeSums([nodes]).at(a) for nodes in (good, good._replace(weight=np.ones(1) + off * UNIT))
+        NodeSums(nodes).at(a) for nodes in (good, good._replace(weight=np.ones(1) + off * UNIT))
     )
     assert 0.4 * error[0] <= abs(wrong[0] - true[0]) <= error[0]
 
@@ -128,9 +134,9 @@ def test_the_end_of_the_series_is_negligible(monkeypatch):
     truth = float(mpmath.e - 2)
     for last, goal in ((18, 1e-15), (21, 1e-15)):
         monkeypatch.setattr(node_sums, "_LAST", last)
-        assert abs(NodeSums([node]).at(one)[0][0] - truth) < goal
+        assert abs(NodeSums(node).at(one)[0][0] - truth) < goal
     monkeypatch.setattr(node_sums, "_LAST", 8)
-    found, error, *_ = NodeSums([node]).at(one)
+    found, error, *_ = NodeSums(node).at(one)
     assert abs(found[0] - truth) > error[0]
 
 
@@ -138,10 +144,10 @@ def test_huge_and_tiny_powers_are_no_warnings():
     """Powers beyond the range of doubles: an error that is not finite ends an attempt, and a tiny term is 0."""
     rng = np.random.default_rng(1)
     nodes = path(rng, 20, 1.0)
-    _, error, *_ = NodeSums([nodes]).at(np.array([100.0 + 0j, 1e5 + 0j]))
+    _, error, *_ = NodeSums(nodes).at(np.array([100.0 + 0j, 1e5 + 0j]))
     assert np.isfinite(error[0]) and not np.isfinite(error[1])
     tiny = nodes._replace(loss=-np.abs(nodes.loss) - 1.0)
-    found, error, *_ = NodeSums([tiny]).at(np.array([1e4 + 0j]))
+    found, error, *_ = NodeSums(tiny).at(np.array([1e4 + 0j]))
     assert np.all(np.isfinite(found)) and np.all(np.isfinite(error))
 
 
@@ -149,9 +155,7 @@ def around(a, corners, constant, loss, weight, first=0, last=0):
     """`NodeSums.around` of nodes whose sum for M has this constant."""
     zero = np.zeros(loss.size)
     nodes = PathNodes(loss, loss, loss, weight, zero, zero, zero, zero)
-    cuts = [slice(0, first), slice(first, last), slice(last, None)] if last else [slice(None)]
-    paths = [PathNodes(*(values[cut] for values in nodes)) for cut in cuts]
-    return NodeSums(paths, constant + weight[first:].sum()).around(a, corners)
+    return NodeSums(nodes, first, last, constant + weight[first:].sum()).around(a, corners)
 
 
 def sample(rng, n, size, mid):
