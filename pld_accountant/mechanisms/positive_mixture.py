@@ -70,15 +70,8 @@ def complex_log1p(y: NDArray) -> NDArray:
 
 def complex_expm1(u: NDArray) -> NDArray:
     """exp(u) - 1 of complex u, accurate where u is small."""
-    (less, sine), grown = _turned(u.imag), np.expm1(u.real)
-    return grown - less * (1.0 + grown) + 1j * (1.0 + grown) * sine
-
-
-def _turned(angle: NDArray) -> tuple[NDArray, NDArray]:
-    """1 - cos and sin of an angle from the tangent of its half, for which numpy may have vector instructions."""
-    tangent = np.tan(0.5 * angle)
-    double = 2.0 * tangent / (1.0 + tangent * tangent)
-    return tangent * double, double
+    grown, half = np.expm1(u.real), np.sin(0.5 * u.imag)
+    return grown - 2.0 * half * half * (1.0 + grown) + 1j * (1.0 + grown) * np.sin(u.imag)
 
 
 def complex_expm1_less(u: NDArray) -> NDArray:
@@ -158,18 +151,16 @@ class PositiveMixture(NamedTuple):
         """`log`, but for multiples of 2 pi in the argument."""
         if self.trivial:
             return np.zeros(x.shape, dtype=x.dtype)
+        from ..kernels import contour
+
         flat = x.ravel()
-        # along a line Im x is one number, whose sines are the same everywhere
-        y = flat.imag[:1] if flat.size and np.ptp(flat.imag) == 0.0 else flat.imag
-        t, angle = self.exponents(flat.real), np.multiply.outer(self.centres, y)
-        far = t[-1] > _FAR
-        grown, (less, sine) = np.expm1(np.where(far, 0.0, t)), _turned(angle)
-        excess = self.weights @ (grown - less * (1.0 + grown))
-        some = far | (np.abs(1.0 + excess) < _NEAR_ZERO)
-        if np.iscomplexobj(x):
-            excess = excess + 1j * (self.weights @ (sine * (1.0 + grown)))
-            some = far | ((1.0 + excess.real) ** 2 + excess.imag**2 < _NEAR_ZERO**2)
-        found = complex_log1p(np.where(some, 0.0, excess))
+        less = np.empty((2, flat.size))
+        contour.mixture_less_one(self.centres, self.weights, flat.real.copy(), flat.imag.copy(), less)
+        some = self.top * flat.real - 0.5 * self.top**2 > _FAR
+        with np.errstate(over="ignore", invalid="ignore"):
+            some |= (1.0 + less[0]) ** 2 + less[1] ** 2 < _NEAR_ZERO**2
+        less[:, some] = 0.0
+        found = complex_log1p(less[0] + 1j * less[1] if np.iscomplexobj(x) else less[0])
         if some.any():
             u = self.exponents(flat[some]) + np.log(self.weights)[:, None]
             highest = u.real.max(axis=0)
@@ -196,8 +187,8 @@ class PositiveMixture(NamedTuple):
 
         1. An exponent is wrong by 4 c (|x| + moved + c).  In the sum made of terms, log w and the highest exponent add
            4 |log w| + 4 |u|, u the exponent with log w.
-        2. An excess has this times the modulus of the term.  A term costs 16 units of itself: four each of the
-           exponential and of the tangent, whose error turns it by no more, and eight operations.  The sum costs k.
+        2. An excess has this times the modulus of the term.  A term costs 20 units of itself: four of the
+           exponential, eight of the turn, from half of its angle, and eight operations.  The sum costs k.
         3. log(1 + y) divides by |h|, and its real part is half the logarithm of 1 + 2 Re y + |y|^2.
         4. Weights that count as binomial may be `_weight_units` away from them.
         """
@@ -208,7 +199,7 @@ class PositiveMixture(NamedTuple):
         logs = np.log(w)
         share = np.exp(np.minimum(t.real + logs - log.real, 700.0))
         size = np.exp(np.clip(log.real, -300.0, 300.0))
-        own = 4.0 * c * (np.abs(x) + moved + c) + 16.0 + k + self._weight_units
+        own = 4.0 * c * (np.abs(x) + moved + c) + 20.0 + k + self._weight_units
         # which sum was made is not asked where it is a matter of round-off: both are paid for
         direct, near = (t[-1].real > _FAR) | (size < 1.1 * _NEAR_ZERO), (t[-1].real <= _FAR) & (size > 0.9 * _NEAR_ZERO)
         own = np.where(direct, own + 4.0 * np.abs(logs) + 4.0 * np.abs(t.real + logs), np.where(c > 0.0, own, 0.0))

@@ -20,19 +20,47 @@ def test_exponentials_err_by_four_units_at_most():
 
 
 @pytest.mark.parametrize("size", [1.0, 100.0, 2.0**20])
-def test_cosines_and_sines_err_by_four_units_at_most(size):
+def test_cosines_and_sines_err_by_three_units_at_most(size):
     """Also at and between multiples of a quarter turn."""
     rng = np.random.default_rng(2)
     quarters = np.pi / 4.0 * np.round(rng.uniform(-size, size, 500) / (np.pi / 4.0))
     with mpmath.workdps(40):
         for y in np.concatenate([rng.uniform(-size, size, 2000), quarters, [0.0]]).tolist():
             cosine, sine = contour.cosine_and_sine(y)
-            assert abs(mpmath.mpc(cosine, sine) - mpmath.expj(y)) < 4.0 * UNIT
+            assert abs(mpmath.mpc(cosine, sine) - mpmath.expj(y)) < 3.0 * UNIT
 
 
 def test_exponentials_beyond_the_range_of_doubles():
     found = [contour.exponential(x) for x in (-np.inf, -1e300, -709.0, 710.0, 1e300, np.inf, np.nan)]
     np.testing.assert_array_equal(found, [0.0, 0.0, 0.0, np.inf, np.inf, np.inf, np.nan])
+
+
+def test_exponentials_less_one_err_by_four_units_of_themselves():
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.uniform(-1.0, 1.0, 2000), 10.0 ** rng.uniform(-300, -1, 200), [-30.0, -700.0, 30.0, 700.0]])
+    with mpmath.workdps(400):
+        for v in x.tolist():
+            truth = mpmath.expm1(mpmath.mpf(v))
+            assert abs(contour.exponential_less_one(v) - truth) < 4.0 * UNIT * abs(truth)
+    assert [contour.exponential_less_one(x) for x in (-1e3, 0.0, 1e3)] == [-1.0, 0.0, np.inf]
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-5])
+def test_mixtures_less_one(size):
+    """To some units of the sum of the terms' moduli, at small places, too."""
+    centre, weight = np.array([0.0, 0.8, 2.0, 3.5]), np.array([0.7, 0.2, 0.09, 0.01])
+    rng = np.random.default_rng(4)
+    x, y = size * rng.uniform(-9.0, 9.0, 300), size * rng.uniform(-1.0, 1.0, 300)
+    less = np.empty((2, x.size))
+    contour.mixture_less_one(centre, weight, x, y, less)
+    with mpmath.workdps(40):
+        for real, imaginary, *place in zip(*less.tolist(), x.tolist(), y.tolist(), strict=True):
+            z = mpmath.mpc(*place)
+            exponents = [mpmath.mpf(c) * (z - mpmath.mpf(c) / 2) for c in centre.tolist()]
+            terms = [w * mpmath.expm1(e) for w, e in zip(weight.tolist(), exponents, strict=True)]
+            lost = sum(abs(w * mpmath.exp(e) * e) for w, e in zip(weight.tolist(), exponents, strict=True))
+            allowed = 20.0 * sum(abs(t) for t in terms) + 4.0 * lost
+            assert abs(mpmath.mpc(real, imaginary) - mpmath.fsum(terms)) <= UNIT * allowed
 
 
 def moments(a, loss, weight):
