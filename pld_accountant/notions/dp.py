@@ -72,7 +72,8 @@ def dp_delta(epsilon: Any, delta: Any, at: Any) -> Any:
     middle = -np.expm1(np.minimum(a - e, 0)) / (1 + np.exp(-e))
     low = -np.expm1(np.minimum(a, 0))
     mass = np.where(a < -e, low, middle)
-    return plain(np.minimum(d + (1 - d) * mass + 2.0**-46 * mass + 2.0**-50 * d, 1))
+    least = np.where(a < e, 5e-324, 0.0)  # a subnormal mass may be rounded to 0
+    return plain(np.minimum(d + (1 - d) * mass + 2.0**-46 * mass + 2.0**-50 * d + least, 1))
 
 
 def dp_epsilon(epsilon: Any, delta: Any, at_delta: Any) -> Any:
@@ -175,7 +176,8 @@ def pure_rho(epsilon: Any) -> Any:
     '0.004996 1.5232'
     """
     e = _epsilons(epsilon)
-    return plain(e * np.tanh(0.5 * e) * (1 + 4 * ROUNDING))
+    least = np.where(e > 0, 5e-324, 0.0)  # the product may underflow
+    return plain(e * np.tanh(0.5 * e) * (1 + 4 * ROUNDING) + least)
 
 
 def pure_mu(epsilon: Any) -> Any:

@@ -74,7 +74,7 @@ def zcdp_epsilon(rho: Any, delta: Any, *, conversion: str = "best") -> Any:
     rho = in_range(rho, "rho", 0)
     log_delta = np.log(in_range(delta, "delta", 0, 1, open_low=True))
     if not best:
-        return plain((rho + 2 * np.sqrt(-rho * log_delta)) * (1 + ROUNDING))
+        return plain((rho + 2 * np.sqrt(rho) * np.sqrt(-log_delta)) * (1 + ROUNDING))
     x = _best_order(rho, log_delta)
     more, size = added(x, log_delta, best)
     main = rho * (1 + x)
