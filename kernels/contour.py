@@ -30,7 +30,7 @@ _BLOCK = 32  # terms that are added up before their sum is
 
 @inline
 def _reduced(x):
-    """exp(r) - 1 and 2^k, where x = k log 2 + r, |r| <= 0.35; the remainder of the series is below a tenth of a unit."""
+    """exp(r) - 1 and 2^k, x = k log 2 + r, |r| <= 0.35; the remainder of the series is below a tenth of a unit."""
     k = (x / _LOG2 + _ROUND) - _ROUND
     r = (x - k * _LOG2_HIGH) - k * _LOG2_LOW
     p = 1.0 / 6227020800.0
@@ -86,8 +86,6 @@ def cosine_and_sine(y):
     cosine = c if even else s
     sine = s if even else c
     return (-cosine if ((quarter + 1) & 2) != 0 else cosine), (-sine if (quarter & 2) != 0 else sine)
-
-
 
 
 @inline
@@ -179,8 +177,9 @@ def around(x, y, corners, nodes, first, last, found):
     x, y        A
     corners     (2, corners) of the polygon
     nodes       (5, nodes): real and imaginary parts of l, log |w|, real and imaginary parts of w / |w|
-    first, last the first sum, M, is over the nodes from `first` on, the second, M_mid, over those before `last`
-    found       log |M(A)|; m, real and imaginary; bounds of |M(A + d) / (M(A) e^(d m))| and of that of M_mid
+    first, last the first sum, M_low, is over the nodes from `first` on, the second, M_mid, over those before `last`
+    found       log |M_low(A)|; m, real and imaginary; bounds of |M_low(A + d)| and |M_mid(A + d)|, both over
+                |M_low(A) e^(d m)|
     """
     loss, turn, log_weight = nodes[0], nodes[1], nodes[2]
     n = loss.size

@@ -134,16 +134,11 @@ class KnownComposition(Composition):
         return found, left | _blunt(found, known)
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
-        total, hidden = 0.0, False
+        total = 0.0
         for direction in wanted if self._counts else ():
             if self._log_finite(direction) < 0.0:
                 return Bounds(np.inf, np.inf, np.inf)
-            if direction == "add" and any(getattr(m, "rest_underflows", False) for m in self._counts):
-                hidden = True  # there is a largest loss, but its probability is lost
-            else:
-                total = max(total, self._largest_finite(direction))
-        if hidden and total < np.inf:
-            return UNKNOWN
+            total = max(total, self._largest_finite(direction))
         slack = ROUNDING * (total + self.steps) if 0.0 < total < np.inf else 0.0
         return Bounds(max(total - slack, 0.0), total, total + slack)
 

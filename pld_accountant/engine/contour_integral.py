@@ -44,7 +44,8 @@ _TRIES = 4  # a panel is shortened so often at most because of the paths' rule
 _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 10.0  # tolerances: bound of the vertical line that is accepted if further panels do not lower it much:
-_SLOW, _RESTS = 0.2, 7  # by less than this factor; without one accepted, an attempt may end after so many
+_SLOW, _RESTS = 0.2, 7  # by less than this factor; after so many, an attempt may end
+_TAKEN = 1e3  # tolerances: bound of the vertical line that is accepted then
 _HOPELESS = 60.0  # log of the integrand at the tilt, relative to delta: beyond, no digit is left
 _MOST_WORK = 2e7  # products of nodes of the paths and of the contour in one part: half a second
 _LEAST = -600.0  # log delta below which numbers relative to it leave the range of doubles
@@ -168,15 +169,16 @@ class _Bound(NamedTuple):
     Attributes
     ----------
     log_sup : float
-        log of the supremum of prod B_k^c_k |exp(-epsilon z) / (A (A - 1))| over exp(log_delta); B_k bounds |M_low|.
+        log of the supremum of prod B_k^c_k |exp(-epsilon z) / (A (A - 1))| over exp(log_delta); B_k bounds |M_low|, and
+        |M| of a part without `low`.
     log_centre : float
         About log_sup for the centre alone.
     log_more : float
         log of the largest ratio of |prod M_high^c - prod M_low^c| to prod B^c; 0 for a part without `low`.
     relative : ndarray, shape (laws,)
-        An error of 1 in M_k is at most this, relative to B_k.
+        An error of 1 in M_low is at most this, relative to B_k.
     base, mid : ndarray, shape (laws,)
-        B_k, and the bound of |M_mid|, both over |M_k exp(d m_k)|.
+        B_k, and the bound of |M_mid|, both over |M_low(centre) exp(d m_k)|.
     """
 
     log_sup: float
@@ -212,9 +214,11 @@ class _Contour:
         for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
             if ends and ends[-1] < small:
                 rest = self._rest(a)
-                if rest < tolerance or _SLOW * rests[-1] < rest < _ACCEPTED * tolerance:
+                slow = _SLOW * rests[-1] < rest
+                last = len(rests) > _RESTS and rest > 0.7 * rests[-1]
+                if rest < tolerance or (slow and rest < _ACCEPTED * tolerance) or (last and rest < _TAKEN * tolerance):
                     return replace(Integral.of(panels), bound=error + rest)
-                if len(rests) > _RESTS and rest > 0.7 * rests[-1]:
+                if last:
                     return None
                 rests.append(rest)
                 skipped = self._skipped(a, step)
@@ -309,9 +313,9 @@ class _Contour:
     def _bound(self, a: complex, step: float, *, line: bool = False) -> _Bound | None:
         """Bounds on the rectangle around the ellipse of a panel, or on its line; None if it comes near 0 or 1.
 
-        With d = A - centre, |M_k| is at most |M_k(centre) exp(d m_k)| times what `NodeSums.around` bounds.
-        M_low = M - M_mid, and prod (M_low + M_mid)^c - prod M_low^c is a polynomial with positive coefficients, so that
-        moduli may replace all terms.
+        With d = A - centre, |M_low| is at most |M_low(centre) exp(d m_k)| times what `NodeSums.around` bounds.
+        prod (M_low + M_mid)^c - prod M_low^c is a polynomial with positive coefficients, so that moduli may replace all
+        terms.
         """
         counts, half, direction = self._steps.counts, 0.5 * step, self._direction
         wide, tall = (1.0, 0.0) if line else (_WIDE, _TALL)
@@ -322,9 +326,8 @@ class _Contour:
         corners = (
             half * direction * np.array([complex(i * wide, j * tall) for i in (-1, 1) for j in (-1, 1)[: 2 - line]])
         )
-        size, mean, moved, mid = map(np.array, zip(*(m.around(centre, corners) for m in self._moments), strict=True))
-        moved, mid = moved * (1.0 + 1e-9), mid * (1.0 + 1e-9)
-        base = moved + mid if self._split else moved
+        size, mean, base, mid = map(np.array, zip(*(m.around(centre, corners) for m in self._moments), strict=True))
+        base, mid = base * (1.0 + 1e-9), mid * (1.0 + 1e-9)
         turned = np.multiply.outer(mean, corners).real
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             log_centre = float(counts @ size) + self._offset - self._kappa * centre.real

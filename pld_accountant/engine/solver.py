@@ -35,6 +35,7 @@ __all__ = ["bounds", "methods_for", "several", "solve"]
 
 _NEAR_CAP = 0.1  # share of the largest loss below which epsilon may be told by the Renyi bound and a lower bound
 _CLOSE = 1e-6  # relative: bounds this close are enough
+_VISIBLE = 30.0  # log of delta over the mass that methods do not see, at least: then that mass is less than round-off
 
 Schedule = Sequence[Method]
 
@@ -219,13 +220,19 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule) -
     # methods of infinite width leave alone whoever has a bound
     if job.few and (job.known is not None or deadline.left() < np.inf) and any(np.isfinite(m.width) for m in methods):
         _cap_by_renyi(job, working, people)
+    unseen = getattr(job.makers.steps, "log_unseen", -np.inf) + np.log(job.steps[people]) + _VISIBLE
+    seen = people
+    if job.question.wants_epsilon:
+        seen = people[job.question.targets(len(job.counts))[people] > unseen]
     with suppress(deadline.OutOfTime), deadline.strict():
         for method in methods:
-            left = method.left_open(job, working, people)
+            left = method.left_open(job, working, seen)
             if left.size:
                 deadline.check()
                 method.improve(replace(job, progress=tell if reporting else None), working, left)
             reporting = False
+    if not job.question.wants_epsilon:
+        working.upper[people] = np.maximum(working.upper[people], unseen)
     _cap_by_renyi(job, working, people)
     report(job.progress, people.size - told)
 

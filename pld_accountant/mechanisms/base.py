@@ -167,6 +167,8 @@ class StepFamily(Protocol):
     whole : bool
         True if `log_moments` bound the losses of the mechanism itself; False if they bound a truncated distribution
         whose rest is at +infinity.
+    log_unseen : float, optional
+        log of the mass of a step that only `log_moments` and `log_delta_of_step` know of; -inf, the default, if none.
     """
 
     @property

