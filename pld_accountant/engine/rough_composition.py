@@ -84,8 +84,8 @@ class RoughComposition:
             scale *= 2.0
         return scale
 
-    def _curve(self, scale: float, epsilon: float | None, log_delta: float) -> tuple[NDArray, NDArray]:
-        """Epsilons up to twice the scale, and log delta there; tilted for one epsilon or delta."""
+    def _curve(self, scale: float, epsilon: float | None, target: float) -> tuple[NDArray, NDArray]:
+        """Epsilons up to twice the scale, and log delta there; tilted for one epsilon, or for a target of log delta."""
         step, tilts = 8.0 * scale / _POINTS, _TILTS / scale
         near = [(n, x[np.abs(x) < 4.0 * scale], p[np.abs(x) < 4.0 * scale]) for n, x, p in self._parts]
         with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
@@ -97,7 +97,7 @@ class RoughComposition:
                 mean += n * (grown @ x) / total
                 square += n * (grown @ (x * x)) / total
             # sums of tilted losses must stay in the range, which is a circle
-            aim = (k - log_delta) / tilts if epsilon is None else k - tilts * epsilon
+            aim = (k - target) / tilts if epsilon is None else k - tilts * epsilon
             best = int(np.nanargmin(np.where(mean + 3.0 * np.sqrt(square) < 4.0 * scale, aim, np.inf)))
             tilt, transform = tilts[best], np.ones(_POINTS // 2 + 1, dtype=complex)
             for n, x, p in near:
@@ -105,14 +105,18 @@ class RoughComposition:
                 transform *= np.fft.rfft(_spread(x, tilted / tilted.sum(), step)) ** n
             mass = np.maximum(np.fft.irfft(transform, _POINTS)[: _POINTS // 2], 0.0)
             t = step * np.arange(mass.size)
-            # delta' = -exp(epsilon) Q(loss > epsilon), from the right
-            other = np.cumsum((mass * np.exp(-(1.0 + tilt) * t))[::-1])[::-1]
-            falls = np.exp(t[:-1]) * math.expm1(min(step, 500.0)) * other[1:]
-            delta = np.cumsum(falls[::-1])[::-1][:_EPSILONS]
+            # delta' = -exp(epsilon) Q(loss > epsilon), from the right, in logs: epsilon may be hundreds
+            log_beyond = _log_sums(np.log(mass) - (1.0 + tilt) * t)
+            log_delta = _log_sums(t[:-1] + log_beyond[1:])[:_EPSILONS] + math.log(math.expm1(min(step, 500.0)))
             far = sum(
                 n * float(p[x >= 4.0 * scale] @ -np.expm1(scale - x[x >= 4.0 * scale])) for n, x, p in self._parts
             )
-            return t[:_EPSILONS], np.logaddexp(np.log(delta) + k[best], math.log(far + 1e-320))
+            return t[:_EPSILONS], np.logaddexp(log_delta + k[best], math.log(far + 1e-320))
+
+
+def _log_sums(log_terms: NDArray) -> NDArray:
+    """The log of the sum of each term and those on its right."""
+    return np.logaddexp.accumulate(log_terms[::-1])[::-1]
 
 
 def _spread(x: NDArray, mass: NDArray, step: float) -> NDArray:

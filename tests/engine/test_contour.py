@@ -107,6 +107,21 @@ def test_rare_and_few_steps_are_answered_closely(sigma, q, steps, delta):
     assert high - low < 1e-4
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "steps", "delta", "by_others"),
+    [
+        (pa.GroupGaussian(0.75, 0.0021, 7), 13_710, 2.6e-14, (40.867515836710695, 40.87049530607653)),
+        (pa.GroupGaussian(1.67, 9.7e-05, 2), 233, 2.9e-15, (0.017489074300062645, 0.01748919224092228)),
+        (pa.SampledGaussian(1.06, 1.1e-06), 3_914, 1.5e-15, (0.001155840627683806, 0.0011558414993837038)),
+    ],
+)
+def test_parts_of_sharp_integrands_are_bounded_closely(mechanism, steps, delta, by_others):
+    """With M_low bounded by |M| + |M_mid| no panel of these has a small error: they took seconds."""
+    found = pa.compose([(mechanism, steps)]).epsilon(delta, direction="remove")
+    assert found.method == pa.Method.CONTOUR and found.width < 5e-7 * found.upper
+    assert max(found.lower, by_others[0]) <= min(found.upper, by_others[1])
+
+
 def test_several_kinds_of_rare_steps():
     parts = [(0.8, 1e-4, 3), (1.5, 1e-3, 20), (1.0, 1e-5, 500)]
     others = tuple(m for m in schedule.SINGLE if not isinstance(m, Contour))

@@ -15,6 +15,7 @@ from pld_accountant.engine.rough_composition import RoughComposition
         (pa.SampledGaussian(1.0, 0.01), 1_000, 1e-6),
         (pa.SampledGaussian(2.0, 0.02), 50_000, 1e-9),
         (pa.GroupGaussian(1.26, 5.7e-5, 5), 220_413, 7.5e-14),
+        (pa.GroupGaussian(0.51, 0.0034, 8), 10_338, 6.1e-15),
         (pa.ReplaceOneSampledGaussian(1.2, 1e-5), 3_000, 1e-12),
     ],
 )
