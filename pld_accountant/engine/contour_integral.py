@@ -37,7 +37,7 @@ _RHO = 2.3  # sum of the half-axes of a panel's ellipse
 _WIDE, _TALL = 0.5 * (_RHO + 1.0 / _RHO), 0.5 * (_RHO - 1.0 / _RHO)
 _LOG_RULE = math.log(64.0 / 15.0 / (1.0 - _RHO**-2)) - (2.0 * _NODE.size - 2.0) * math.log(_RHO)
 
-_LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 80, 16
+_LEAST_PANELS, _MOST_PANELS, _SHRINKS = 16, 120, 16
 _SHORTEST = 0.02  # length of a panel over the tilt; shorter ones would be too many
 _GROWS = 0.3  # a panel may grow with this power of |A|, beside what its own bound leaves room for
 _TRIES = 4  # a panel is shortened so often at most because of the paths' rule
@@ -45,7 +45,7 @@ _STEEPEST = 0.45  # Re A over Im A along the contour
 _USELESS = 1e-2  # error that ends the attempt
 _ACCEPTED = 10.0  # tolerances: bound of the vertical line that is accepted if further panels do not lower it much:
 _SLOW, _RESTS = 0.2, 7  # by less than this factor; after so many, an attempt may end
-_TAKEN = 1e3  # tolerances: bound of the vertical line that is accepted then
+_TAKEN = 1e3  # tolerances: bound of the vertical line that is accepted at the end
 _HOPELESS = 60.0  # log of the integrand at the tilt, relative to delta: beyond, no digit is left
 _MOST_WORK = 2e7  # products of nodes of the paths and of the contour in one part: half a second
 _LEAST = -600.0  # log delta below which numbers relative to it leave the range of doubles
@@ -210,16 +210,17 @@ class _Contour:
         panels: list[Integral] = []
         ends: list[float] = []
         rests = [math.inf]
+        best = math.inf, 0  # the error if the vertical line begins after so many panels, and that number
         work = _NODE.size * sum(m.nodes for m in self._moments)
         for _ in range(int(min(_MOST_PANELS, _MOST_WORK / work))):
             if ends and ends[-1] < small:
                 rest = self._rest(a)
-                slow = _SLOW * rests[-1] < rest
-                last = len(rests) > _RESTS and rest > 0.7 * rests[-1]
-                if rest < tolerance or (slow and rest < _ACCEPTED * tolerance) or (last and rest < _TAKEN * tolerance):
-                    return replace(Integral.of(panels), bound=error + rest)
-                if last:
-                    return None
+                if rest < _TAKEN * tolerance:
+                    best = min(best, (error + rest, len(panels)))
+                if rest < tolerance or _SLOW * rests[-1] < rest < _ACCEPTED * tolerance:
+                    break
+                if len(rests) > _RESTS and rest > 0.7 * rests[-1]:
+                    break
                 rests.append(rest)
                 skipped = self._skipped(a, step)
                 if skipped.bound < small:
@@ -229,7 +230,7 @@ class _Contour:
                     continue
             step, lost, longer = self._fit(a, step)
             if not (lost < _USELESS and step > _SHORTEST * self._part.theta):
-                return None
+                break
             z, terms, off = self._panel(a, step)
             reach = 0.5 * step * math.hypot(_WIDE, _TALL)
             left, right = float(z.real.min()) - reach, float(z.real.max()) + reach
@@ -239,13 +240,14 @@ class _Contour:
                 sizes = np.abs(terms) / step
             first = first or float(sizes.max())
             if not (float(sizes.max()) <= 1e3 * first and error < _USELESS):
-                return None
+                break
             a, before = a + step * self._direction, abs(a)
             step *= min(longer * (abs(a) / before) ** _GROWS, 2.0)
             ends.append(float(sizes[-1]) * abs(a))
             if _is_too_slow(ends, small):
-                return None
-        return None
+                break
+        error, number = best
+        return replace(Integral.of(panels[:number]), bound=error) if number else None
 
     def _open(self) -> float:
         """Make the moments and the contour's direction; bound what the paths leave out, on the line Re A = c.

@@ -58,12 +58,11 @@ _TRANSFORMS = (
 
 SINGLE: tuple[Method, ...] = (
     *_TRANSFORMS,
-    # few steps and rare steps, in 10 to 60 milliseconds: without it the slowest 5 % take ten times as long, and
+    # few steps and rare steps, in 5 to 40 milliseconds: without it the slowest 5 % take ten times as long, and
     # mixtures of Gaussians a hundred times
     Contour(1e-6, most_people=4),
-    # few steps at deltas below 1e-20: without it 100 compositions of up to 16 steps take 39 s in place of 22
-    replace(_FEW, width_near=_AFTER_CONTOUR),
-    # deltas below 1e-20: without it 100 compositions take 59 s in place of 16, and 8 in place of 4 are wider than 1e-6
+    # deltas below 1e-20: without it 60 compositions take 34 s in place of 11, and 7 in place of 4 are wider than 1e-6;
+    # a quick convolution before it did not help
     RareLosses(
         1e-6,
         width_near=_AFTER_CONTOUR,

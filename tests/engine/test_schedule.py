@@ -21,7 +21,7 @@ def without(methods, number):
     return methods[:number] + methods[number + 1 :]
 
 
-_, NARROW, CONTOUR, FEW, RARE, LAST = schedule.SINGLE
+_, NARROW, CONTOUR, RARE, LAST = schedule.SINGLE
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,6 @@ _, NARROW, CONTOUR, FEW, RARE, LAST = schedule.SINGLE
         # few steps, and rarer ones
         (CONTOUR, pa.SampledGaussian(0.64, 3.3e-6), 22, 5e-6, 1e3),
         (CONTOUR, pa.SampledGaussian(0.91, 3.1e-5), 32_774, 1e-14, 1e3),
-        # few steps and tiny deltas
-        (FEW, pa.SampledGaussian(2.46, 0.0004), 6, 1.9e-19, 4.0),
         # mixtures of Gaussians
         (CONTOUR, pa.ReplaceOneSampledGaussian(1.0, 0.001), 40, 1e-8, 100.0),
         (CONTOUR, pa.GroupGaussian(1.58, 1.5e-6, 2), 41_039, 3.7e-15, 1e3),
