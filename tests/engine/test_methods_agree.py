@@ -12,7 +12,7 @@ from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.solver import solve
 from pld_accountant.tables.makers import TableMakers
 
-FIRST, NARROW, CONTOUR, _, RARE, _ = schedule.SINGLE
+FIRST, NARROW, CONTOUR, RARE, _ = schedule.SINGLE
 
 
 def draw(rng):

@@ -170,7 +170,8 @@ def test_every_person_is_told_which_method_proved_the_upper_bound(question):
     [
         (0.3, 1e-6, 1, 1e-10, Method.CLOSED_FORM),
         (0.3, 1e-6, 2, 1e-10, Method.CONTOUR),
-        (2.46, 0.0004, 6, 1.9e-19, Method.CONVOLUTION),
+        (2.46, 0.0004, 6, 1.9e-19, Method.CONTOUR),
+        (1.245, 1.07e-6, 45, 9e-42, Method.CONVOLUTION),
         (2.0, 0.005, 10_000, 1e-5, Method.TRANSFORM),
         (1.51, 0.00048, 20_317, 1.1e-38, Method.RARE_LOSSES),
     ],
