@@ -19,7 +19,13 @@ from .mixture_spectrum import TiltedMixture, log_moments, log_quotient, log_quot
 from .positive_mixture import PositiveMixture
 from .weighted_nodes import join
 
-__all__ = ["GaussianMixture", "GaussianMixtureSteps", "GroupGaussian", "ReplaceOneSampledGaussian"]
+__all__ = [
+    "GaussianMixture",
+    "GaussianMixtureSteps",
+    "GroupGaussian",
+    "ReplaceOneSampledGaussian",
+    "UnderflowingGroup",
+]
 
 _LEAST = float(np.finfo(np.float64).tiny)
 _REACH = 38.0  # standard deviations; a double's smallest mass lies there
