@@ -13,14 +13,16 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from . import store
 
-__all__ = ["cache_folder", "file_of", "read", "remove_oldest", "write"]
+__all__ = ["cache_folder", "code_of", "file_of", "read", "remove_oldest", "write"]
 
 
 def cache_folder() -> Path | None:
@@ -32,10 +34,28 @@ def cache_folder() -> Path | None:
     return Path(base) / "pld_accountant"
 
 
-def file_of(kind: str, parameters: Any) -> Path | None:
-    """The file for these parameters, which JSON can write; None if no files are kept."""
-    folder = cache_folder()
-    digest = hashlib.sha256(json.dumps(parameters).encode()).hexdigest()
+@cache
+def code_of(*modules: ModuleType) -> str | None:
+    """The digest of the sources of modules, and of all in packages; None if they cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        for module in modules:
+            folders = getattr(module, "__path__", None)
+            if folders is None:
+                paths = [Path(module.__file__ or "")]
+            else:
+                paths = sorted(path for folder in folders for path in Path(folder).glob("*.py"))
+            for path in paths:
+                digest.update(path.name.encode() + path.read_bytes())
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def file_of(kind: str, code: str | None, parameters: Any) -> Path | None:
+    """The file for what this code computes from these parameters, which JSON can write; None if no files are kept."""
+    folder = cache_folder() if code else None
+    digest = hashlib.sha256(json.dumps([code, parameters]).encode()).hexdigest()
     return folder and folder / f"{kind}-{digest[:24]}.npz"
 
 

@@ -12,5 +12,5 @@ docs/how/potential.rst is the proof.
     check.py           checks at single points, by quadrature of the definition
     kept.py            games kept in memory and on disk
 
-May import: mechanisms, files, threads, results, validate.
+May import: kernels, mechanisms, files, threads, results, validate.
 """

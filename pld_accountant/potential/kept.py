@@ -1,6 +1,7 @@
 """Games kept in memory and on disk, because one takes seconds to build.
 
-A file that can be trusted (`files.kept`) is used if it is of this run and the inequalities hold at random points.
+A file that can be trusted (`files.kept`) is used if it is of this run, the same code made it, and the inequalities hold
+at random points.
 Otherwise the game is built anew.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import gauss_legendre, kernels, mechanisms, potential
 from ..files import kept, store
 from .check import is_supersolution
 from .game import Game, Run, build_game
@@ -66,7 +68,8 @@ def _build(run: Run) -> Game:
 
 
 def _path(run: Run) -> Path | None:
-    return kept.file_of(_KIND, [_FILE_VERSION, run._asdict()])
+    code = kept.code_of(kernels, mechanisms, potential, gauss_legendre)
+    return kept.file_of(_KIND, code, [_FILE_VERSION, run._asdict()])
 
 
 def _read(run: Run) -> Game | None:

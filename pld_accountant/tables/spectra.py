@@ -19,13 +19,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import kernels, mechanisms
+from .. import gauss_legendre, kernels, mechanisms, tables
 from ..files import kept, store
 from ..mechanisms.base import CharacteristicSteps, LastingSteps, Spectrum
 
@@ -317,20 +317,5 @@ def _file_of(steps: LastingSteps) -> Path | None:
     digest = hashlib.sha256()
     for name, value in sorted(steps.parameters().items()):
         digest.update(f"{name}|{value.dtype.str}|{value.shape}|".encode() + value.tobytes())
-    code = _code()
-    if code is None:
-        return None
-    return kept.file_of(_KIND, [_FILE_VERSION, code, type(steps).__name__, digest.hexdigest()])
-
-
-@cache
-def _code() -> str | None:
-    """The digest of the sources that compute what is kept; None if they cannot be read."""
-    digest = hashlib.sha256()
-    try:
-        for room in (*kernels.__path__, *mechanisms.__path__, str(Path(__file__).parent)):
-            for path in sorted(Path(room).glob("*.py")):
-                digest.update(path.name.encode() + path.read_bytes())
-    except OSError:
-        return None
-    return digest.hexdigest()
+    code = kept.code_of(kernels, mechanisms, tables, gauss_legendre)
+    return kept.file_of(_KIND, code, [_FILE_VERSION, type(steps).__name__, digest.hexdigest()])

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def path(folder):
-    path = kept.file_of("some", [1, "x"])
+    path = kept.file_of("some", "code", [1, "x"])
     kept.write(path, "some", 1, {"b": 2}, ARRAYS)
     return path
 
@@ -40,9 +41,31 @@ def test_another_version_or_kind_is_not_read(path):
 
 
 def test_parameters_decide_the_name(folder):
-    assert kept.file_of("some", [1, "x"]) == kept.file_of("some", [1, "x"])
-    assert kept.file_of("some", [1, "x"]) != kept.file_of("some", [1, "y"])
-    assert kept.file_of("some", 0.1).parent == folder
+    assert kept.file_of("some", "code", [1, "x"]) == kept.file_of("some", "code", [1, "x"])
+    assert kept.file_of("some", "code", [1, "x"]) != kept.file_of("some", "code", [1, "y"])
+    assert kept.file_of("some", "code", [1, "x"]) != kept.file_of("some", "other code", [1, "x"])
+    assert kept.file_of("some", "code", 0.1).parent == folder
+    assert kept.file_of("some", None, 0.1) is None  # sources that cannot be read
+
+
+def test_code_is_that_of_all_modules(tmp_path):
+    """One character in a module of a package, or in a module of its own, changes the digest."""
+
+    def code():
+        package, alone = ModuleType("package"), ModuleType("alone")
+        package.__path__, alone.__file__ = [str(tmp_path / "package")], str(tmp_path / "alone.py")
+        return kept.code_of(package, alone)
+
+    (tmp_path / "package").mkdir()
+    paths = tmp_path / "package" / "__init__.py", tmp_path / "package" / "inside.py", tmp_path / "alone.py"
+    assert code() is None
+    digests = []
+    for path in paths:
+        path.write_text("x = 1\n")
+    for path in paths:
+        digests.append(code())
+        path.write_text("x = 2\n")
+    assert len({*digests, code()}) == 4
 
 
 @needs_owners
@@ -79,17 +102,17 @@ def test_flipped_bits_and_cut_files_are_found(path):
 def test_a_folder_that_cannot_be_written_to_is_no_error(folder):
     folder.parent.mkdir()
     folder.write_text("not a folder")
-    kept.write(kept.file_of("some", 1), "some", 1, {}, ARRAYS)
+    kept.write(kept.file_of("some", "code", 1), "some", 1, {}, ARRAYS)
     kept.remove_oldest("some", 0)
     assert folder.read_text() == "not a folder"
 
 
 def test_the_files_used_last_stay(folder):
-    paths = [kept.file_of("some", n) for n in range(4)]
+    paths = [kept.file_of("some", "code", n) for n in range(4)]
     for age, one in enumerate(paths):
         kept.write(one, "some", 1, {}, ARRAYS)
         os.utime(one, (1e9 - age, 1e9 - age))
-    other = kept.file_of("other", 1)
+    other = kept.file_of("other", "code", 1)
     kept.write(other, "other", 1, {}, ARRAYS)
     os.utime(other, (1, 1))
     size = paths[0].stat().st_size
@@ -105,5 +128,5 @@ def test_a_folder_is_found(monkeypatch):
     assert kept.cache_folder().as_posix() == "/x/pld_accountant"
     monkeypatch.setenv("PLD_ACCOUNTANT_CACHE", "")
     assert kept.cache_folder() is None
-    assert kept.file_of("some", 1) is None
+    assert kept.file_of("some", "code", 1) is None
     kept.remove_oldest("some", 0)

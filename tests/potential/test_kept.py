@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from pld_accountant import files
 from pld_accountant.files import store
 from pld_accountant.potential import kept
 from pld_accountant.potential.game import Run
@@ -47,6 +48,14 @@ def altered(path, change):
     header, arrays = store.load(path, kept._KIND, kept._FILE_VERSION)
     change(header, arrays)
     store.save(path, kept._KIND, kept._FILE_VERSION, header, arrays)
+
+
+def test_a_game_of_other_code_is_built_anew(folder, builds, monkeypatch):
+    kept.kept_game(RUN)
+    forget()
+    monkeypatch.setattr(files.kept, "code_of", lambda *modules: "another digest")
+    kept.kept_game(RUN)
+    assert builds == [RUN, RUN] and len(list(folder.iterdir())) == 2
 
 
 def test_a_game_is_built_once_and_read_afterwards(folder, builds):

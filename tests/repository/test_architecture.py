@@ -58,7 +58,7 @@ ALLOWED = {
     "mechanism_ledger": EVERYBODY | QUESTIONS | {"composition", "events", "named_people"},
     "ledger_file": EVERYBODY | {"counting", "files"},
     "calibration": EVERYBODY | {"composition", "mechanisms", "notions"},
-    "potential": EVERYBODY | {"mechanisms", "files", "threads"},
+    "potential": EVERYBODY | {"mechanisms", "files", "threads", "kernels"},
     "filters": EVERYBODY | QUESTIONS | {"potential", "kernels"},
     "adaptive": EVERYBODY | {"filters", "notions"},
     "report": EVERYBODY

@@ -154,9 +154,9 @@ def test_a_right_file_is_believed(change):
 
 def test_other_code_has_other_files(monkeypatch):
     path = fresh()._path
-    monkeypatch.setattr(spectra, "_code", lambda: "another digest")
+    monkeypatch.setattr(kept, "code_of", lambda *modules: "another digest")
     assert fresh()._path != path
-    monkeypatch.setattr(spectra, "_code", lambda: None)  # the sources cannot be read
+    monkeypatch.setattr(kept, "code_of", lambda *modules: None)  # the sources cannot be read
     assert fresh()._path is None
 
 
