@@ -26,6 +26,7 @@ __all__ = ["EnclosedComposition", "End", "Widening", "dominating"]
 
 _UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
 _MOST_SLACK = 1.0  # beyond, the two ends say nothing of use
+_WIDE, _SHARE = 5e-3, 0.1  # width of a first upper bound, and the share of the ends' distance up to which it serves
 
 
 @dataclass(frozen=True)
@@ -112,15 +113,22 @@ class EnclosedComposition(Composition):
 
     def _between(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         high = self._above
+        lower, status = self._lower(question, wanted, width)
         if isinstance(question, EpsilonAt):
             less = high.shrunk(float(question.delta))
-            above = high.composition._answer(EpsilonAt(less), wanted, width) if less > 0.0 else UNKNOWN
+            above = self._far_above(lower, EpsilonAt(less), wanted, width) if less > 0.0 else UNKNOWN
             upper = float(above.upper)
         else:
-            above = high.composition._answer(question, wanted, width)
+            above = self._far_above(lower, question, wanted, width)
             upper = min(float(high.grown(above.upper)), 1.0)
-        lower, status = self._lower(question, wanted, width)
         return between(lower, upper, max(status, Status(above.status)), above.method)
+
+    def _far_above(self, lower: float, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
+        """The answer of the composition above: a wide one, unless that adds much to the distance from `lower`."""
+        answer, wide = self._above.composition._answer, max(width, _WIDE)
+        found = answer(question, wanted, wide)
+        enough = np.isfinite(found.upper) and found.width <= _SHARE * (found.upper - lower)
+        return found if enough or wide == width else answer(question, wanted, width)
 
     def _lower(self, question: Question, wanted: tuple[Direction, ...], width: float) -> tuple[float, Status]:
         """See `Composition`: that of the composition below."""
