@@ -396,11 +396,11 @@ class _Contour:
             return z, value * weight, float(off @ np.abs(weight)) / math.pi * 1.01
 
     def _rest(self, a: complex) -> float:
-        """Bound of the integral along the vertical line from A on."""
+        """Bound of the integral along the vertical line from A on; a rough number, and no bound, if none is of use."""
         if a.real < 1.0:
             return math.inf
         rough = self._line(a, *np.array([m.rough_beyond(a) for m in self._moments]).T)
-        if rough > _ACCEPTED * self._steps.tolerance:
+        if not rough < _TAKEN * self._steps.tolerance:
             return rough
         return self._line(
             a,

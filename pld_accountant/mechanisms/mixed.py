@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -45,6 +46,11 @@ class MixedSteps:
     def whole(self) -> bool:
         """Whether all parts are whole."""
         return all(p.whole for p in self._parts)
+
+    @property
+    def log_unseen(self) -> float:
+        """The largest one of all parts."""
+        return max(getattr(p, "log_unseen", -math.inf) for p in self._parts)
 
     def _joined(self, value: Callable[[StepFamily], NDArray]) -> NDArray:
         return np.concatenate([value(p) for p in self._parts])

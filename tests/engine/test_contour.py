@@ -288,7 +288,7 @@ def test_panels_without_nodes_are_part_of_the_error(monkeypatch):
 
 def test_the_rest_of_the_contour_is_bounded(monkeypatch):
     """Along the vertical line from several places, against the integral of the modulus."""
-    monkeypatch.setattr(contour_integral, "_ACCEPTED", np.inf)
+    monkeypatch.setattr(contour_integral, "_TAKEN", np.inf)
     # a rough rest is no bound
     monkeypatch.setattr(contour_integral.ComplexMoments, "rough_beyond", lambda *given: (1e-300, 1e-300))
     one = whole_contour()
@@ -304,6 +304,22 @@ def test_the_rest_of_the_contour_is_bounded(monkeypatch):
         assert rest <= one._rest(a)
         closest = max(closest, rest / one._rest(a))
     assert closest > 1e-4
+
+
+@pytest.mark.parametrize("low", [-np.inf, 0.12])
+def test_a_rest_that_is_taken_is_no_rough_one(low):
+    """Where a rough one is more than ten tolerances and less than a thousand, too."""
+    one, between = whole_contour(low=low), 0
+    one._open()
+    for reach in np.geomspace(10.0, 2e3, 150):
+        a = one._c + reach * one._direction
+        (m,) = one._moments
+        rough = one._line(a, *(np.array([value]) for value in m.rough_beyond(a)))
+        proven = one._line(a, np.array([m.beyond(a)]), np.array([m.above(a)] if one._split else []))
+        if one._rest(a) < contour_integral._TAKEN * one._steps.tolerance:
+            assert one._rest(a) == proven
+            between += rough > contour_integral._ACCEPTED * one._steps.tolerance and proven > 1.01 * rough
+    assert between > 2
 
 
 def test_what_the_paths_leave_out_is_part_of_the_error(monkeypatch, truth):

@@ -35,6 +35,9 @@ def test_mass_that_no_table_holds_is_part_of_tiny_deltas():
     assert composed.delta(200.0, "remove").upper >= 10 * 2.2e-308
     assert composed.epsilon(1e-300).method == Method.RENYI
     assert composed.epsilon(1e-280).method == Method.CONVOLUTION
+    beside = compose([(GroupGaussian(2.0, 1e-6, 60), 10), (SampledGaussian(2.0, 1e-3), 2)])
+    assert beside.delta(200.0, "remove").upper >= 10 * 2.2e-308
+    assert beside.epsilon(1e-300).method == Method.RENYI
 
 
 def test_delta_next_below_the_largest_loss():
