@@ -116,15 +116,18 @@ class EnclosedComposition(Composition):
         lower, status = self._lower(question, wanted, width)
         if isinstance(question, EpsilonAt):
             less = high.shrunk(float(question.delta))
-            above = self._far_above(lower, EpsilonAt(less), wanted, width) if less > 0.0 else UNKNOWN
+            above = self._answer_above(lower, EpsilonAt(less), wanted, width) if less > 0.0 else UNKNOWN
             upper = float(above.upper)
         else:
-            above = self._far_above(lower, question, wanted, width)
+            above = self._answer_above(lower, question, wanted, width)
             upper = min(float(high.grown(above.upper)), 1.0)
         return between(lower, upper, max(status, Status(above.status)), above.method)
 
-    def _far_above(self, lower: float, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
-        """The answer of the composition above: a wide one, unless that adds much to the distance from `lower`."""
+    def _answer_above(self, lower: float, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
+        """The answer of the composition above.
+
+        A wide answer serves if its width is small against the distance of the two ends.
+        """
         answer, wide = self._above.composition._answer, max(width, _WIDE)
         found = answer(question, wanted, wide)
         enough = np.isfinite(found.upper) and found.width <= _SHARE * (found.upper - lower)

@@ -35,7 +35,7 @@ __all__ = ["bounds", "methods_for", "several", "solve"]
 
 _NEAR_CAP = 0.1  # share of the largest loss below which epsilon may be told by the Renyi bound and a lower bound
 _CLOSE = 1e-6  # relative: bounds this close are enough
-_VISIBLE = 30.0  # log of delta over the mass that methods do not see, at least: then that mass is less than round-off
+_VISIBLE = 30.0  # log of delta over the mass that no method sees: from there on, that mass is less than round-off
 
 Schedule = Sequence[Method]
 

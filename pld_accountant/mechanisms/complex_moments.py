@@ -200,6 +200,8 @@ class _Paths:
 
     def upper(self, a: complex, paths: int) -> float:
         """Bound of the integral of |f| along the first paths, also for every larger Im A."""
+        from ..kernels import contour
+
         some = slice(self.ends[paths - 1])
         part = (np.arange(_CELLS) - 0.5 * (_CELLS - 1)) * 2.0 / _CELLS
         centre = (self.centre[some, None] + self.half[some, None] * part).ravel()
@@ -207,8 +209,6 @@ class _Paths:
         wide, tall = np.abs(half.real), np.abs(half.imag)
         x, y = centre.real, centre.imag
         boxes = boxes_of(self._law, x - wide, x + wide, np.maximum(y - tall, 0.0), y + tall)
-        from ..kernels import contour
-
         return 1.0001 * contour.upper_sum(boxes, 2.0 * np.abs(half), a.real, a.imag)
 
 

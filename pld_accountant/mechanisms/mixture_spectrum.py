@@ -155,7 +155,9 @@ class TiltedMixture(NamedTuple):
         spread = max((most_a - least_a) / own, (most_b - least_b) * math.sqrt((1.0 + self.theta) / other))
         d = _WIDEST if spread * _WIDEST <= 2.0 else 2.0 / spread
         step = 2.0 * math.pi * d / (_LOG_ERROR + 0.5 * d * d + width * d * self._distance)
-        return low, step, math.ceil(min((high - low) / step, 2.0**60)) + 2
+        # a step of almost 0 overflows to more nodes than any limit allows
+        with np.errstate(over="ignore"):
+            return low, step, math.ceil(min((high - low) / step, 2.0**60)) + 2
 
     def spectrum(self, spacing: float, m: int, columns: int, work: float) -> Spectrum | None:
         """See `WeightedNodes.spectrum`."""

@@ -102,8 +102,8 @@ class NodeSums:
 
     Attributes
     ----------
-    loss, weight : ndarray of complex, shape (nodes,)
-        In this order: before `last` as given, then the largest losses first.
+    loss : ndarray of complex, shape (nodes,)
+        Losses before `last` as they were given, then the others, the largest ones first.
     """
 
     def __init__(self, nodes: PathNodes, first: int = 0, last: int = 0, mass: float = 1.0) -> None:
@@ -112,7 +112,7 @@ class NodeSums:
         order[last:] = last + np.argsort(-np.abs(nodes.loss[last:]), kind="stable")
         nodes = PathNodes(*(values[order] for values in nodes))
         tail = PathNodes(*(values[last:] for values in nodes))
-        self.loss, self.weight = nodes.loss, nodes.weight
+        self.loss = nodes.loss
         self._falling = size = np.abs(tail.loss)  # in descending order
         powers = np.empty((_LAST - 1, size.size), dtype=complex)
         power = tail.loss
@@ -127,7 +127,7 @@ class NodeSums:
         of_bent = share * ((added + 4.0) * np.abs(nodes.bent) + nodes.of_bent)
         of_series = share[self.last :] * size * ((0.72 * added[self.last :] + _SERIES) * size + 1.72 * tail.of_loss)
         small = np.stack([*(powers * tail.weight), tail.weight * tail.bent, of_bent[self.last :], of_series])
-        # sums over the large losses, and over the small ones, of the tail for each number of blocks of large ones
+        # for each number of blocks with large losses: sums over these, and over the blocks of small losses
         large, middle = _of_blocks(large[:, self.last :]), large[:, self.first : self.last].sum(axis=1, keepdims=True)
         small = _of_blocks(small)[:, ::-1].cumsum(axis=1)[:, ::-1]
         none = np.zeros((small.shape[0], 1))

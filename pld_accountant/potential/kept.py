@@ -1,8 +1,7 @@
 """Games kept in memory and on disk, because one takes seconds to build.
 
-A file that can be trusted (`files.kept`) is used if it is of this run, the same code made it, and the inequalities hold
-at random points.
-Otherwise the game is built anew.
+A file is used if it can be trusted (`files.kept`), it is of this run and of the same code, and the inequalities hold at
+random points.  Otherwise the game is built anew.
 """
 
 from __future__ import annotations
