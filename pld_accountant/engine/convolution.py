@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from .working import WorkingBounds
 
 __all__ = ["Convolution", "ConvolvedLoss"]
 
+_STOP = 0.7  # of the width at which bounds are left alone; the convolution stops at this
 _REACH = 38.0  # truncation of one step, in standard deviations
 _ROUGH, _FIRST, _MOST_MODEL = 100, 300, 2_000  # points: of rough grids, of the next pass, and of a model at most
 _ENOUGH = 100.0  # times the width wanted: at this width a pass can be the model of the final passes
@@ -58,19 +59,11 @@ class Convolution(Method):
 
     Attributes
     ----------
-    wanted : float
-        The width at which the convolution stops, in the unit of `width`.
     pairs : float
         The largest number of pairs of atoms, of all people together.
     """
 
-    wanted: float = 1e-4
     pairs: float = 8e8
-
-    def relaxed(self, width: float) -> Method:
-        """See `Method`."""
-        wanted = max(self.wanted, 0.7 * width)
-        return replace(self, width=max(self.width, width), width_near=0.0, wanted=wanted)
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`."""
@@ -85,11 +78,11 @@ class Convolution(Method):
             if loss.tree.sums > _MOST_SUMS:
                 continue
             at = np.array([person])
-            question = job.question.of(at)
-            known = 1.0
+            question, log_delta = job.question.of(at), job.known_log_delta(working, at)
+            width = _STOP * float(self.enough(log_delta)[0])
             if not question.wants_epsilon:
-                known = min(max(-float(np.nan_to_num(working.renyi[person], nan=-1.0)), 1.0), 700.0)
-            lower, upper = loss.bounds(question, self.wanted * known, self.pairs / who.size)
+                width *= float(np.clip(np.nan_to_num(-log_delta, nan=1.0), 1.0, 700.0)[0])
+            lower, upper = loss.bounds(question, width, self.pairs / who.size)
             if not np.isfinite(upper):
                 continue
             found = WorkingBounds.unknown(1, question)

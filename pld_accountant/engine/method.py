@@ -73,6 +73,12 @@ class Job:
             return self.counts, self.question
         return self.counts.of(who), self.question.of(who)
 
+    def known_log_delta(self, working: WorkingBounds, who: NDArray) -> NDArray:
+        """Each person's log delta, or what is known to be no less; NaN if nothing is."""
+        if self.question.wants_epsilon:
+            return self.question.targets(len(self.counts))[who]
+        return np.fmin(working.upper, working.renyi)[who]
+
     def log_delta(self, working: WorkingBounds, who: NDArray, renyi_excess: float) -> NDArray:
         """About what log delta is for each person; the Renyi bound of it is too large by at most `renyi_excess`."""
         if self.question.wants_epsilon:
@@ -136,12 +142,9 @@ class Method(ABC):
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = upper - working.lower[people]
             relative = apart / upper
-        done, wants_epsilon = working.solved[people], job.question.wants_epsilon
-        known = (
-            job.question.targets(len(job.counts))[people] if wants_epsilon else np.fmin(upper, working.renyi[people])
-        )
-        width = np.where(known >= _NEAR, max(self.width, self.width_near), self.width)
-        if wants_epsilon:
+        done, known = working.solved[people], job.known_log_delta(working, people)
+        width = self.enough(known)
+        if job.question.wants_epsilon:
             largest = np.max(upper, initial=0.0, where=np.isfinite(upper))
             done &= (relative <= width) | (apart <= self.width_of_largest * largest)
         else:
@@ -152,6 +155,10 @@ class Method(ABC):
         left = people[~done & (self.least_steps <= steps) & (steps <= self.most_steps)]
         skipped = left.size > self.most_people or not (self.delta or job.question.wants_epsilon)
         return left[:0] if skipped else left
+
+    def enough(self, log_delta: NDArray) -> NDArray:
+        """The width at which bounds are left alone, at about these deltas."""
+        return np.where(log_delta >= _NEAR, max(self.width, self.width_near), self.width)
 
     def relaxed(self, width: float) -> Method:
         """The method for somebody whom bounds this close serve, at every delta."""

@@ -46,6 +46,7 @@ def solve(
     *,
     limits: Limits,
     hint: NDArray | None = None,
+    band: float = 0.0,
     progress: Progress | None = None,
 ) -> WorkingBounds:
     """Bounds for every person.
@@ -60,6 +61,8 @@ def solve(
     limits : Limits
     hint : ndarray, shape (people,), optional
         The answer as far as it is known (NaN: not at all); it improves the choice of tilts.
+    band : float
+        A frequency up to which everybody's band goes at least.
     progress : callable, optional
         Called with the number of people solved since the last call.
 
@@ -72,7 +75,7 @@ def solve(
     """
     people = len(counts)
     working = WorkingBounds.unknown(people, question)
-    plan = make_plan(counts, maker, question, np.full(people, np.nan) if hint is None else hint, limits)
+    plan = make_plan(counts, maker, question, np.full(people, np.nan) if hint is None else hint, limits, band)
     working.renyi[:] = plan.renyi
     # The Renyi bound alone proves that epsilon is 0, or that delta is smaller than anybody asks.
     known = maker.whole & (plan.renyi <= (0.0 if question.wants_epsilon else limits.least_log_delta))

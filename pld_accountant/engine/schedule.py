@@ -40,13 +40,13 @@ __all__ = [
 _SOME = 17  # steps from which on another tilt helps; fewer steps need more frequencies
 _PLACES = (0.79, 0.89, 0.99, 1.09)  # where steps are split if thousandths are enough
 
-_FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
+_FEW = Convolution(1e-6, most_steps=16, most_people=4, pairs=3e7)
 
 _AFTER_GRID = 1e-5  # few steps of atoms beside noise, at deltas of 1e-15 and above
 
 _AFTER_CONTOUR = 1e-5  # contours that end below are seldom improved, at deltas of 1e-15 and above, in 0.2 to 1 second
 
-_LAST = Convolution(_AFTER_CONTOUR, most_people=4, wanted=7e-7, pairs=5e8)
+_LAST = Convolution(_AFTER_CONTOUR, most_people=4, pairs=5e8)
 
 _TRANSFORMS = (
     # most compositions, in milliseconds and within 1e-9; more frequencies take longer than the contour that serves
@@ -105,23 +105,29 @@ _SMOOTHED = Smoothed(
     1e-6,
     most_people=4,
     least_steps=7,
-    limits=Limits(tilts=4, frequencies=1 << 20, least_expectation=1e-5, work=1e8),
+    limits=Limits(tilts=4, frequencies=1 << 20, least_expectation=1e-7, work=1e8),
 )
 
 ATOMS: tuple[Method, ...] = (
     # in 10 to 60 milliseconds in place of 0.1 to 5 seconds, and 1e-6 wide in place of 1e-4
-    replace(_SMOOTHED, limits=replace(_SMOOTHED.limits, frequencies=1 << 17, work=2e7), coarser=0),
-    # 7 to 16 steps that need more frequencies: 20 of few rare atoms take 4 seconds in place of 15
-    _FEW,
-    # rare atoms, in 0.2 to 1 second in place of 5 to 10
-    _SMOOTHED,
-    # three steps at delta 1e-100, in milliseconds: without it they have no close bounds
-    _FIRST_GRID,
-    # rarer ones, in seconds; finer grids before it changed no bound of 150 compositions
-    _LAST,
-    # losses of less than their round-off in a convolution: a sampling rate of 1e-14
-    _FINE_GRID,
-    _MANY_KINDS,
+    replace(_SMOOTHED, limits=replace(_SMOOTHED.limits, frequencies=1 << 17, work=2e7), coarser=2),
+    *(
+        # what that leaves wider than 1e-5 is worth their time
+        replace(method, width_near=max(method.width_near, _AFTER_GRID))
+        for method in (
+            # few steps that need more frequencies: 20 of few rare atoms take 4 seconds in place of 15
+            replace(_FEW, most_steps=64, pairs=1e7),
+            # rare atoms, in 0.2 to 1 second in place of 5 to 10
+            _SMOOTHED,
+            # three steps at delta 1e-100, in milliseconds: without it they have no close bounds
+            _FIRST_GRID,
+            # rarer ones, in seconds; finer grids before it changed no bound of 150 compositions
+            _LAST,
+            # losses of less than their round-off in a convolution: a sampling rate of 1e-14
+            _FINE_GRID,
+            _MANY_KINDS,
+        )
+    ),
 )
 """For families of atoms alone."""
 

@@ -28,7 +28,6 @@ The rest counts as infinite, in the upper bounds of both curves.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,11 +51,14 @@ from .working import WorkingBounds
 __all__ = ["Smoothed"]
 
 _MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms; a level is an index
+_BAND = 7.0  # frequencies, times mu, beyond which the Gaussian mechanism leaves out less than is allowed
+_LONGER = 2.0**0.75  # a band and a period of `plancherel` may be longer than planned by this together
+_STOP = 0.5  # of the width at which bounds are left alone; the search for a mu stops at this
 _FIRST = 5  # level that is tried first if the answer is unknown
 _LEAST = -700.0  # log delta below which this is the first, too
 _ROOM = 64.0  # times the width wanted: a second try that leaves more shows that the density is not smooth
 _ROUND_OFF = 1e-12  # of r / (1 - r) and of a lower bound of delta, relative
-_ROUGH = 1e-3  # relative width of the first upper bound, if a larger answer is known
+_ROUGH = 1e-3  # relative width of the first upper bound
 _TRIES = 3  # levels for one answer, and distances of a lower bound of epsilon
 
 
@@ -67,14 +69,11 @@ class Smoothed(Method):
     Attributes
     ----------
     limits : Limits
-    wanted : float
-        The width at which the search for a mu stops, in the unit of `width`.
     coarser : int
-        By how many levels the limits may keep mu above what `wanted` needs; people for whom it is more are left alone.
+        By how many levels the limits may keep mu above what `width` needs; people for whom it is more are left alone.
     """
 
     limits: Limits = field(default_factory=Limits)
-    wanted: float = 5e-7
     coarser: int = 24
 
     def of_several(self) -> Method:
@@ -88,7 +87,7 @@ class Smoothed(Method):
         # halves of whole numbers, so that many questions share their tables
         for reach, at in levels(0.5 * np.ceil(2.0 * job.near_reach(working, who))):
             counts = np.stack([job.counts.of_rows(person) for person in who[at].tolist()])
-            curves = _Curves(_beside_gaussians(job.makers, reach), counts, job.question.of(who[at]), self.limits)
+            curves = _Curves(job.makers, reach, counts, job.question.of(who[at]), self.limits)
             self._improve(job, working, who[at], curves)
 
     def _improve(self, job: Job, working: WorkingBounds, who: NDArray, curves: _Curves) -> None:
@@ -96,15 +95,20 @@ class Smoothed(Method):
         left, most = np.arange(who.size), np.full(who.size, np.inf)
         known = np.fmin(working.estimate, working.upper)[who]
         finest, hint = curves.finest_levels(np.where(np.isfinite(known), known, np.nan))
-        if job.known is not None and np.isfinite(hint).any():
-            # an answer below what is known needs no close bounds
-            some = np.flatnonzero(np.isfinite(hint))
-            level = np.minimum(_first_levels(curves.question, hint, _ROUGH), finest)[some]
+        # the answer to a thousandth, which serves the choice of tilts and levels
+        some = np.flatnonzero(np.isfinite(hint) & ((job.known is not None) | ~np.isfinite(known)))
+        if some.size:
+            level = np.minimum(_first_levels(curves.question, hint, np.full(hint.size, _ROUGH)), finest)[some]
             upper = curves.of(some).upper(level, hint[some])
-            below = upper <= job.known[who[some]]
-            _settle(working, who[some[below]], job.question, (job.question.floor, np.nan, upper[below]))
-            left = np.setdiff1d(left, some[below])
-        level = _first_levels(curves.question, hint, self.wanted)
+            if job.known is not None:
+                # an answer below what is known needs no close bounds
+                below = upper <= job.known[who[some]]
+                _settle(working, who[some[below]], job.question, (job.question.floor, np.nan, upper[below]))
+                left = np.setdiff1d(left, some[below])
+            hint[some] = np.where(np.isfinite(upper), upper, hint[some])
+            finest, hint = curves.finest_levels(hint)
+        wanted = _STOP * self.enough(job.known_log_delta(working, who))
+        level = _first_levels(curves.question, hint, wanted)
         left, level = left[level[left] <= finest[left] + self.coarser], np.minimum(level, finest)
         for _ in range(_TRIES):
             if not left.size:
@@ -121,11 +125,11 @@ class Smoothed(Method):
             left, lower, upper = left[still], lower[still], upper[still]
             apart = (upper - lower) / (upper if job.question.wants_epsilon else np.clip(-upper, 1.0, 700.0))
             # the width is proportional to mu^2
-            closer = np.ceil(0.5 * np.log2(np.minimum(apart, 1.0) / self.wanted)).astype(np.int64)
+            closer = np.ceil(0.5 * np.log2(np.minimum(apart, 1.0) / wanted[left])).astype(np.int64)
             again = (apart <= most[left]) & (closer >= 1) & (level[left] < finest[left])
             left, closer, apart = left[again], closer[again], apart[again]
             level[left] = np.minimum(level[left] + closer, finest[left])
-            most[left] = np.where(apart < 0.1, _ROOM * self.wanted, np.inf)
+            most[left] = np.where(apart < 0.1, _ROOM * wanted[left], np.inf)
 
 
 def _settle(working: WorkingBounds, who: NDArray, question: Question, ends: tuple[Any, Any, NDArray]) -> None:
@@ -135,7 +139,7 @@ def _settle(working: WorkingBounds, who: NDArray, question: Question, ends: tupl
     working.merge(who, found)
 
 
-def _first_levels(question: Question, hint: NDArray, wanted: float) -> NDArray:
+def _first_levels(question: Question, hint: NDArray, wanted: NDArray) -> NDArray:
     """The levels at which the bounds are about as close as wanted, if the curve is that of a Gaussian mechanism.
 
     Its losses have the density h(w) / mu times -delta', with h the hazard rate of the normal law and
@@ -150,20 +154,13 @@ def _first_levels(question: Question, hint: NDArray, wanted: float) -> NDArray:
     epsilon, log_delta = epsilon[inside], log_delta[inside]
     mu = gdp.mu(epsilon, np.exp(log_delta))
     w = epsilon / mu + 0.5 * mu
-    apart = wanted * epsilon
+    apart = wanted[inside] * epsilon
     if not question.wants_epsilon:
         theta = np.exp(epsilon + log_ndtr(-w) - log_delta)
-        apart = wanted * np.maximum(1.0, -log_delta) / theta
+        apart = wanted[inside] * np.maximum(1.0, -log_delta) / theta
     hazard = 0.5 * (w + np.hypot(w, 2.0))  # slightly above it
     level[inside] = np.clip(np.ceil(-0.5 * np.log2(apart * mu / (1.5 * hazard))), 1, _MU.size - 1)
     return level
-
-
-def _beside_gaussians(makers: TableMakers, reach: float) -> TableMakers:
-    """Makers for the rows of the steps, whose losses end at a reach, followed by a row for each Gaussian mechanism."""
-    steps = makers.truncated(reach)
-    gaussian = SampledGaussianSteps(1.0 / _MU, np.ones(_MU.size), steps.direction)
-    return makers.kept(("smoothed", steps), lambda: TableMakers(mixed([steps, gaussian])))
 
 
 @dataclass(frozen=True)
@@ -175,14 +172,15 @@ class _Curves:
     Attributes
     ----------
     makers : TableMakers
-        See `_beside_gaussians`.
+    reach : float
+        Where the losses of the steps end.
     counts : ndarray of int64, shape (people, rows)
-        Of the steps alone.
     question : Question
     limits : Limits
     """
 
     makers: TableMakers
+    reach: float
     counts: NDArray
     question: Question
     limits: Limits
@@ -192,11 +190,11 @@ class _Curves:
         return replace(self, counts=self.counts[who], question=self.question.of(who))
 
     def finest_levels(self, hint: NDArray) -> tuple[NDArray, NDArray]:
-        """The levels of the least mu whose frequencies, about 7 / mu, the limits allow; estimates of the answers."""
-        counts = WholeCounts(np.pad(self.counts, ((0, 0), (0, _MU.size))))
-        plan = make_plan(counts, self.makers.characteristic(interpolated=False), self.question, hint, self.limits)
+        """The levels of the least mu whose frequencies the limits allow; estimates of the answers."""
+        maker = self.makers.characteristic(self.reach, interpolated=False)
+        plan = make_plan(WholeCounts(self.counts), maker, self.question, hint, self.limits, _BAND)
         with np.errstate(divide="ignore"):
-            most = np.log2(2.0 * math.pi * self.limits.frequencies / (7.0 * plan.period))
+            most = np.log2(2.0 * math.pi * self.limits.frequencies / (_BAND * _LONGER * plan.period))
         level = np.clip(np.floor(most), 1, _MU.size - 1).astype(np.int64)
         return level, np.where(np.isnan(hint) & (plan.start != 0.0), plan.start, hint)
 
@@ -209,19 +207,34 @@ class _Curves:
         _, upper, solved = self._solve(level, hint, 1)
         return np.where(solved[0], upper[0], np.inf)
 
-    def _solve(self, level: NDArray, hint: NDArray, curves: int = 2) -> Iterator[NDArray]:
+    def _solve(self, level: NDArray, hint: NDArray, curves: int = 2) -> NDArray:
         """Lower and upper bounds with a Gaussian mechanism of mu = s, and with one of 2 s if two curves are wanted.
 
-        They, and whether they are proven, have the shape (curves, people).
+        They, and whether they are proven, have the shape (curves, people) each.  Both curves have the band of the
+        first, so that they share tables.
         """
-        people = len(level)
-        every = np.tile(np.arange(people), curves)
-        beside = np.zeros((curves * people, _MU.size), dtype=np.int64)
-        beside[np.arange(every.size), level[every] - np.repeat(np.arange(curves), people)] = 1
-        counts = WholeCounts(np.hstack([self.counts[every], beside]))
-        maker = self.makers.characteristic(interpolated=False)
-        found = solve(counts, maker, self.question.of(every), limits=self.limits, hint=hint[every])
-        return (ends.reshape(curves, people) for ends in (found.lower, found.upper, found.solved))
+        found = np.empty((3, curves, level.size))
+        for one, at in levels(level):
+            counts = np.repeat(self.counts[at], curves, axis=0)
+            beside = np.tile(np.eye(2, dtype=np.int64)[:curves], (at.size, 1))
+            some = solve(
+                WholeCounts(np.hstack([counts, beside])),
+                self._beside_gaussians(int(one)).characteristic(interpolated=False),
+                self.question.of(np.repeat(at, curves)),
+                limits=self.limits,
+                hint=np.repeat(hint[at], curves),
+                band=_BAND / _MU[int(one)],
+            )
+            ends = np.stack([some.lower, some.upper, some.solved])
+            found[:, :, at] = ends.reshape(3, at.size, curves).swapaxes(1, 2)
+        return found
+
+    def _beside_gaussians(self, level: int) -> TableMakers:
+        """Makers for the rows of the steps, followed by a row for each of the two Gaussian mechanisms of a level."""
+        steps = self.makers.truncated(self.reach)
+        mu = _MU[[level, level - 1]]
+        gaussians = SampledGaussianSteps(1.0 / mu, np.ones(2), steps.direction)
+        return self.makers.kept(("smoothed", steps, level), lambda: TableMakers(mixed([steps, gaussians])))
 
     def log_delta(self, level: NDArray, hint: NDArray) -> tuple[NDArray, NDArray]:
         """Bounds of log delta; (-inf, inf) where the transform fails."""

@@ -102,10 +102,12 @@ def _tilt_grid(counts: Counts, maker: TableMaker, question: Question, target: ND
     return 2.0 ** (exponents[~far | (exponents % max(per_octave // 2, 1) == 0)] / per_octave)
 
 
-def make_plan(counts: Counts, maker: TableMaker, question: Question, hint: NDArray, limits: Limits) -> Plan:
+def make_plan(
+    counts: Counts, maker: TableMaker, question: Question, hint: NDArray, limits: Limits, band: float = 0.0
+) -> Plan:
     """Choose each person's tilt and what goes with it.
 
-    hint (people,): the answer as far as it is known, NaN if it is not.
+    hint (people,): the answer as far as it is known, NaN if it is not; band: see `plancherel.solve`.
     """
     from ..kernels import tilt
 
@@ -136,6 +138,7 @@ def make_plan(counts: Counts, maker: TableMaker, question: Question, hint: NDArr
             target[block],
             hint[block],
             question.wants_epsilon,
+            band,
             limits.error,
             np.log(limits.least_expectation),
             _BACK * limits.tilts,
