@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from .. import validate
 from ..engine.question import EpsilonAt, Question
-from ..engine.schedule import ENCLOSING
 from ..mechanisms.base import Direction, Enclosed, Enclosure, SeveralPairs
 from ..mechanisms.gaussian import Gaussian
 from ..mechanisms.sampled_gaussian import SampledGaussian
@@ -27,6 +26,7 @@ __all__ = ["EnclosedComposition", "End", "Widening", "dominating"]
 _UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
 _MOST_SLACK = 1.0  # beyond, the two ends say nothing of use
 _WIDE, _SHARE = 5e-3, 0.1  # width of a first upper bound, and the share of the ends' distance up to which it serves
+_APART = 3e-4  # about how far apart the ends are at least, so that closer answers are no use
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,16 @@ class EnclosedComposition(Composition):
                 steps[step] = steps.get(step, 0) + number * times
             slack += number * found.slack
             ratio += number * found.ratio
-        close = all(getattr(m, "close", False) for m in self._counts if isinstance(m, Enclosed))
-        close |= all(isinstance(step, SampledGaussian) for step in steps)
-        composed = KnownComposition(steps, None if close else ENCLOSING)
+        composed = KnownComposition(steps)
         widening = Widening.of(slack, ratio)
         return End(widening.slack, widening.rest, composition=composed)
+
+    @cached_property
+    def _width(self) -> float:
+        """The width of answers that are close enough."""
+        close = all(getattr(m, "close", False) for m in self._counts if isinstance(m, Enclosed))
+        gaussian = all(isinstance(step, SampledGaussian) for step in self._above.composition._counts)
+        return 0.0 if close or gaussian else _APART
 
     @property
     def _far(self) -> bool:
@@ -112,7 +117,7 @@ class EnclosedComposition(Composition):
         return self._capped(found, question) if self._rho else found
 
     def _between(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
-        high = self._above
+        high, width = self._above, max(width, self._width)
         lower, status = self._lower(question, wanted, width)
         if isinstance(question, EpsilonAt):
             less = high.shrunk(float(question.delta))

@@ -38,7 +38,6 @@ from .working import WorkingBounds
 
 __all__ = ["Convolution", "ConvolvedLoss"]
 
-_STOP = 0.7  # of the width at which bounds are left alone; the convolution stops at this
 _REACH = 38.0  # truncation of one step, in standard deviations
 _ROUGH, _FIRST, _MOST_MODEL = 100, 300, 2_000  # points: of rough grids, of the next pass, and of a model at most
 _ENOUGH = 100.0  # times the width wanted: at this width a pass can be the model of the final passes
@@ -79,7 +78,7 @@ class Convolution(Method):
                 continue
             at = np.array([person])
             question, log_delta = job.question.of(at), job.known_log_delta(working, at)
-            width = _STOP * float(self.enough(log_delta)[0])
+            width = float(self.aim(log_delta)[0])
             if not question.wants_epsilon:
                 width *= float(np.clip(np.nan_to_num(-log_delta, nan=1.0), 1.0, 700.0)[0])
             lower, upper = loss.bounds(question, width, self.pairs / who.size)

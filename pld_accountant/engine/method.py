@@ -22,6 +22,7 @@ HANDFUL = 256
 _LOST = 1e-7  # share of delta that truncated losses may leave out, all steps together
 _LEVEL = 2.5  # the reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
+_STOP = 0.6  # of a width
 _NEAR = -34.6  # log delta of `Method.width_near`
 
 
@@ -123,6 +124,8 @@ class Method(ABC):
         A delta that the Renyi bound proves to be at most exp of this is left alone.
     width_near : float
         As `width`, for deltas of 1e-15 and above: there an answer in time is worth more than its last digits.
+    wanted : float
+        Where a search takes little time, the width at which it ends even if more would do.
     """
 
     width: float
@@ -133,6 +136,7 @@ class Method(ABC):
     delta: bool = True
     least_log_delta: float = -746.0
     width_near: float = 0.0
+    wanted: float = np.inf
 
     def left_open(self, job: Job, working: WorkingBounds, people: NDArray) -> NDArray:
         """The people whose bounds this method may still tighten, and is worth its cost for."""
@@ -160,9 +164,14 @@ class Method(ABC):
         """The width at which bounds are left alone, at about these deltas."""
         return np.where(log_delta >= _NEAR, max(self.width, self.width_near), self.width)
 
+    def aim(self, log_delta: NDArray) -> NDArray:
+        """The width at which a search ends, at about these deltas: less than the one at which bounds are left alone."""
+        return np.minimum(self.wanted, _STOP * self.enough(log_delta))
+
     def relaxed(self, width: float) -> Method:
         """The method for somebody whom bounds this close serve, at every delta."""
-        return replace(self, width=max(self.width, width), width_near=0.0)
+        wanted = max(self.wanted, _STOP * width)
+        return replace(self, width=max(self.width, width), width_near=0.0, wanted=wanted)
 
     def of_several(self) -> Method | None:
         """The method for a handful of questions about the same counts, if they share work; else None."""

@@ -53,7 +53,6 @@ __all__ = ["Smoothed"]
 _MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms; a level is an index
 _BAND = 7.0  # frequencies, times mu, beyond which the Gaussian mechanism leaves out less than is allowed
 _LONGER = 2.0**0.75  # a band and a period of `plancherel` may be longer than planned by this together
-_STOP = 0.5  # of the width at which bounds are left alone; the search for a mu stops at this
 _FIRST = 5  # level that is tried first if the answer is unknown
 _LEAST = -700.0  # log delta below which this is the first, too
 _ROOM = 64.0  # times the width wanted: a second try that leaves more shows that the density is not smooth
@@ -107,7 +106,7 @@ class Smoothed(Method):
                 left = np.setdiff1d(left, some[below])
             hint[some] = np.where(np.isfinite(upper), upper, hint[some])
             finest, hint = curves.finest_levels(hint)
-        wanted = _STOP * self.enough(job.known_log_delta(working, who))
+        wanted = self.aim(job.known_log_delta(working, who))
         level = _first_levels(curves.question, hint, wanted)
         left, level = left[level[left] <= finest[left] + self.coarser], np.minimum(level, finest)
         for _ in range(_TRIES):

@@ -123,8 +123,7 @@ def several(
     ndarray of bool, shape (people,)
         Whether the other methods of the schedule might tighten these bounds.
     """
-    chosen = methods_for(counts, makers, True) if methods is None else methods
-    chosen = [method.relaxed(width) for method in chosen] if width else list(chosen)
+    chosen = _relaxed(methods_for(counts, makers, True, width) if methods is None else methods, width)
     least = None if known is None else _in_unit(known, question)
     # a method without shared work is often quicker than those after it
     shared = [one for one in takewhile(bool, (method.of_several() for method in chosen)) if one is not None]
@@ -161,9 +160,8 @@ def _solve(
     if whole is not None and few and isinstance(counts, InterpolatedCounts):
         # whole counts serve these people more exactly (`_solve_loose`)
         many = many[~counts.whole()[many]]
-    chosen = methods_for(counts, makers, few and whole is None) if methods is None else methods
-    if width:
-        chosen = [method.relaxed(width) for method in chosen]
+    few_or_whole = few and whole is None
+    chosen = _relaxed(methods_for(counts, makers, few_or_whole, width) if methods is None else methods, width)
     found = []
     for question, least in zip(questions, known, strict=True):
         working = WorkingBounds.unknown(people, question)
@@ -195,12 +193,18 @@ def _solve(
     return found
 
 
-def methods_for(counts: Counts, makers: TableMakers, few: bool) -> Schedule:
-    """The schedule for this kind of steps, counts and number of people."""
-    if not isinstance(makers.steps, CharacteristicSteps):
-        return schedule.GRID
-    if not makers.steps.decays:
-        return schedule.ATOMS if makers.steps.atomic else schedule.MIXED
+def _relaxed(methods: Schedule, width: float) -> Schedule:
+    """The methods for somebody whom bounds this close serve."""
+    return [method.relaxed(width) for method in methods] if width else methods
+
+
+def methods_for(counts: Counts, makers: TableMakers, few: bool, width: float = 0.0) -> Schedule:
+    """The schedule for this kind of steps, counts, number of people, and bounds this close."""
+    if not (isinstance(makers.steps, CharacteristicSteps) and makers.steps.decays):
+        chosen = schedule.GRID
+        if isinstance(makers.steps, CharacteristicSteps):
+            chosen = schedule.ATOMS if makers.steps.atomic else schedule.MIXED
+        return (*schedule.ROUGH, *chosen) if width >= schedule.ROUGH_WIDTH else chosen
     if few:
         return schedule.HANDFUL if isinstance(counts, WholeCounts) and counts.at is not None else schedule.SINGLE
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE

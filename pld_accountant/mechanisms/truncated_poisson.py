@@ -10,14 +10,12 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .. import deadline, validate
-from .base import DeltaSteps, Direction, Enclosure, StepFamily, noise_of_share
+from .. import validate
+from .base import Direction, Enclosure, StepFamily, noise_of_share
+from .drawn_steps import DrawnSteps
 from .sampled_gaussian import SampledGaussian
 
-__all__ = ["DrawnSampledGaussian", "DrawnSteps", "TruncatedPoisson"]
+__all__ = ["DrawnSampledGaussian", "TruncatedPoisson"]
 
 _MOST_RECORDS = 10**9
 _LEAST_NORM = 2.0**-20  # a smaller one counts as this in the upper bound
@@ -198,111 +196,3 @@ def _log_factorial(n: int) -> Decimal:
         over, under = fraction.split("/")
         series += Decimal(over) / Decimal(under) / z ** (2 * i + 1)
     return (z - Decimal("0.5")) * z.ln() - z + two_pi.ln() / 2 + series - down.ln()
-
-
-class DrawnSteps(DeltaSteps):
-    """Steps of several kinds, drawn with known probabilities; which kind was drawn is public.
-
-    Parameters
-    ----------
-    rows : sequence of (list of StepFamily, list of float)
-        Families of one row each, and their probabilities.
-    direction : {"remove", "add"}
-    """
-
-    whole = True
-
-    def __init__(self, rows: Sequence[tuple[list[StepFamily], list[float]]], direction: Direction) -> None:
-        self.direction: Direction = direction
-        self._rows = list(rows)
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        return len(self._rows)
-
-    def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:
-        """log of the mean of exp(K), rounded up, shape (size, tilts)."""
-        found = np.empty((self.size, theta.size))
-        for row, (parts, weights) in enumerate(self._rows):
-            k = np.array([part.log_moments(theta, exact=exact)[0] for part in parts])
-            share = np.array(weights)[:, None]
-            near = np.log1p((np.expm1(np.minimum(k, 30.0)) * share).sum(axis=0))
-            far = np.logaddexp.reduce(k + np.log(share), axis=0)
-            value = np.where(k.max(axis=0) < 30.0, near, far)
-            found[row] = value + 1e-13 * np.abs(value) + 1e-16
-        return found
-
-    def log_delta_of_step(self, epsilon: NDArray, row: NDArray) -> tuple[NDArray, NDArray]:
-        low, high = np.empty((2, row.size))
-        zero = np.zeros(1, dtype=np.int64)
-        for i, (e, k) in enumerate(zip(epsilon, row, strict=True)):
-            deadline.check()
-            ends = [part.log_delta_of_step(np.array([e]), zero) for part in self._rows[k][0]]
-            log_weight = np.log(self._rows[k][1])
-            low[i] = np.logaddexp.reduce([w + float(a[0]) for w, (a, _) in zip(log_weight, ends, strict=True)])
-            high[i] = np.logaddexp.reduce([w + float(b[0]) for w, (_, b) in zip(log_weight, ends, strict=True)])
-        slack = 1e-14 * (1.0 + np.abs(np.nan_to_num(high, neginf=0.0)))
-        return low - slack, np.minimum(high + slack, 0.0)
-
-    def _most(self, delta: NDArray, row: NDArray) -> NDArray:
-        """The largest epsilon of a kind."""
-        zero = np.zeros(1, dtype=np.int64)
-        return np.array(
-            [
-                max(float(part.epsilon_of_step(np.array([d]), zero)[1][0]) for part in self._rows[k][0])
-                for d, k in zip(delta, row, strict=True)
-            ]
-        )
-
-    def largest_loss(self) -> NDArray:
-        """The largest of the kinds'."""
-        return np.array([max(float(part.largest_loss()[0]) for part in parts) for parts, _ in self._rows])
-
-    def surely_lost(self, deviations: NDArray) -> NDArray:
-        """The smallest of the kinds': each has enough mass above it."""
-        return np.array([np.min([p.surely_lost(deviations)[0] for p in parts], axis=0) for parts, _ in self._rows])
-
-    def gaussian_mu(self) -> NDArray:
-        """The largest of the kinds': its curve lies above each."""
-        return np.array([max(float(part.gaussian_mu()[0]) for part in parts) for parts, _ in self._rows])
-
-    def masses(self, row: int, knots: NDArray) -> tuple[NDArray, NDArray]:
-        """See `base.StepFamily`; means of the kinds' masses."""
-        parts, weights = self._rows[row]
-        p, u = np.zeros((2, knots.size - 1))
-        for part, weight in zip(parts, weights, strict=True):
-            one, two = part.masses(0, knots)
-            p += weight * one
-            u += weight * two
-        return p, np.clip(u, 0.0, p)
-
-    def losses(self, row: int, reach: float, number: int) -> NDArray:
-        """Losses of all kinds."""
-        loss = np.sort(np.concatenate([part.losses(0, reach, number) for part in self._rows[row][0]]))
-        return loss[np.rint(np.linspace(0, loss.size - 1, number)).astype(np.int64)]
-
-    def typical_loss(self, row: int) -> float:
-        """That of the likeliest kind."""
-        parts, weights = self._rows[row]
-        return parts[int(np.argmax(weights))].typical_loss(0)
-
-    def range_of_losses(self, row: int, reach: float) -> tuple[float, float]:
-        """The hull of the kinds' ranges."""
-        ends = [part.range_of_losses(0, reach) for part in self._rows[row][0]]
-        return min(low for low, _ in ends), max(high for _, high in ends)
-
-    def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
-        """The largest factor, and the sum of the largest additive errors; a kind's losses below 0 count as added."""
-        factor, offset = 0.0, 0.0
-        for (parts, _), n in zip(self._rows, counts, strict=True):
-            if n:
-                found = [part.loss_roundoff(np.array([n]), depth) for part in parts]
-                factor = max(factor, *(f for f, _ in found))
-                offset += max(o for _, o in found)
-        negative = sum(n * max(-self.range_of_losses(k, 38.0)[0], 0.0) for k, n in enumerate(counts) if n)
-        return factor, offset + 3.0 * factor * float(negative)
-
-    def truncated(self, reach: float) -> StepFamily:
-        """The steps themselves."""
-        return self

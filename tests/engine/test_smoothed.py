@@ -16,7 +16,7 @@ from pld_accountant.notions import gdp
 from pld_accountant.tables.makers import TableMakers
 
 STEP = pa.PureDP(0.25)
-METHOD = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 18, least_expectation=1e-5, work=3e8))
+METHOD = Smoothed(1e-6, limits=Limits(tilts=4, frequencies=1 << 18, least_expectation=1e-5, work=3e8))
 
 
 def exact_delta(loss, steps, epsilon):
@@ -56,8 +56,8 @@ def test_epsilons_lie_between_the_bounds(delta):
 
 def test_the_lower_bound_needs_its_share(monkeypatch):
     """With a thousandth of what is subtracted, a lower bound exceeds the truth."""
-    makers = smoothed._beside_gaussians(TableMakers(STEP.steps([STEP], "remove")), math.inf)
-    one = smoothed._Curves(makers, np.array([[200]]), DeltaAt(7.5), METHOD.limits)
+    makers = TableMakers(STEP.steps([STEP], "remove"))
+    one = smoothed._Curves(makers, math.inf, np.array([[200]]), DeltaAt(7.5), METHOD.limits)
     truth, share = float(mpmath.log(exact_delta(0.25, 200, 7.5))), smoothed._share
 
     def lower():
@@ -87,7 +87,7 @@ def test_steps_without_atoms_are_served_too():
 
 def test_few_frequencies_leave_wide_bounds_that_hold():
     """A mu whose band is too wide is not tried: the bounds of a larger mu stay."""
-    few = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 10, least_expectation=1e-5))
+    few = Smoothed(1e-6, limits=Limits(tilts=4, frequencies=1 << 10, least_expectation=1e-5))
     found, closer = ask(DeltaAt(7.6), method=few), ask(DeltaAt(7.6))
     assert found.lower <= closer.lower and closer.upper <= found.upper
     assert found.upper - found.lower > 10.0 * (closer.upper - closer.lower)
@@ -96,7 +96,7 @@ def test_few_frequencies_leave_wide_bounds_that_hold():
 def test_the_estimate_is_closer_than_the_bounds():
     """Many losses of hundreds of steps have a nearly smooth density: the excess is a third of the width."""
     step = pa.PoissonSampled(pa.DiscreteGaussian(3.0), 0.1)
-    few = Smoothed(0.0, limits=Limits(tilts=4, frequencies=1 << 13, least_expectation=1e-5))
+    few = Smoothed(1e-6, limits=Limits(tilts=4, frequencies=1 << 13, least_expectation=1e-5))
     wide, truth = ask(DeltaAt(4.0), step, 500, few), ask(DeltaAt(4.0), step, 500).estimate
     width = wide.upper - wide.lower
     assert width > 1e-5 * wide.upper
@@ -140,8 +140,8 @@ def test_a_lower_epsilon_is_proven_or_looked_for_farther_down(refused, monkeypat
         asked.append(float(self.question.target[0]))
         return (np.array([-np.inf]), np.zeros(1)) if len(asked) <= refused else log_delta(self, level, hint)
 
-    makers = smoothed._beside_gaussians(TableMakers(STEP.steps([STEP], "remove")), math.inf)
-    one = smoothed._Curves(makers, np.array([[200]]), EpsilonAt(1e-5), METHOD.limits)
+    makers = TableMakers(STEP.steps([STEP], "remove"))
+    one = smoothed._Curves(makers, math.inf, np.array([[200]]), EpsilonAt(1e-5), METHOD.limits)
     near, _ = one.bounds(np.array([8]), np.array([np.nan]))
     monkeypatch.setattr(smoothed._Curves, "log_delta", refusing)
     far, upper = one.bounds(np.array([8]), np.array([np.nan]))

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import pld_accountant as pa
 from pld_accountant.mechanisms.base import StepFamily
-from pld_accountant.mechanisms.fixed_size import SymmetricSteps
+from pld_accountant.mechanisms.symmetric_steps import SymmetricSteps
 
 GRID = np.array([-3.0, -0.31, -0.02, -1e-9, 0.0, 0.003, 0.2, 1.0, 2.5, 40.0])
 
