@@ -315,21 +315,13 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, 
     return True
 
 
-@inline
-def _same(row, other):
-    """Whether two people have the same exponents, as several questions to one person have."""
-    k = 0
-    while k < row.size and row[k] == other[k]:
-        k += 1
-    return k == row.size
-
-
 @jit("void(f8[:, ::1], c16[::1], f8[::1], f8[:, ::1], f8[::1], b1, b1, f8[::1], f8[:, ::1])", interpreted=2)
 def bound_people(exponents, weight, setting, helper, target, wants_epsilon, large, start, out):
     """Fill out (people, 5) with the columns LOWER .. ALIAS of `_columns`; NaN if the solve failed.
 
-    target[i] = log delta (wants_epsilon) or epsilon; LOWER, ESTIMATE and UPPER are epsilon or log delta.  large: the
-    rows are of the part in which some step's loss is large; exponents is changed then.
+    target[i] = log delta (wants_epsilon) or epsilon; LOWER, ESTIMATE and UPPER are epsilon or log delta.  A single row
+    of exponents is everybody's, as that of several questions to one person.  large: the rows are of the part in which
+    some step's loss is large; exponents is changed then.
     """
     m = weight.size - 1
     weight_re = weight.real.copy()
@@ -338,14 +330,14 @@ def bound_people(exponents, weight, setting, helper, target, wants_epsilon, larg
     a_re = np.zeros(m + _LANES)
     a_im = np.zeros(m + _LANES)
     sizes = np.empty(3)
-    for i in range(exponents.shape[0]):
-        row = exponents[i]
-        if i == 0 or not _same(row, exponents[i - 1]):
+    for i in range(out.shape[0]):
+        row = exponents[min(i, exponents.shape[0] - 1)]
+        if i < exponents.shape[0]:
             _amplitudes(row, weight_re, weight_im, m, large, a_re, a_im, sizes)
-        if large:
-            # beyond the band |exp(R) - 1| <= exp(|R|) - 1
-            beyond = row[row.size - 1]
-            row[c.ENVELOPE] += beyond if beyond > 600.0 else math.log(math.expm1(beyond) + 1e-300)
+            if large:
+                # beyond the band |exp(R) - 1| <= exp(|R|) - 1
+                beyond = row[row.size - 1]
+                row[c.ENVELOPE] += beyond if beyond > 600.0 else math.log(math.expm1(beyond) + 1e-300)
         if wants_epsilon:
             found = _epsilon_bounds(a_re, a_im, m, setting, row, sizes, helper[i], weights, target[i], start[i], out[i])
         else:

@@ -5,7 +5,7 @@ Legend
     j, t        index into the ascending grid of tilts theta
     k[i, j]     log-moment K(theta_j) of person i, or an upper bound of it
     log_c[j]    log of c(theta) = theta^theta / (1 + theta)^(1 + theta)
-    band        least width of the band: what it takes anyway
+    band[i]     least width of the band: what it takes anyway
     error       relative error wanted for delta
     log_least   log of the smallest E_theta[g] that is accepted
     back        how many tilts below the saddle point are candidates
@@ -85,7 +85,7 @@ def _periods(excess, theta, j, log_floor, helpers):
     return max(above, below)
 
 
-@jit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8, f8, f8, i8, i8[:, ::1], f8[:, ::1])", interpreted=2)
+@jit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8[::1], f8, f8, i8, i8[:, ::1], f8[:, ::1])", interpreted=2)
 def choose_tilts(k, theta, log_c, target, hint, wants_epsilon, band, error, log_least, back, choice, need):
     """Fill choice and need.
 
@@ -137,7 +137,7 @@ def choose_tilts(k, theta, log_c, target, hint, wants_epsilon, band, error, log_
                 continue
             period = _periods(excess, theta, j, log_floor, helpers)
             reach = max(-math.log(error) - min(expectation, 0.0), 1.0)
-            width = max(math.sqrt(reach / 0.45) / narrow, band)
+            width = max(math.sqrt(reach / 0.45) / narrow, band[i])
             if expectation < log_least or period * width < cheapest:
                 if expectation < log_least:
                     largest = expectation

@@ -73,6 +73,10 @@ class Counts(ABC):
         found = by_blocks(sum_block, len(self) if who is None else who.size)
         return np.concatenate([*found, np.zeros((0, values.shape[1]))])
 
+    def alike(self, who: NDArray) -> bool:
+        """Whether these people are known to have taken the same steps."""
+        return False
+
     @abstractmethod
     def used(self, who: slice | NDArray = np.s_[:]) -> NDArray:
         """Which rows any of these people took: (rows,) bool."""
@@ -142,6 +146,11 @@ class WholeCounts(Counts):
         rows = np.zeros(self.rows, dtype=bool)
         rows[self.at[used & (self.at >= 0)]] = True
         return rows
+
+    def alike(self, who: NDArray) -> bool:
+        """See `Counts`; the first two people decide most cases."""
+        first = self._some(who[:1])
+        return all(bool(np.all(self._some(some) == first)) for some in (who[:2], who))
 
     def steps(self) -> NDArray:
         """See `Counts`."""

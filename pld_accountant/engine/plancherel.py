@@ -46,7 +46,7 @@ def solve(
     *,
     limits: Limits,
     hint: NDArray | None = None,
-    band: float = 0.0,
+    band: NDArray | None = None,
     progress: Progress | None = None,
 ) -> WorkingBounds:
     """Bounds for every person.
@@ -61,8 +61,8 @@ def solve(
     limits : Limits
     hint : ndarray, shape (people,), optional
         The answer as far as it is known (NaN: not at all); it improves the choice of tilts.
-    band : float
-        A frequency up to which everybody's band goes at least.
+    band : ndarray, shape (people,), optional
+        Frequencies up to which the bands go at least.
     progress : callable, optional
         Called with the number of people solved since the last call.
 
@@ -151,7 +151,7 @@ def curves(counts: Counts, maker: TableMaker, epsilon: NDArray) -> NDArray:
 
     def bound(part: tuple[Table, NDArray]) -> NDArray:
         table, members = part
-        exponents, helper = group.exponents(table, members)
+        exponents, helper = group.exponents(table, members), group.helper(table, members)
         some = np.empty((members.size, *out.shape[1:]))
         goals = np.ascontiguousarray(epsilon[members])
         invert.bound_curves(exponents, table.weight, table.setting(), helper, goals, some)
@@ -194,22 +194,28 @@ class _Group:
             for block in blocks(members.size, _BATCH_ELEMENTS // table.columns.shape[1]):
                 yield table, members[block]
 
-    def exponents(self, table: Table, people: NDArray) -> tuple[NDArray, NDArray]:
-        """The matrix product for people who share a table, and the tilts that bound their aliasing."""
+    def exponents(self, table: Table, people: NDArray) -> NDArray:
+        """The matrix product for people who share a table."""
         exponents = self.counts.times(table.columns, people)
         if table.variance is not None and isinstance(self.counts, InterpolatedCounts):
             add_variance(exponents, table, *self.counts.variances(people))
+        return exponents
+
+    def helper(self, table: Table, people: NDArray) -> NDArray:
+        """The tilts that bound the aliasing of people who share a table."""
         helper = np.ascontiguousarray(self.plan.helper[people])
         if table.spread:
             steps = self.counts.times(np.ones((self.maker.size, 1)), people)[:, 0]
             for tilt in (c.TILT_ABOVE, c.TILT_BELOW):
                 helper[:, tilt + 1] += steps * helper[:, tilt] * (1.0 + helper[:, tilt]) * table.spread
-        return exponents, helper
+        return helper
 
     def bound(self, part: tuple[Table, NDArray]) -> NDArray:
         """The matrix product and the kernel for people who share a table."""
         table, people = part
-        exponents, helper = self.exponents(table, people)
+        # several questions to one person share one row
+        alike = people[:1] if self.counts.alike(people) else people
+        exponents, helper = self.exponents(table, alike), self.helper(table, people)
         return _kernel(exponents, table, helper, self.target[people], self.wants_epsilon, self.plan.start[people])
 
 

@@ -103,7 +103,7 @@ def _tilt_grid(counts: Counts, maker: TableMaker, question: Question, target: ND
 
 
 def make_plan(
-    counts: Counts, maker: TableMaker, question: Question, hint: NDArray, limits: Limits, band: float = 0.0
+    counts: Counts, maker: TableMaker, question: Question, hint: NDArray, limits: Limits, band: NDArray | None = None
 ) -> Plan:
     """Choose each person's tilt and what goes with it.
 
@@ -124,7 +124,7 @@ def make_plan(
         renyi=np.zeros(people),
         theta=theta,
     )
-    constant = log_c(theta)
+    constant, least = log_c(theta), np.zeros(people) if band is None else band
 
     def choose(block: slice) -> None:
         # raised by the round-off of the product
@@ -138,7 +138,7 @@ def make_plan(
             target[block],
             hint[block],
             question.wants_epsilon,
-            band,
+            least[block],
             limits.error,
             np.log(limits.least_expectation),
             _BACK * limits.tilts,

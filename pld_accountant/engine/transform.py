@@ -87,8 +87,8 @@ class GridTransform(Method):
     truncated: bool = False
 
     def of_several(self) -> Method:
-        """See `Method`."""
-        return self
+        """See `Method`; with a tilt for each octave and two periods, 200 deltas take a quarter to two thirds of the time."""
+        return replace(self, limits=replace(self.limits, tilts=1, periods=2, least_expectation=1e-7))
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:
         """See `Method`; the upper and the lower bound have tables of their own."""
@@ -98,13 +98,17 @@ class GridTransform(Method):
         for reach, at in levels(np.minimum(reaches, _GRID_REACH)):
             counts, question = job.of(who[at])
             hint = working.estimate[who[at]]
-            makers = [
+            above, below = (
                 job.makers.grid(side, self.points, reach, narrow=self.narrow, truncated=near)
                 for side in ("upper", "lower")
-            ]
-            upper, lower = (solve(counts, maker, question, limits=limits, hint=hint) for maker in makers)
-            upper.lower, upper.solved = lower.lower, upper.solved & lower.solved
+            )
+            upper = solve(counts, above, question, limits=limits, hint=hint)
+            if job.known is not None and np.all(upper.solved & (upper.upper <= job.known[who[at]])):
+                upper.lower[:] = question.floor  # an answer below what is known needs no lower bound
+            else:
+                lower = solve(counts, below, question, limits=limits, hint=hint)
+                upper.lower, upper.solved = lower.lower, upper.solved & lower.solved
             upper.method[upper.method == Proof.TRANSFORM] = Proof.GRID
-            if not makers[0].whole:
+            if not above.whole:
                 upper.renyi[:] = np.nan
             working.merge(who[at], upper)
