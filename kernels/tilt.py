@@ -85,7 +85,10 @@ def _periods(excess, theta, j, log_floor, helpers):
     return max(above, below)
 
 
-@jit("void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8[::1], f8, f8, i8, i8[:, ::1], f8[:, ::1])", interpreted=2)
+@jit(
+    "void(f8[:, ::1], f8[::1], f8[::1], f8[::1], f8[::1], b1, f8[::1], f8, f8, i8, i8[:, ::1], f8[:, ::1])",
+    interpreted=2,
+)
 def choose_tilts(k, theta, log_c, target, hint, wants_epsilon, band, error, log_least, back, choice, need):
     """Fill choice and need.
 

@@ -87,7 +87,7 @@ class GridTransform(Method):
     truncated: bool = False
 
     def of_several(self) -> Method:
-        """See `Method`; with a tilt for each octave and two periods, 200 deltas take a quarter to two thirds of the time."""
+        """See `Method`; with a tilt for each octave and two periods, 200 deltas take 20 to 70 % of the time."""
         return replace(self, limits=replace(self.limits, tilts=1, periods=2, least_expectation=1e-7))
 
     def improve(self, job: Job, working: WorkingBounds, who: NDArray) -> None:

@@ -181,8 +181,8 @@ class DrawnSteps(DeltaSteps):
 def _mean(parts: Sequence[Spectrum], log_weight: NDArray, spacing: float, columns: int) -> Spectrum:
     """The spectrum of one step whose kind is drawn; of one row, whose arrays have no first axis.
 
-    With the kinds' shares s of the tilted mass, phi - 1 is the sum of s (phi_k exp(i omega (m_k - m)) - 1), m the mean of
-    the kinds' means m_k.
+    With the kinds' shares s of the tilted mass, phi - 1 is the sum of s (phi_k exp(i omega (m_k - m)) - 1), m the mean
+    of the kinds' means m_k.
 
     1. The kinds' errors enter with their shares.
     2. A share has the relative error of exp(K), which multiplies the modulus of its term; so does the round-off of the

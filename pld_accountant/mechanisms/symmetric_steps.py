@@ -10,8 +10,8 @@ atom at 0, of (1 - q) (2 Phi(mu / 2) - 1).  With z = theta + i omega,
    T, and G = T / mu^2 + 1/2 is the largest slope of -log psi.
 
    a. A step aside by x and y multiplies psi by at most exp(G |x| + y^2 / (2 mu^2)), and y <= 2.92 w.  So with
-      w (theta + omega + 2 + G) <= 14, w <= 0.68 and w <= mu, the error is below 1e-17 of the panel's mass: the exponents
-      add up to at most 4.09 * 14 + 12.4 + 4.3, less log(6^64 / 2.2) = 113.9.
+      w (theta + omega + 2 + G) <= 14, w <= 0.68 and w <= mu, the error is below 1e-17 of the panel's mass: the
+      exponents add up to at most 4.09 * 14 + 12.4 + 4.3, less log(6^64 / 2.2) = 113.9.
    b. Rare steps: with w <= 0.16 and s as there, w (s (theta + omega) + 2 + G) <= 14.
 
 2. **Tails**: let u = (theta + 1/2) mu^2.  The slope of the log of the first integrand is at most -(l - u) / mu^2.  So

@@ -213,6 +213,49 @@ def test_a_batch_equals_its_parts(maker, solution, size):
     assert np.all(np.concatenate([p.upper for p in parts]) >= solution.lower)
 
 
+def test_questions_to_the_same_steps_share_a_row_of_exponents(maker, monkeypatch):
+    epsilon, kernel, rows = np.linspace(0.5, 6.0, 7), plancherel._kernel, []
+
+    def counting(exponents, *more):
+        rows.append(len(exponents))
+        return kernel(exponents, *more)
+
+    monkeypatch.setattr(plancherel, "_kernel", counting)
+    together = solve(np.tile(COUNTS[:1], (7, 1)), maker, DeltaAt(epsilon))
+    assert set(rows) == {1}
+    for i, one in enumerate(epsilon):
+        alone = solve(COUNTS[:1], maker, DeltaAt(np.array([one])))
+        assert [v[i] for v in values(together)] == pytest.approx([v[0] for v in values(alone)], rel=1e-9)
+    # one other person among them: everybody has a row
+    rows.clear()
+    mixed = solve(np.vstack([np.tile(COUNTS[:1], (3, 1)), COUNTS[:1] + 1]), maker, DeltaAt(np.full(4, 2.0)))
+    assert max(rows) > 1 and mixed.upper[3] != mixed.upper[2] == mixed.upper[0]
+
+
+def test_curves_of_people_with_the_same_steps(maker):
+    alike = WholeCounts(np.tile(COUNTS[:1], (3, 1)))
+    found = curves(alike, maker, np.tile(np.linspace(0.5, 4.0, 5), (3, 1)))
+    np.testing.assert_array_equal(found[1:], found[:2])
+    assert np.all(found[..., 0] <= found[..., 1]) and np.all(np.isfinite(found))
+
+
+def test_a_band_goes_as_far_as_it_is_told_to(maker, solution, monkeypatch):
+    """The period is then the least one, and the bounds are those of any other tilt."""
+    widths, table = [], type(maker).table
+
+    def noting(self, theta, period, width, *more):
+        widths.append(width)
+        return table(self, theta, period, width, *more)
+
+    monkeypatch.setattr(type(maker), "table", noting)
+    usual = solve(COUNTS, maker, GOAL)
+    assert min(widths) < 100.0
+    widths.clear()
+    found = solve(COUNTS, maker, GOAL, band=np.full(30, 100.0))
+    assert min(widths) >= 100.0
+    assert np.all(found.lower <= usual.upper) and np.all(usual.lower <= found.upper) and np.all(found.solved)
+
+
 def test_the_order_of_people_and_buckets_does_not_matter(maker, solution):
     people, buckets = np.random.default_rng(2).permutation(30), [2, 0, 3, 1]
     moved = solve(COUNTS[people], maker, GOAL)

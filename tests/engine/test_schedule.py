@@ -7,12 +7,12 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
-from pld_accountant.engine import schedule
+from pld_accountant.engine import schedule, transform
 from pld_accountant.engine.contour import Contour
 from pld_accountant.engine.convolution import Convolution
 from pld_accountant.engine.question import EpsilonAt
 from pld_accountant.engine.rare_losses.split import RareLosses
-from pld_accountant.engine.solver import solve
+from pld_accountant.engine.solver import bounds, solve
 from pld_accountant.engine.transform import GridTransform
 from pld_accountant.tables.makers import TableMakers
 
@@ -254,3 +254,42 @@ def test_people_with_rare_steps_are_within_a_percent_of_the_worst_case():
     found, worst = ledger.epsilon(1e-7), ledger.worst_case().epsilon(1e-7).upper
     assert np.all(found.upper - found.lower <= 0.01 * worst)
     assert np.all(found.lower > 0.0)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "first"),
+    [
+        (pa.PoissonSampled(pa.DiscreteGaussian(2.0), 0.1), True),
+        (pa.PoissonSampled(pa.Laplace(1.0), 0.1), True),
+        (pa.SampledGaussian(1.0, 0.1), False),
+    ],
+)
+def test_wide_answers_of_losses_with_atoms_come_from_a_grid(mechanism, first):
+    run = pa.compose([(mechanism, 50)])
+    close, wide = run.epsilon(1e-6), run.epsilon(1e-6, tolerance=1e-3)
+    assert (wide.method == pa.Method.GRID) == first and close.method == pa.Method.TRANSFORM
+    assert wide.lower <= close.lower and close.upper <= wide.upper <= wide.lower * (1.0 + 1e-3)
+
+
+def test_a_grid_needs_no_lower_bound_of_an_answer_below_what_is_known(monkeypatch):
+    mechanism, solved, solve_one = pa.PoissonSampled(pa.DiscreteGaussian(2.0), 0.1), [], transform.solve
+    counts, grid = WholeCounts(np.array([[40]])), (schedule.GRID[1],)
+
+    def counting(*given, **more):
+        solved.append(given)
+        return solve_one(*given, **more)
+
+    monkeypatch.setattr(transform, "solve", counting)
+
+    def found(known):
+        solved.clear()
+        makers = TableMakers(mechanism.steps([mechanism], "remove"))
+        least = None if known is None else [np.array([known])]
+        return bounds(counts, makers, [EpsilonAt(1e-6)], methods=grid, known=least)[0]
+
+    close = found(None)
+    assert len(solved) == 2 and close.lower[0] > 0.0
+    below = found(1.0001 * close.upper[0])
+    assert len(solved) == 1 and below.lower[0] == 0.0 and below.upper[0] == close.upper[0]
+    above = found(0.99 * close.lower[0])
+    assert len(solved) == 2 and above.lower[0] == close.lower[0]
