@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from .. import validate
-from .base import Direction, Enclosure, StepFamily
-from .sampled_gaussian import SampledGaussian
+from .base import Direction, Enclosure
+from .sampled_gaussian import SampledGaussian, SampledGaussianSteps
 from .symmetric_steps import SymmetricSteps
 
 __all__ = ["FixedSizeBatch", "RemovedSampledGaussian", "SymmetricSampledGaussian"]
@@ -110,7 +110,7 @@ class RemovedSampledGaussian(SampledGaussian):
     symmetric: ClassVar = True
 
     @staticmethod
-    def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> StepFamily:
+    def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> SampledGaussianSteps:
         """The family with one row for each of these mechanisms."""
         return SampledGaussian.steps(mechanisms, "remove")
 
@@ -124,7 +124,7 @@ class SymmetricSampledGaussian:
     symmetric: ClassVar = True
 
     @staticmethod
-    def steps(mechanisms: Sequence[SymmetricSampledGaussian], direction: Direction) -> StepFamily:
+    def steps(mechanisms: Sequence[SymmetricSampledGaussian], direction: Direction) -> SymmetricSteps:
         """The family with one row for each of these mechanisms."""
         sigma, rate = np.array([(m.noise_multiplier, m.sample_rate) for m in mechanisms]).T
         return SymmetricSteps(sigma, rate, direction)

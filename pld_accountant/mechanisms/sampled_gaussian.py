@@ -79,7 +79,7 @@ class SampledGaussian:
         return SampledGaussian(noise_of_share(self.noise_multiplier, share), self.sample_rate) if share else None
 
     @staticmethod
-    def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> StepFamily:
+    def steps(mechanisms: Sequence[SampledGaussian], direction: Direction) -> SampledGaussianSteps:
         """The family with one row for each of these mechanisms."""
         sigma, rate = np.array([(m.noise_multiplier, m.sample_rate) for m in mechanisms]).T
         return SampledGaussianSteps(sigma, rate, direction)

@@ -48,6 +48,7 @@ _TAIL = 9.0
 _TRUNCATED = 2e-17  # steps 1 and 2, as a share of the mass
 _BETWEEN = 0.8  # log of the largest density over that at a node beside it: the slope times half of their distance
 _FARTHEST = 64.0  # the last level of the envelope, over theta + 1 / (q mu)
+_NEAREST = 1e-12  # end of the losses above 0, in the variable of the noise
 _MOST, _MOST_EXACT = 1 << 14, 1 << 20  # nodes of log-moments
 _SMALL = 30.0  # exponents up to which a log-moment is that of an excess over 1
 
@@ -192,7 +193,7 @@ class SymmetricSteps:
         self._half = SampledGaussianSteps(sigma, q, "remove", end=end)
         mu, x = 1.0 / self._half.sigma, self._half.part[:, 1]
         # l at x
-        ends = np.where(np.isinf(x), np.inf, np.maximum(x - 0.5, 0.0) * mu * mu)
+        ends = np.where(np.isinf(x), np.inf, np.maximum(x - 0.5, _NEAREST) * mu * mu)
         self._laws = [_Law(*law) for law in zip(mu.tolist(), self._half.q.tolist(), ends.tolist(), strict=True)]
 
     @property

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from .. import validate
-from .base import Direction, Enclosure, StepFamily, noise_of_share
+from .base import Direction, Enclosure, noise_of_share
 from .drawn_steps import DrawnSteps
 from .sampled_gaussian import SampledGaussian
 
@@ -145,7 +145,7 @@ class DrawnSampledGaussian:
         return min(kind.noise_multiplier for kind, _ in self.kinds)
 
     @staticmethod
-    def steps(mechanisms: Sequence[DrawnSampledGaussian], direction: Direction) -> StepFamily:
+    def steps(mechanisms: Sequence[DrawnSampledGaussian], direction: Direction) -> DrawnSteps:
         """The family with one row for each of these mechanisms."""
         return DrawnSteps(
             [
