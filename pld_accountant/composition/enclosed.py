@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -117,16 +117,46 @@ class EnclosedComposition(Composition):
         return self._capped(found, question) if self._rho else found
 
     def _between(self, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
-        high, width = self._above, max(width, self._width)
+        width = max(width, self._width)
         lower, status = self._lower(question, wanted, width)
-        if isinstance(question, EpsilonAt):
-            less = high.shrunk(float(question.delta))
-            above = self._answer_above(lower, EpsilonAt(less), wanted, width) if less > 0.0 else UNKNOWN
-            upper = float(above.upper)
-        else:
-            above = self._answer_above(lower, question, wanted, width)
-            upper = min(float(high.grown(above.upper)), 1.0)
+        _, asked = self._asked(question)
+        above = self._answer_above(lower, asked, wanted, width) if asked is not None else UNKNOWN
+        return self._enclosed(question, lower, status, above)
+
+    def _asked(self, question: Question) -> tuple[Question | None, Question | None]:
+        """The questions to the compositions below and above; None: only 0, or infinity, is an answer."""
+        if not isinstance(question, EpsilonAt):
+            return question, question
+        more, less = self._below.grown(float(question.delta)), self._above.shrunk(float(question.delta))
+        return EpsilonAt(more) if more < 1.0 else None, EpsilonAt(less) if less > 0.0 else None
+
+    def _enclosed(self, question: Question, lower: float, status: Status, above: Bounds) -> Bounds:
+        """From a lower bound of the answer, and the answer of the composition above."""
+        upper = float(above.upper)
+        if not isinstance(question, EpsilonAt):
+            upper = min(float(self._above.grown(upper)), 1.0)
         return between(lower, upper, max(status, Status(above.status)), above.method)
+
+    def _together(
+        self, questions: Sequence[Question], wanted: tuple[Direction, ...], width: float
+    ) -> list[Bounds | None]:
+        """See `Composition`; questions that both ends answer together."""
+        found: list[Bounds | None] = [None] * len(questions)
+        if self._far or self._rho:
+            return found
+        asked = [(k, *self._asked(question)) for k, question in enumerate(questions)]
+        some = [(k, below, above) for k, below, above in asked if below is not None and above is not None]
+        both = [
+            end.composition._together([one[place] for one in some], wanted, max(width, self._width))  # type: ignore[misc]
+            for place, end in ((1, self._below), (2, self._above))
+        ]
+        for (k, *_), low, high in zip(some, *both, strict=True):
+            if low is not None and high is not None:
+                lower = float(low.lower)
+                if not isinstance(questions[k], EpsilonAt):
+                    lower = float(self._below.shrunk(lower))
+                found[k] = self._enclosed(questions[k], lower, Status(low.status), high)
+        return found
 
     def _answer_above(self, lower: float, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         """The answer of the composition above.
@@ -140,16 +170,13 @@ class EnclosedComposition(Composition):
 
     def _lower(self, question: Question, wanted: tuple[Direction, ...], width: float) -> tuple[float, Status]:
         """See `Composition`: that of the composition below."""
-        low = self._below
         if self._far:
             return 0.0, Status(UNKNOWN.status)
-        if isinstance(question, EpsilonAt):
-            more = low.grown(float(question.delta))
-            if more >= 1.0:
-                return 0.0, Status.CERTIFIED
-            return low.composition._lower(EpsilonAt(more), wanted, width)
-        lower, status = low.composition._lower(question, wanted, width)
-        return float(low.shrunk(lower)), status
+        asked, _ = self._asked(question)
+        if asked is None:
+            return 0.0, Status.CERTIFIED
+        lower, status = self._below.composition._lower(asked, wanted, width)
+        return lower if isinstance(question, EpsilonAt) else float(self._below.shrunk(lower)), status
 
     @property
     def _symmetric(self) -> bool:
