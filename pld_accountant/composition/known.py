@@ -111,8 +111,8 @@ class KnownComposition(Composition):
     ) -> list[Bounds | None]:
         """See `Composition`; questions that shared tables and integrals answer closely enough."""
         ways = self._distinct(wanted)
-        shared = self._counts and self._full_batch is None
-        if not (shared and all(self._all_count(d) and self._lattice(d) is None for d in ways)):
+        shared = self._costly and self._full_batch is None and all(self._lattice(d) is None for d in ways)
+        if not (shared and (isinstance(questions[0], DeltaAt) or all(self._all_count(d) for d in ways))):
             return [None] * len(questions)
         found: list[Bounds | None] = []
         most = max(HANDFUL // len(self._costly), 1)
@@ -130,8 +130,15 @@ class KnownComposition(Composition):
     ) -> tuple[Bounds, NDArray]:
         """Answers to several questions in one direction, and which of them must be asked alone."""
         rows = self._row.of(np.zeros(np.size(question.target), dtype=np.int64))
+        alone, infinite = np.zeros(len(rows), dtype=bool), not self._all_count(direction)
+        if infinite:
+            asked = [self._asked(direction, epsilon)[0] for epsilon in np.asarray(question.target).tolist()]
+            alone, question = np.array([len(one) > 1 for one in asked]), together([one[0] for one in asked])
+            most = self._infinite_ends(direction)[1]
+            known = None if known is None else np.maximum(known - most, 0.0) * (1.0 - ROUNDING)
         found, left = several(rows, self._of(direction), question, methods=self._methods, width=width, known=known)
-        return found, left | _blunt(found, known)
+        left = left | alone | _blunt(found, known)
+        return (self._beside_infinite(direction, found, found) if infinite else found), left
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
         total = 0.0
@@ -246,22 +253,33 @@ class KnownComposition(Composition):
             return _one_element(below, 1.0, 1.0)
         if not self._costly:
             return _one_element(below, 0.5 * (below + above), min((above + self._of_failures(direction)) * _UP, 1.0))
-        epsilon = float(np.asarray(question.target)) - moved
-        # one question if nothing is rounded, as where infinite losses underflow
-        asked = [DeltaAt(value) for value in sorted({max(epsilon - room, 0.0), epsilon + room})]
-        # delta' falls at most as fast as epsilon grows, also below 0
-        missing = max(room - epsilon, 0.0)
+        asked, missing = self._asked(direction, float(np.asarray(question.target)))
         if below > _TAIL:
             most = math.exp(min(self._renyi(direction, asked[0]), 0.0)) + missing
             if most <= _LITTLE * below:
                 return _one_element(below, 0.5 * (below + above), min((above + most) * _UP, 1.0), method=Proof.RENYI)
         near, *others = self._finite(direction, asked, width)
-        far = others[-1] if others else near
-        less = (1.0 - above) * float(far.lower[0]) * (1.0 - ROUNDING)
-        more = (1.0 - below) * (float(near.upper[0]) + missing) * (1.0 + ROUNDING)
-        lower = float(np.nextafter(below + less, 0.0)) if less > 0.0 else below
-        upper = min(float(np.nextafter(above + more, 2.0)), 1.0) if more > 0.0 else above
-        return _one_element(lower, 0.5 * (lower + upper), upper, near.status[0], near.method[0])
+        return self._beside_infinite(direction, near, others[-1] if others else near, missing)
+
+    def _asked(self, direction: Direction, epsilon: float) -> tuple[list[DeltaAt], float]:
+        """Where delta' is wanted for delta at an epsilon: above, and below; and what delta' may be larger besides.
+
+        One question if nothing is rounded, as where infinite losses underflow.
+        """
+        log_finite, moved = self._logs(direction)
+        room = ROUNDING * abs(log_finite) + self._of_failures(direction)
+        at = epsilon - moved
+        # delta' falls at most as fast as epsilon grows, also below 0
+        return [DeltaAt(value) for value in sorted({max(at - room, 0.0), at + room})], max(room - at, 0.0)
+
+    def _beside_infinite(self, direction: Direction, near: Bounds, far: Bounds, missing: float = 0.0) -> Bounds:
+        """delta from bounds of delta' for its upper and its lower bound."""
+        below, above = self._infinite_ends(direction)
+        less = (1.0 - above) * far.lower * (1.0 - ROUNDING)
+        more = (1.0 - below) * (near.upper + missing) * (1.0 + ROUNDING)
+        lower = np.where(less > 0.0, np.nextafter(below + less, 0.0), below)
+        upper = np.where(more > 0.0, np.minimum(np.nextafter(above + more, 2.0), 1.0), above)
+        return Bounds(lower, 0.5 * (lower + upper), upper, near.status, near.method)
 
     def _epsilon_between(
         self, direction: Direction, deltas: tuple[float, float], width: float, known: NDArray | None
