@@ -175,6 +175,12 @@ class DrawnSteps(DeltaSteps):
     def truncated(self, reach: float) -> StepFamily:
         """See `base.StepFamily`; each kind ends where Phi(-reach) of its own P is left."""
         rows = [([part.truncated(reach) for part in parts], weights) for parts, weights in self._rows]
+        if all(
+            new is old
+            for (now, _), (were, _) in zip(rows, self._rows, strict=True)
+            for new, old in zip(now, were, strict=True)
+        ):
+            return self
         return DrawnSteps(rows, self.direction)  # type: ignore[arg-type]
 
 

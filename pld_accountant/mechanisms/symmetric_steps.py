@@ -15,8 +15,10 @@ atom at 0, of (1 - q) (2 Phi(mu / 2) - 1).  With z = theta + i omega,
    b. Rare steps: with w <= 0.16 and s as there, w (s (theta + omega) + 2 + G) <= 14.
 
 2. **Tails**: let u = (theta + 1/2) mu^2.  The slope of the log of the first integrand is at most -(l - u) / mu^2.  So
-   beyond T = u + 9 mu lie exp(-40) / 9 of the mass between u and u + mu.  The second integrand falls faster, and has
-   T = 9 mu.
+   beyond u + 9 mu lie exp(-40) / 9 of the mass between u and u + mu.  The second integrand falls faster, and has
+   T = 9 mu.  The losses of rare steps are much smaller than l, and their T is less: the exponent of the first integrand
+   is at most (1 + theta) L(b) - (a + mu^2 / 2)^2 / (2 mu^2) in a cell from a to b, and M >= 1.  From T on this is below
+   -45 less the log of the number of mu up to u + 9 mu.
 3. **Beyond the band**: in the variable L both densities have the slope of a falling line and a sigmoid in log h over l,
    which has three zeros at most.  So their total variation and their ends add up to 4 sup h, and the integral of
    h exp(i omega L) is at most 4 sup h / omega.  The atom keeps its modulus.
@@ -25,6 +27,7 @@ atom at 0, of (1 - q) (2 Phi(mu / 2) - 1).  With z = theta + i omega,
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -45,11 +48,15 @@ _STEEPEST = 14.0  # steps 1a and 1b
 _WIDEST = 0.68, 0.16
 _ASIDE = 1.7  # s over L'(T)
 _TAIL = 9.0
+_LITTLE = -45.0
+_CLOSE_CELLS, _FAR_CELLS, _CLOSE = 400, 200, 40.0  # cells that find T, up to so many mu and beyond
+_CLOSEST = 12.0  # mu that T need not be less than
 _TRUNCATED = 2e-17  # steps 1 and 2, as a share of the mass
 _BETWEEN = 0.8  # log of the largest density over that at a node beside it: the slope times half of their distance
 _FARTHEST = 64.0  # the last level of the envelope, over theta + 1 / (q mu)
 _NEAREST = 1e-12  # end of the losses above 0, in the variable of the noise
 _MOST, _MOST_EXACT = 1 << 14, 1 << 20  # nodes of log-moments
+_SHARED = 1 << 14  # nodes, at most, that several tilts share
 _SMALL = 30.0  # exponents up to which a log-moment is that of an excess over 1
 
 
@@ -67,13 +74,22 @@ class _Law(NamedTuple):
 
     def _tops(self, theta: float) -> tuple[float, float]:
         """T of the two integrands: step 2."""
-        return min((theta + 0.5) * self.mu**2 + _TAIL * self.mu, self.end), _TAIL * self.mu
+        top, near = (theta + 0.5) * self.mu**2 + _TAIL * self.mu, _CLOSE * self.mu
+        if top <= _CLOSEST * self.mu:
+            return min(top, self.end), _TAIL * self.mu
+        ends = np.linspace(0.0, min(top, near), _CLOSE_CELLS + 1)
+        if top > near:
+            ends = np.append(ends, np.geomspace(near, top, _FAR_CELLS + 1)[1:])
+        exponent = (1.0 + theta) * sampled_loss(ends[1:], self.rate) - 0.5 * (ends[:-1] / self.mu + 0.5 * self.mu) ** 2
+        much = np.flatnonzero(exponent > _LITTLE - math.log(top / self.mu))
+        return min(float(ends[much[-1] + 1]) if much.size else float(ends[1]), self.end), _TAIL * self.mu
 
     def _slope(self, l: NDArray | float) -> NDArray:
         """L' at l."""
         at = np.asarray(l, dtype=np.float64)
         return np.exp(math.log(self.rate) + at - sampled_loss(at, self.rate))
 
+    @lru_cache(maxsize=4096)  # noqa: B019 (laws are small, and equal ones share their panels)
     def _panels(self, theta: float, width: float) -> list[tuple[float, int]]:
         """T and the number of panels of each integrand: step 1."""
         found = []
@@ -115,16 +131,18 @@ class _Law(NamedTuple):
     def log_moments(self, theta: NDArray, most: int) -> NDArray:
         """K at each tilt, rounded up; that of the Gaussian mechanism where it takes more nodes than `most`.
 
-        Tilts up to 1, and those of three octaves beyond, share the nodes of the largest of them.
+        Tilts up to 1, and those of three octaves beyond, share the nodes of the largest of them unless these are many.
         """
         largest = float(sampled_loss(np.array(self.end), self.rate)) if self.end < np.inf else np.inf
-        found = np.minimum(0.5 * theta * (theta + 1.0) * self.mu**2, theta * largest * (1.0 + 2.0**-40))
-        levels = 3.0 * np.ceil(np.log2(np.maximum(theta, 1.0)) / 3.0)
-        for level in np.unique(levels):
-            at, highest = np.flatnonzero(levels == level), float(2.0**level)
-            if self._number(highest, 0.0) > most:
-                break  # larger tilts take more
-            loss, log_mass, _, of_loss, units = self._nodes(highest, 0.0)
+        found = np.minimum(0.5 * theta * (theta + 1.0) * self.mu**2, theta * largest) * (1.0 + 2.0**-40)
+        levels = 2.0 ** (3.0 * np.ceil(np.log2(np.maximum(theta, 1.0)) / 3.0))
+        shared = {level: self._number(level, 0.0) <= _SHARED for level in np.unique(levels).tolist()}
+        highest = np.where([shared[level] for level in levels.tolist()], levels, theta)
+        for one in np.unique(highest).tolist():
+            if self._number(one, 0.0) > most:
+                continue
+            at = np.flatnonzero(highest == one)
+            loss, log_mass, _, of_loss, units = self._nodes(one, 0.0)
             for some in np.array_split(at, math.ceil(at.size * loss.size / (1 << 18))):
                 t = theta[some, None]
                 exponent = t * loss
@@ -169,7 +187,7 @@ class _Law(NamedTuple):
         largest = float((log_density + theta * loss).max()) + _BETWEEN - log_moment
         falling = 8.0 * math.exp(min(largest, 600.0)) / levels
         atom = math.exp(min(float(log_mass[-1]) - log_moment, 0.0))
-        return np.minimum(np.log((falling + atom) * (1.0 + 1e-9)), 0.0)
+        return np.minimum(np.log((falling + atom + _TRUNCATED) * (1.0 + 1e-9)), 0.0)
 
 
 class SymmetricSteps:

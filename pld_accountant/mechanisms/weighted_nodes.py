@@ -52,7 +52,8 @@ class WeightedNodes(NamedTuple):
         re, im = log_of_excess(excess)
         apart = np.abs(d)
         slope = (2.5 * columns + 16.0) * float(p @ apart)
-        slope += float(p @ (self.units * apart)) + 2.0 * float(p @ self.units_of_log)
+        # a share is divided by the sum of all: with its error e, the sum of p |e - mean of e| |d| is at most 3 E[e |d|]
+        slope += 1.5 * float(p @ (self.units * apart)) + 2.0 * float(p @ self.units_of_log)
         return Spectrum(
             log_moment=np.array(k),
             mean=np.array(mean),

@@ -75,3 +75,5 @@ def test_the_family_has_characteristic_functions_and_ends():
     a, b = (one.spectrum(1.0, 1.0, 8, ROW, 1, np.inf) for one in (steps, cut))
     assert 0.0 < a.log_moment[0] - b.log_moment[0] < 1e-3
     assert steps.spectrum(1.0, 1.0, 8, ROW, 1, 10.0) is None, "too costly"
+    added = family(direction="add")
+    assert added.truncated(5.0) is added, "its losses are bounded"

@@ -1,5 +1,6 @@
 """Characteristic functions of symmetric losses, against integrals with 30 digits."""
 
+from fractions import Fraction
 from functools import cache
 
 import mpmath
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from highprecision import gauss_legendre
 
+import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import schedule, solver
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
@@ -62,6 +64,7 @@ def exact(law, theta, omegas):
 
 def excess(law, theta, spacing, places=(0, NUMBER - 1)):
     """By how much K and phi are further from the truth than their bounds say, the largest."""
+    _Law._panels.cache_clear()  # constants may have changed
     found = law.spectrum(theta, spacing, NUMBER, 2, np.inf)
     k, phi = exact(law, theta, tuple(spacing * (i + 1) for i in places))
     worst = abs(float(k - mpmath.mpf(float(found.log_moment)))) - float(found.log_moment_error)
@@ -133,6 +136,39 @@ def test_log_moments_are_above_the_integral_and_close(name):
     # too many nodes: those of the Gaussian mechanism
     (gaussian,) = law.log_moments(np.array([3.0]), 10)
     assert gaussian == pytest.approx(min(6.0 * law.mu**2, 3.0 * np.log1p(law.rate * np.expm1(min(law.end, 500.0)))))
+
+
+def test_large_tilts_of_rare_steps_need_few_nodes(monkeypatch):
+    """Their losses are much smaller than the noise's variable, so that the tilted mass stays where the noise is."""
+    law, theta = _Law(0.1, 1e-4, np.inf), 1_000.0
+    assert law._tops(theta)[0] < 12.0 * law.mu < 0.2 * theta * law.mu**2
+    (found,) = law.log_moments(np.array([theta]), 1 << 12)
+    with mpmath.workdps(30):
+        true = float(exact(law, theta, (1.0,))[0])
+    assert true <= found <= true * (1.0 + 1e-9)
+    assert excess(law, theta, 2_000.0) <= 0.0
+    monkeypatch.setattr(symmetric_steps, "_LITTLE", -12.0)
+    assert excess(law, theta, 2_000.0) > 0.0
+
+
+def test_full_batches_have_at_least_the_moments_of_the_gaussian_mechanism():
+    rng = np.random.default_rng(3)
+    for sigma, theta in zip(rng.uniform(0.5, 8.0, 100).tolist(), rng.uniform(0.1, 40.0, 100).tolist(), strict=True):
+        (found,) = SymmetricSteps(np.array([sigma]), np.ones(1), "remove").log_moments(np.array([theta]))[0]
+        t = Fraction(theta)
+        true = t * (t + 1) / (2 * Fraction(sigma) ** 2)
+        assert true <= Fraction(float(found)) <= true * (1 + Fraction(1, 10**12))
+
+
+def test_an_end_below_all_losses_above_zero_leaves_the_atom_and_the_losses_below():
+    """Little noise and tiny rates: Phi(-5.2) of the mass lies beyond a place where the loss is negative."""
+    cut = SymmetricSteps(np.array([0.05]), np.array([1e-9]), "remove", 5.2)
+    assert 0.0 <= cut.log_moments(np.array([1.0]))[0, 0] <= 1e-15
+    found = cut.spectrum(1.0, 1.0, 8, ROW, 1, np.inf)
+    assert np.abs(found.re).max() < 1e-8 and cut.infinite_mass()[0] < 1e-7
+    run = pa.compose([(pa.FixedSizeBatch(0.1, 1, 10**12), 2), (pa.Laplace(10.0), 10)])
+    alone = pa.compose([(pa.Laplace(10.0), 10)])
+    assert alone.epsilon(0.1).lower <= run.epsilon(0.1).upper <= alone.epsilon(0.1).upper * (1.0 + 1e-3)
 
 
 def test_losses_end_where_they_are_told_to():
