@@ -233,10 +233,13 @@ class _Curves:
         """The maker for the rows of the steps, followed by a row for the Gaussian mechanism of each level."""
         steps, mu = self.makers.truncated(self.reach), _MU[list(self.levels)]
 
-        def make() -> TableMakers:
-            return TableMakers(mixed([steps, SampledGaussianSteps(1.0 / mu, np.ones(mu.size), steps.direction)]))
+        def make() -> CharacteristicTables:
+            both = mixed([steps, SampledGaussianSteps(1.0 / mu, np.ones(mu.size), steps.direction)])
+            assert isinstance(both, CharacteristicSteps)
+            # its tables share the memory of those of the steps
+            return self.makers.maker(both, interpolated=False)
 
-        return self.makers.kept(("smoothed", steps, self.levels), make).characteristic(interpolated=False)
+        return self.makers.kept(("smoothed", steps, self.levels), make)
 
     def log_delta(self, level: NDArray, hint: NDArray) -> tuple[NDArray, NDArray]:
         """Bounds of log delta; (-inf, inf) where the transform fails."""
