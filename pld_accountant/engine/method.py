@@ -125,7 +125,7 @@ class Method(ABC):
     width_near : float
         As `width`, for deltas of 1e-15 and above: there an answer in time is worth more than its last digits.
     wanted : float
-        Where a search takes little time, the width at which it ends even if more would do.
+        A search does not end before this width is reached, even if a larger one is close enough.
     """
 
     width: float
@@ -165,7 +165,7 @@ class Method(ABC):
         return np.where(log_delta >= _NEAR, max(self.width, self.width_near), self.width)
 
     def aim(self, log_delta: NDArray) -> NDArray:
-        """The width at which a search ends, at about these deltas: less than the one at which bounds are left alone."""
+        """The width at which a search ends, at about these deltas; smaller than `enough`."""
         return np.minimum(self.wanted, _STOP * self.enough(log_delta))
 
     def relaxed(self, width: float) -> Method:

@@ -62,7 +62,7 @@ def solve(
     hint : ndarray, shape (people,), optional
         The answer as far as it is known (NaN: not at all); it improves the choice of tilts.
     band : ndarray, shape (people,), optional
-        Frequencies up to which the bands go at least.
+        Frequencies that the bands reach in any case.
     progress : callable, optional
         Called with the number of people solved since the last call.
 

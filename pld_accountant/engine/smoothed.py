@@ -181,7 +181,7 @@ class _Curves:
     question : Question
     limits : Limits
     levels : tuple of int
-        All that are asked for; who shares them shares tables.
+        Those of all people.  Tables belong to a set of levels.
     """
 
     makers: TableMakers

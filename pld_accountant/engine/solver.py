@@ -160,8 +160,8 @@ def _solve(
     if whole is not None and few and isinstance(counts, InterpolatedCounts):
         # whole counts serve these people more exactly (`_solve_loose`)
         many = many[~counts.whole()[many]]
-    few_or_whole = few and whole is None
-    chosen = _relaxed(methods_for(counts, makers, few_or_whole, width) if methods is None else methods, width)
+    chosen = methods_for(counts, makers, few and whole is None, width) if methods is None else methods
+    chosen = _relaxed(chosen, width)
     found = []
     for question, least in zip(questions, known, strict=True):
         working = WorkingBounds.unknown(people, question)
@@ -194,12 +194,12 @@ def _solve(
 
 
 def _relaxed(methods: Schedule, width: float) -> Schedule:
-    """The methods for somebody whom bounds this close serve."""
+    """The methods, if bounds this close are close enough."""
     return [method.relaxed(width) for method in methods] if width else methods
 
 
 def methods_for(counts: Counts, makers: TableMakers, few: bool, width: float = 0.0) -> Schedule:
-    """The schedule for this kind of steps, counts, number of people, and bounds this close."""
+    """The schedule for this kind of steps, counts and number of people, if bounds this close are close enough."""
     if not (isinstance(makers.steps, CharacteristicSteps) and makers.steps.decays):
         chosen = schedule.GRID
         if isinstance(makers.steps, CharacteristicSteps):

@@ -48,9 +48,9 @@ _STEEPEST = 14.0  # steps 1a and 1b
 _WIDEST = 0.68, 0.16
 _ASIDE = 1.7  # s over L'(T)
 _TAIL = 9.0
-_LITTLE = -45.0
-_CLOSE_CELLS, _FAR_CELLS, _CLOSE = 400, 200, 40.0  # cells that find T, up to so many mu and beyond
-_CLOSEST = 12.0  # mu that T need not be less than
+_LITTLE = -45.0  # step 2
+_NEAR_CELLS, _FAR_CELLS, _NEAR = 400, 200, 40.0  # cells in the search for T: up to `_NEAR` mu, and beyond
+_SHORT = 12.0  # a T of so many mu is not made smaller
 _TRUNCATED = 2e-17  # steps 1 and 2, as a share of the mass
 _BETWEEN = 0.8  # log of the largest density over that at a node beside it: the slope times half of their distance
 _FARTHEST = 64.0  # the last level of the envelope, over theta + 1 / (q mu)
@@ -74,10 +74,10 @@ class _Law(NamedTuple):
 
     def _tops(self, theta: float) -> tuple[float, float]:
         """T of the two integrands: step 2."""
-        top, near = (theta + 0.5) * self.mu**2 + _TAIL * self.mu, _CLOSE * self.mu
-        if top <= _CLOSEST * self.mu:
+        top, near = (theta + 0.5) * self.mu**2 + _TAIL * self.mu, _NEAR * self.mu
+        if top <= _SHORT * self.mu:
             return min(top, self.end), _TAIL * self.mu
-        ends = np.linspace(0.0, min(top, near), _CLOSE_CELLS + 1)
+        ends = np.linspace(0.0, min(top, near), _NEAR_CELLS + 1)
         if top > near:
             ends = np.append(ends, np.geomspace(near, top, _FAR_CELLS + 1)[1:])
         exponent = (1.0 + theta) * sampled_loss(ends[1:], self.rate) - 0.5 * (ends[:-1] / self.mu + 0.5 * self.mu) ** 2
@@ -107,7 +107,7 @@ class _Law(NamedTuple):
         return _NODES * sum(panels for _, panels in self._panels(theta, width)) + 1
 
     def _nodes(self, theta: float, width: float) -> tuple[NDArray, NDArray, NDArray, NDArray, NDArray]:
-        """Losses, logs of their P masses, logs of h / e^L psi, and the round-off of losses and of log masses in units.
+        """Losses, logs of their P masses and of their P densities in L, and the round-off of the first two in units.
 
         The atom comes last.  A node l is wrong by four units of T.
         """
