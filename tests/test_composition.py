@@ -598,6 +598,8 @@ TOGETHER = {
     "once": [(pa.SampledGaussian(1.0, 0.01), 1)],
     "shuffled": [(pa.RandomAllocation(1.0, 20), 3)],
     "largest batch": [(pa.TruncatedPoisson(1.0, 0.01, 20, 1000), 100)],
+    "batches of one size": [(pa.FixedSizeBatch(2.0, 50, 2000), 40)],
+    "sampled atoms": [(pa.PoissonSampled(pa.DiscreteGaussian(2.0), 0.05), 60)],
 }
 
 
@@ -622,6 +624,22 @@ def test_questions_that_are_asked_together_have_the_bounds_of_each(name, directi
             assert one.status == alone.status == pa.Status.CERTIFIED
             close = 2e-5 if ask == run.delta else 1e-6
             assert one.width <= max(2.0 * alone.width, close * one.upper)
+
+
+@pytest.mark.parametrize(
+    "name", ["infinite losses", "shuffled", "largest batch", "batches of one size", "sampled atoms"]
+)
+def test_few_deltas_of_a_curve_are_asked_alone(name, monkeypatch):
+    run, alone = pa.compose(TOGETHER[name]), []
+    answer = type(run)._answer
+
+    def counting(self, *given):
+        alone.append(given)
+        return answer(self, *given)
+
+    monkeypatch.setattr(type(run), "_answer", counting)
+    run.delta(np.linspace(0.1, 2.0, 8))
+    assert len(alone) <= 4
 
 
 def test_questions_about_one_curve_share_their_integrals(monkeypatch):
@@ -678,41 +696,3 @@ def test_tests_without_time_are_not_certified(monkeypatch):
     found = run.tradeoff([0.3, 1.0])
     assert list(found.status) == [pa.Status.NOT_CERTIFIED, pa.Status.CERTIFIED]
     assert found.lower[0] == 0.0 and found.upper[0] >= 0.7
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        # infinite losses, of a tail and of a mechanism
-        [(pa.PoissonSampled(pa.DiscreteGaussian(2.0), 0.05), 60)],
-        [(pa.SampledGaussian(1.0, 0.1), 20), (pa.ApproximateDP(0.1, 1e-6), 2)],
-        # known by others
-        [(pa.RandomAllocation(1.0, 20), 3)],
-        [(pa.TruncatedPoisson(1.0, 0.02, 60, 2_000), 50)],
-        [(pa.FixedSizeBatch(2.0, 50, 2_000), 40)],
-    ],
-    ids=lambda steps: type(steps[0][0]).__name__,
-)
-def test_questions_asked_together_have_the_answers_of_each_alone(steps, monkeypatch):
-    epsilon, alone = np.linspace(0.1, 2.0, 8), []
-    run, one = pa.compose(steps), pa.compose(steps)
-    answer = type(run)._answer
-
-    def counting(self, *given):
-        alone.append(given)
-        return answer(self, *given)
-
-    monkeypatch.setattr(type(run), "_answer", counting)
-    found = run.delta(epsilon)
-    asked = [one.delta(e) for e in epsilon.tolist()]
-    # few of them had to be asked again
-    assert len(alone) < 12
-    for k, single in enumerate(asked):
-        assert max(found.lower[k], single.lower) <= min(found.upper[k], single.upper)
-        assert found.upper[k] <= single.upper * (1.0 + 5e-3)
-        assert found.lower[k] >= single.lower * (1.0 - 5e-3)
-    budget = np.geomspace(1e-7, 1e-4, 4)
-    together = run.epsilon(budget)
-    for k, single in enumerate(one.epsilon(d) for d in budget.tolist()):
-        assert max(together.lower[k], single.lower) <= min(together.upper[k], single.upper)
-        assert together.upper[k] == pytest.approx(single.upper, rel=5e-3)
