@@ -33,7 +33,7 @@ Trefethen, "Approximation Theory and Approximation Practice", SIAM (2013).
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from ..gauss_legendre import gauss_legendre
 from .base import Spectrum, sampled_loss
 from .exponential_sums import products
-from .weighted_nodes import WeightedNodes, join
+from .weighted_nodes import LawSteps, WeightedNodes
 
 __all__ = ["BoundedLaw", "BoundedSteps"]
 
@@ -137,7 +137,7 @@ class BoundedLaw(NamedTuple):
         return np.minimum(np.log((falling + atoms) * (1.0 + 1e-9)), 0.0)
 
 
-class BoundedSteps(ABC):
+class BoundedSteps(LawSteps):
     """The characteristic functions of a family whose rows are such laws; see `base.CharacteristicSteps`."""
 
     decays = False
@@ -152,32 +152,15 @@ class BoundedSteps(ABC):
     def bounded_law(self, row: int) -> BoundedLaw:
         """The law of a row."""
 
-    def spectrum(
-        self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
-    ) -> Spectrum | None:
-        """See `base.CharacteristicSteps`."""
-        found = []
-        for row in rows:
-            one = self.bounded_law(int(row)).spectrum(theta, spacing, m, columns, work / rows.size)
-            if one is None:
-                return None
-            found.append(one)
-        return join(found)
+    def law(self, row: int) -> BoundedLaw:
+        """See `LawSteps`."""
+        return self.bounded_law(row)
 
     def envelope_levels(self, theta: float) -> tuple[int, int]:
         """From below every band of this tilt up to where the atoms' part is all that is left."""
         least = min(self.bounded_law(k).cap * self.bounded_law(k).rate for k in range(self.size))
         lowest = math.floor(2.0 * math.log2(0.05 * theta))
         return lowest, max(math.ceil(2.0 * math.log2(_FARTHEST * (theta + 1.0 / least))), lowest)
-
-    def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
-        """See `base.CharacteristicSteps`."""
-        moments = found.log_moment - found.log_moment_error
-        bounds = [
-            self.bounded_law(int(row)).log_envelope(theta, levels, float(k))
-            for row, k in zip(rows, moments, strict=True)
-        ]
-        return np.stack(bounds)
 
     def infinite_mass(self) -> NDArray:
         """None: the losses are bounded."""

@@ -37,7 +37,7 @@ from ..gauss_legendre import gauss_legendre
 from .base import Direction, Spectrum, StepFamily, sampled_loss
 from .exponential_sums import products
 from .sampled_gaussian import SampledGaussianSteps
-from .weighted_nodes import UNIT, WeightedNodes, join
+from .weighted_nodes import UNIT, LawSteps, WeightedNodes
 
 __all__ = ["SymmetricSteps"]
 
@@ -190,7 +190,7 @@ class _Law(NamedTuple):
         return np.minimum(np.log((falling + atom + _TRUNCATED) * (1.0 + 1e-9)), 0.0)
 
 
-class SymmetricSteps:
+class SymmetricSteps(LawSteps):
     """Steps whose curve at epsilons of at least 0, both ways, is that of the sampled Gaussian under removal.
 
     Parameters
@@ -230,29 +230,15 @@ class SymmetricSteps:
         """K, rounded up, shape (size, tilts); the Gaussian's where that takes too many nodes."""
         return np.stack([law.log_moments(theta, _MOST_EXACT if exact else _MOST) for law in self._laws])
 
-    def spectrum(
-        self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
-    ) -> Spectrum | None:
-        """See `base.CharacteristicSteps`."""
-        found = []
-        for row in rows:
-            one = self._laws[row].spectrum(theta, spacing, m, columns, work / rows.size)
-            if one is None:
-                return None
-            found.append(one)
-        return join(found)
+    def law(self, row: int) -> _Law:
+        """See `LawSteps`."""
+        return self._laws[row]
 
     def envelope_levels(self, theta: float) -> tuple[int, int]:
         """From below every band of this tilt up to where the atom is all that is left."""
         lowest = math.floor(2.0 * math.log2(0.05 * theta))
         least = min(law.mu * law.rate for law in self._laws)
         return lowest, max(math.ceil(2.0 * math.log2(_FARTHEST * (theta + 1.0 + 1.0 / least))), lowest)
-
-    def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
-        """See `base.CharacteristicSteps`."""
-        moments = found.log_moment - found.log_moment_error
-        bounds = [self._laws[row].log_envelope(theta, levels, float(k)) for row, k in zip(rows, moments, strict=True)]
-        return np.stack(bounds)
 
     def infinite_mass(self) -> NDArray:
         """Mass of one step at +infinity, rounded up, shape (size,)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from .base import Spectrum
 from .exponential_sums import excess_of_row, log_of_excess
 
-__all__ = ["UNIT", "WeightedNodes", "join"]
+__all__ = ["UNIT", "LawSteps", "WeightedNodes", "join"]
 
 UNIT = 2.0**-53
 """Unit round-off."""
@@ -70,3 +71,39 @@ class WeightedNodes(NamedTuple):
 def join(rows: list[Spectrum]) -> Spectrum:
     """Spectra of single rows as one of all."""
     return Spectrum(*(np.stack([getattr(row, name) for row in rows]) for name in Spectrum.__dataclass_fields__))
+
+
+class _Law(Protocol):
+    """The loss of one step."""
+
+    def spectrum(self, theta: float, spacing: float, m: int, columns: int, work: float) -> Spectrum | None: ...
+
+    def log_envelope(self, theta: float, levels: NDArray, log_moment: float) -> NDArray: ...
+
+
+class LawSteps(ABC):
+    """The characteristic functions of a family whose rows are laws; see `base.CharacteristicSteps`."""
+
+    @abstractmethod
+    def law(self, row: int) -> _Law:
+        """The law of a row."""
+
+    def spectrum(
+        self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
+    ) -> Spectrum | None:
+        """See `base.CharacteristicSteps`."""
+        found = []
+        for row in rows:
+            one = self.law(int(row)).spectrum(theta, spacing, m, columns, work / rows.size)
+            if one is None:
+                return None
+            found.append(one)
+        return join(found)
+
+    def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
+        """See `base.CharacteristicSteps`."""
+        moments = found.log_moment - found.log_moment_error
+        bounds = [
+            self.law(int(row)).log_envelope(theta, levels, float(k)) for row, k in zip(rows, moments, strict=True)
+        ]
+        return np.stack(bounds)
