@@ -209,6 +209,7 @@ class SymmetricSteps(LawSteps):
     def __init__(self, sigma: NDArray, q: NDArray, direction: Direction, end: float = np.inf) -> None:
         self.direction: Direction = direction
         self._half = SampledGaussianSteps(sigma, q, "remove", end=end)
+        self._mirrored = SampledGaussianSteps(sigma, q, "remove")
         mu, x = 1.0 / self._half.sigma, self._half.part[:, 1]
         # l at x
         ends = np.where(np.isinf(x), np.inf, np.maximum(x - 0.5, _NEAREST) * mu * mu)
@@ -288,7 +289,7 @@ class SymmetricSteps(LawSteps):
             p[-(positive.size - 1) :], u[-(positive.size - 1) :] = self._half.masses(row, positive)
         mirrored = -ends[ends <= 0.0][::-1]
         if mirrored.size > 1:
-            own, above = self._half.masses(row, mirrored)
+            own, above = self._mirrored.masses(row, mirrored)
             below = np.maximum(own - above, 0.0) * np.exp(-mirrored[:-1])
             width = np.diff(mirrored)
             rest = (own * -np.expm1(-width) - above) * np.exp(-mirrored[:-1])

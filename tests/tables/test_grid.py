@@ -14,7 +14,9 @@ from pld_accountant.engine.tilting import Limits
 from pld_accountant.kernels import _columns as c
 from pld_accountant.mechanisms import hockey_stick
 from pld_accountant.mechanisms.base import MASS_ERROR
+from pld_accountant.mechanisms.drawn_steps import DrawnSteps
 from pld_accountant.mechanisms.sampled_gaussian import SampledGaussianSteps
+from pld_accountant.mechanisms.symmetric_steps import SymmetricSteps
 from pld_accountant.tables import grid
 from pld_accountant.tables.makers import TableMakers
 
@@ -250,3 +252,22 @@ def test_losses_far_below_the_step_leave_a_table(side):
     assert np.all(np.isfinite(table.columns[0]))
     assert abs(table.columns[0, c.MEAN]) <= table.grid_step
     assert table.columns[0, c.LOG_MOMENT] >= 0.0 if side == "upper" else table.columns[0, c.LOG_MOMENT] <= 0.0
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+@pytest.mark.parametrize("kind", ["sampled", "fixed size", "drawn"])
+def test_truncated_losses_end_on_the_grid_where_their_log_moments_do(kind, side):
+    """K bounds the wrapped mass at every tilt; with whole last cells, that of the masses exceeds it at large ones."""
+    sigma, q = np.array([1.0]), np.array([1e-3])
+    steps = {
+        "sampled": SampledGaussianSteps(sigma, q, "remove"),
+        "fixed size": SymmetricSteps(sigma, q, "remove"),
+        "drawn": DrawnSteps(
+            [([SampledGaussianSteps(s * sigma, q, "remove") for s in (0.6, 1.0)], [0.01, 0.99])], "remove"
+        ),
+    }[kind]
+    maker = TableMakers(steps).grid(side, 1 << 12, 5.0, truncated=True)
+    for theta in (1.0, 10.0, 40.0, 160.0):
+        table = maker.table(theta, 200.0, 1e9, HERE)
+        k, off = table.columns[0, [c.LOG_MOMENT, c.LOG_MOMENT_ERROR]]
+        assert k <= maker.log_moments(np.array([theta]))[0, 0] + theta * (theta + 1.0) * table.spread + off + 1e-6
