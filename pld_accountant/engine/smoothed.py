@@ -86,29 +86,30 @@ class Smoothed(Method):
         """See `Method`."""
         if not isinstance(job.makers.steps, CharacteristicSteps) or not isinstance(job.counts, WholeCounts):
             return
-        # halves of whole numbers, so that many questions share their tables
-        for reach, at in levels(0.5 * np.ceil(2.0 * job.near_reach(working, who))):
-            counts = np.stack([job.counts.of_rows(person) for person in who[at].tolist()])
-            curves = _Curves(job.makers, reach, counts, job.question.of(who[at]), self.limits)
-            self._improve(job, working, who[at], curves)
+        # a rough answer tells the level, the tilt, and how far the losses of a small delta must reach
+        for way in (self._roughly, self._closely):
+            left = self.left_open(job, working, who)
+            # halves of whole numbers, so that many questions share their tables
+            for reach, at in levels(0.5 * np.ceil(2.0 * job.near_reach(working, left))):
+                counts = np.stack([job.counts.of_rows(person) for person in left[at].tolist()])
+                way(job, working, left[at], _Curves(job.makers, reach, counts, job.question.of(left[at]), self.limits))
 
-    def _improve(self, job: Job, working: WorkingBounds, who: NDArray, curves: _Curves) -> None:
-        """`improve` for people whose losses end at the same reach."""
-        left, most = np.arange(who.size), np.full(who.size, np.inf)
-        known = np.fmin(working.estimate, working.upper)[who]
-        finest, hint = curves.finest_levels(np.where(np.isfinite(known), known, np.nan))
-        # the answer to a thousandth, which serves the choice of tilts and levels
-        some = np.flatnonzero(np.isfinite(hint) & ((job.known is not None) | ~np.isfinite(known)))
+    def _roughly(self, job: Job, working: WorkingBounds, who: NDArray, curves: _Curves) -> None:
+        """Upper bounds to a thousandth, where nothing better than the Renyi bound is known or an answer in time is."""
+        known = _known(working, who)
+        known[working.method[who] == Proof.RENYI] = np.nan
+        finest, hint = curves.finest_levels(known)
+        some = np.flatnonzero(np.isfinite(hint) & ((job.known is not None) | np.isnan(known)))
         if some.size:
             level = np.minimum(_first_levels(curves.question, hint, np.full(hint.size, _ROUGH)), finest)[some]
             upper = curves.of(some).upper(level, hint[some])
-            if job.known is not None:
-                # an answer below what is known needs no close bounds
-                below = upper <= job.known[who[some]]
-                _settle(working, who[some[below]], job.question, (job.question.floor, np.nan, upper[below]))
-                left = np.setdiff1d(left, some[below])
-            hint[some] = np.where(np.isfinite(upper), upper, hint[some])
-            finest, hint = curves.finest_levels(hint)
+            found = np.isfinite(upper)
+            _settle(working, who[some[found]], job.question, (job.question.floor, np.nan, upper[found]))
+
+    def _closely(self, job: Job, working: WorkingBounds, who: NDArray, curves: _Curves) -> None:
+        """Both bounds, at levels that leave them as close as is wanted."""
+        left, most = np.arange(who.size), np.full(who.size, np.inf)
+        finest, hint = curves.finest_levels(_known(working, who))
         wanted = self.aim(job.known_log_delta(working, who))
         level = _first_levels(curves.question, hint, wanted)
         left, level = left[level[left] <= finest[left] + self.coarser], np.minimum(level, finest)
@@ -132,6 +133,12 @@ class Smoothed(Method):
             left, closer, apart = left[again], closer[again], apart[again]
             level[left] = np.minimum(level[left] + closer, finest[left])
             most[left] = np.where(apart < 0.1, _ROOM * wanted[left], np.inf)
+
+
+def _known(working: WorkingBounds, who: NDArray) -> NDArray:
+    """What is known of some people's answers, or NaN."""
+    known = np.fmin(working.estimate, working.upper)[who]
+    return np.where(np.isfinite(known), known, np.nan)
 
 
 def _settle(working: WorkingBounds, who: NDArray, question: Question, ends: tuple[Any, Any, NDArray]) -> None:

@@ -221,8 +221,11 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule) -
         told += number
         report(job.progress, number)
 
-    # methods of infinite width leave alone whoever has a bound
-    if job.few and (job.known is not None or deadline.left() < np.inf) and any(np.isfinite(m.width) for m in methods):
+    # a small delta of atoms needs losses that reach far; methods of infinite width leave alone whoever has a bound
+    far = not job.question.wants_epsilon and getattr(job.makers.steps, "atomic", False)
+    if job.few and (far or job.known is not None or deadline.left() < np.inf) and any(
+        np.isfinite(m.width) for m in methods
+    ):
         _cap_by_renyi(job, working, people)
     unseen = getattr(job.makers.steps, "log_unseen", -np.inf) + np.log(job.steps[people]) + _VISIBLE
     seen = people
