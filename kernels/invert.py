@@ -319,9 +319,9 @@ def _delta_bounds(a_re, a_im, m, setting, row, sizes, helper, weights, epsilon, 
 def bound_people(exponents, weight, setting, helper, target, wants_epsilon, large, start, out):
     """Fill out (people, 5) with the columns LOWER .. ALIAS of `_columns`; NaN if the solve failed.
 
-    target[i] = log delta (wants_epsilon) or epsilon; LOWER, ESTIMATE and UPPER are epsilon or log delta.  A single row
-    of exponents is everybody's, as that of several questions to one person.  large: the rows are of the part in which
-    some step's loss is large; exponents is changed then.
+    target[i] = log delta (wants_epsilon) or epsilon; LOWER, ESTIMATE and UPPER are epsilon or log delta.  If there is
+    one row of exponents, it serves everybody: several questions to one person.  large: the rows are of the part in
+    which some step's loss is large; exponents is changed then.
     """
     m = weight.size - 1
     weight_re = weight.real.copy()

@@ -5,7 +5,7 @@ Legend
     j, t        index into the ascending grid of tilts theta
     k[i, j]     log-moment K(theta_j) of person i, or an upper bound of it
     log_c[j]    log of c(theta) = theta^theta / (1 + theta)^(1 + theta)
-    band[i]     a frequency that the band reaches in any case
+    band[i]     the least frequency up to which the band must go
     error       relative error wanted for delta
     log_least   log of the smallest E_theta[g] that is accepted
     back        how many tilts below the saddle point are candidates

@@ -10,10 +10,11 @@ from scipy import special, stats
 
 import pld_accountant as pa
 from pld_accountant import deadline
+from pld_accountant.composition.enclosed import Widening
 from pld_accountant.composition.known import KnownComposition
 from pld_accountant.engine import contour, renyi, schedule
 from pld_accountant.engine.convolution import ConvolvedLoss
-from pld_accountant.engine.question import EpsilonAt
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.transform import Transform
 from pld_accountant.notions import gdp
 
@@ -622,7 +623,7 @@ def test_questions_that_are_asked_together_have_the_bounds_of_each(name, directi
             one, alone = found[k], ask(value, direction)
             assert one.lower <= alone.upper * (1.0 + 1e-12) and alone.lower <= one.upper * (1.0 + 1e-12)
             assert one.status == alone.status == pa.Status.CERTIFIED
-            close = 2e-5 if ask == run.delta else 1e-6
+            close = 2e-6 * max(-np.log(one.upper), 1.0) if ask == run.delta else 1e-6
             assert one.width <= max(2.0 * alone.width, close * one.upper)
 
 
@@ -640,6 +641,31 @@ def test_few_deltas_of_a_curve_are_asked_alone(name, monkeypatch):
     monkeypatch.setattr(type(run), "_answer", counting)
     run.delta(np.linspace(0.1, 2.0, 8))
     assert len(alone) <= 4
+
+
+def test_questions_that_no_end_can_be_asked_have_an_answer():
+    """Beside two lists of mechanisms that differ, a delta of almost 1 is asked of neither, alone or together."""
+    run = pa.compose(TOGETHER["shuffled"])
+    found = run.epsilon([1.0 - 1e-13, 1.0 - 1e-14])
+    assert list(found.lower) == [0.0, 0.0] and found[0] == run.epsilon(1.0 - 1e-13)
+
+
+def test_the_distance_of_enclosing_lists_widens_answers_that_are_asked_together(monkeypatch):
+    """Each bound moves by the slack and the rest of its own side, as if asked alone."""
+    monkeypatch.setattr(Widening, "of", lambda *_: Widening(0.1, 1e-3))
+    run, both = pa.compose(TOGETHER["largest batch"]), ("remove", "add")
+    for one, found in (
+        *((run.delta(e), run._together([DeltaAt(e)], both, 0.0)) for e in (0.01, 0.1)),
+        *((run.epsilon(d), run._together([EpsilonAt(d)], both, 0.0)) for d in (0.01, 0.1)),
+    ):
+        assert list(found[0])[::2] == pytest.approx([one.lower, one.upper], rel=1e-3)
+
+
+def test_deltas_whose_bounds_are_at_two_epsilons_are_asked_alone():
+    """Where the chance of an infinite loss is large, its round-off moves epsilon."""
+    run = pa.compose([(pa.ApproximateDP(0.1, 0.3), 2), (pa.SampledGaussian(1.0, 0.01), 50)])
+    assert all(len(run._asked("remove", e)[0]) == 2 for e in (1e-3, 0.5))
+    assert run._together([DeltaAt(1e-3), DeltaAt(0.5)], ("remove", "add"), 0.0) == [None, None]
 
 
 def test_questions_about_one_curve_share_their_integrals(monkeypatch):

@@ -25,8 +25,9 @@ __all__ = ["EnclosedComposition", "End", "Widening", "dominating"]
 
 _UP = 1.0 + 2.0**-50  # the round-off of a product with an exponential
 _MOST_SLACK = 1.0  # beyond, the two ends say nothing of use
-_WIDE, _SHARE = 5e-3, 0.1  # width of a first upper bound, and the share of the ends' distance up to which it serves
-_APART = 3e-4  # about how far apart the ends are at least, so that closer answers are no use
+_FIRST_WIDTH = 5e-3  # of a first answer of the composition above
+_SHARE_OF_GAP = 0.1  # width, as a share of the distance between both ends, up to which that answer serves
+_ENOUGH = 3e-4  # relative width that is always enough: both ends are seldom closer than that
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class EnclosedComposition(Composition):
         """The width of answers that are close enough."""
         close = all(getattr(m, "close", False) for m in self._counts if isinstance(m, Enclosed))
         gaussian = all(isinstance(step, SampledGaussian) for step in self._above.composition._counts)
-        return 0.0 if close or gaussian else _APART
+        return 0.0 if close or gaussian else _ENOUGH
 
     @property
     def _far(self) -> bool:
@@ -124,7 +125,7 @@ class EnclosedComposition(Composition):
         return self._enclosed(question, lower, status, above)
 
     def _asked(self, question: Question) -> tuple[Question | None, Question | None]:
-        """The questions to the compositions below and above; None: only 0, or infinity, is an answer."""
+        """The questions to the compositions below and above; None: the bound on this side is 0, or infinity."""
         if not isinstance(question, EpsilonAt):
             return question, question
         more, less = self._below.grown(float(question.delta)), self._above.shrunk(float(question.delta))
@@ -145,12 +146,14 @@ class EnclosedComposition(Composition):
         if self._far or self._rho:
             return found
         asked = [(k, *self._asked(question)) for k, question in enumerate(questions)]
-        some = [(k, below, above) for k, below, above in asked if below is not None and above is not None]
-        both = [
-            end.composition._together([one[place] for one in some], wanted, max(width, self._width))  # type: ignore[misc]
-            for place, end in ((1, self._below), (2, self._above))
-        ]
-        for (k, *_), low, high in zip(some, *both, strict=True):
+        some = [(k, less, more) for k, less, more in asked if less is not None and more is not None]
+        if not some:
+            return found
+        at, less, more = zip(*some, strict=True)
+        width = max(width, self._width)
+        below = self._below.composition._together(less, wanted, width)
+        above = self._above.composition._together(more, wanted, width)
+        for k, low, high in zip(at, below, above, strict=True):
             if low is not None and high is not None:
                 lower = float(low.lower)
                 if not isinstance(questions[k], EpsilonAt):
@@ -161,11 +164,11 @@ class EnclosedComposition(Composition):
     def _answer_above(self, lower: float, question: Question, wanted: tuple[Direction, ...], width: float) -> Bounds:
         """The answer of the composition above.
 
-        A wide answer serves if its width is small against the distance of the two ends.
+        A wide answer is asked for first.  It is kept if it is much closer than its upper bound is to the lower bound.
         """
-        answer, wide = self._above.composition._answer, max(width, _WIDE)
+        answer, wide = self._above.composition._answer, max(width, _FIRST_WIDTH)
         found = answer(question, wanted, wide)
-        enough = np.isfinite(found.upper) and found.width <= _SHARE * (found.upper - lower)
+        enough = np.isfinite(found.upper) and found.width <= _SHARE_OF_GAP * (found.upper - lower)
         return found if enough or wide == width else answer(question, wanted, width)
 
     def _lower(self, question: Question, wanted: tuple[Direction, ...], width: float) -> tuple[float, Status]:

@@ -128,7 +128,10 @@ class KnownComposition(Composition):
     def _several(
         self, direction: Direction, question: Question, width: float, known: NDArray | None = None
     ) -> tuple[Bounds, NDArray]:
-        """Answers to several questions in one direction, and which of them must be asked alone."""
+        """Answers to several questions in one direction, and which of them must be asked alone.
+
+        Beside infinite losses, these are also the questions whose two bounds need delta' at two epsilons.
+        """
         rows = self._row.of(np.zeros(np.size(question.target), dtype=np.int64))
         alone, infinite = np.zeros(len(rows), dtype=bool), not self._all_count(direction)
         if infinite:
@@ -138,6 +141,7 @@ class KnownComposition(Composition):
             known = None if known is None else np.maximum(known - most, 0.0) * (1.0 - ROUNDING)
         found, left = several(rows, self._of(direction), question, methods=self._methods, width=width, known=known)
         left = left | alone | _blunt(found, known)
+        # where one epsilon serves both bounds, delta' cannot be larger besides
         return (self._beside_infinite(direction, found, found) if infinite else found), left
 
     def _largest_loss(self, wanted: tuple[Direction, ...]) -> Bounds:
@@ -199,8 +203,8 @@ class KnownComposition(Composition):
 
     def _rough_delta(self, direction: Direction, epsilon: float) -> float:
         """See `Composition`; the Renyi bound, and the chance of infinite losses (`_with_infinite`)."""
-        log_finite, moved = self._logs(direction)
-        at = epsilon - moved - ROUNDING * abs(log_finite) - self._of_failures(direction)
+        moved, room = self._moved(direction)
+        at = epsilon - moved - room
         if at <= 0.0 or not self._costly:
             return 1.0
         finite = math.exp(min(self._renyi(direction, DeltaAt(at)), 0.0))
@@ -216,6 +220,11 @@ class KnownComposition(Composition):
             self._logs_finite[direction] = self._logs_of(direction)
         return self._logs_finite[direction]
 
+    def _moved(self, direction: Direction) -> tuple[float, float]:
+        """By how much epsilon exceeds that of the losses given that all are finite, and the round-off of this."""
+        log_finite, moved = self._logs(direction)
+        return moved, ROUNDING * abs(log_finite) + self._of_failures(direction)
+
     def _logs_of(self, direction: Direction, without: Container[Any] = ()) -> tuple[float, float]:
         """`_logs` without some mechanisms."""
         some = [m for m in self._counts if isinstance(m, Discrete) and m not in without]
@@ -228,9 +237,8 @@ class KnownComposition(Composition):
 
         Given that all losses are finite, each is larger by -log(1 - its infinite mass) (`DiscreteSteps`).
         """
-        log_finite, moved = self._logs(direction)
+        moved, room = self._moved(direction)
         below, above = self._infinite_ends(direction)
-        room = ROUNDING * abs(log_finite) + self._of_failures(direction)
         if isinstance(question, EpsilonAt):
             delta = float(question.delta)
             if delta < below:
@@ -262,18 +270,18 @@ class KnownComposition(Composition):
         return self._beside_infinite(direction, near, others[-1] if others else near, missing)
 
     def _asked(self, direction: Direction, epsilon: float) -> tuple[list[DeltaAt], float]:
-        """Where delta' is wanted for delta at an epsilon: above, and below; and what delta' may be larger besides.
+        """The epsilons at which delta' bounds delta, and by how much delta' may exceed its value at the first.
 
-        One question if nothing is rounded, as where infinite losses underflow.
+        The first serves the upper bound, the last the lower bound.  They are one if nothing is rounded, as where
+        infinite losses underflow.
         """
-        log_finite, moved = self._logs(direction)
-        room = ROUNDING * abs(log_finite) + self._of_failures(direction)
+        moved, room = self._moved(direction)
         at = epsilon - moved
         # delta' falls at most as fast as epsilon grows, also below 0
         return [DeltaAt(value) for value in sorted({max(at - room, 0.0), at + room})], max(room - at, 0.0)
 
     def _beside_infinite(self, direction: Direction, near: Bounds, far: Bounds, missing: float = 0.0) -> Bounds:
-        """delta from bounds of delta' for its upper and its lower bound."""
+        """delta = D + (1 - D) delta', rounded outwards: its upper bound from `near`, its lower bound from `far`."""
         below, above = self._infinite_ends(direction)
         less = (1.0 - above) * far.lower * (1.0 - ROUNDING)
         more = (1.0 - below) * (near.upper + missing) * (1.0 + ROUNDING)

@@ -148,9 +148,10 @@ class WholeCounts(Counts):
         return rows
 
     def alike(self, who: NDArray) -> bool:
-        """See `Counts`; the first two people decide most cases."""
+        """See `Counts`; the first two people are compared first, who differ in most ledgers."""
         first = self._some(who[:1])
-        return all(bool(np.all(self._some(some) == first)) for some in (who[:2], who))
+        parts = (who[:2], *(who[block] for block in blocks(who.size)))
+        return all(bool(np.all(self._some(some) == first)) for some in parts)
 
     def steps(self) -> NDArray:
         """See `Counts`."""

@@ -22,7 +22,7 @@ HANDFUL = 256
 _LOST = 1e-7  # share of delta that truncated losses may leave out, all steps together
 _LEVEL = 2.5  # the reach is a multiple of this if each person's delta is another
 _LEAST = -700.0  # of a log mass
-_STOP = 0.6  # of a width
+_AIM = 0.6  # share of the width that is enough at which a search ends
 _NEAR = -34.6  # log delta of `Method.width_near`
 
 
@@ -75,7 +75,7 @@ class Job:
         return self.counts.of(who), self.question.of(who)
 
     def known_log_delta(self, working: WorkingBounds, who: NDArray) -> NDArray:
-        """Each person's log delta, or what is known to be no less; NaN if nothing is."""
+        """Each person's log delta if epsilon is asked, else an upper bound of it; NaN if none is known."""
         if self.question.wants_epsilon:
             return self.question.targets(len(self.counts))[who]
         return np.fmin(working.upper, working.renyi)[who]
@@ -125,7 +125,7 @@ class Method(ABC):
     width_near : float
         As `width`, for deltas of 1e-15 and above: there an answer in time is worth more than its last digits.
     wanted : float
-        A search does not end before this width is reached, even if a larger one is close enough.
+        A search continues until this width is reached, although a larger one is enough; inf: that one decides.
     """
 
     width: float
@@ -165,12 +165,12 @@ class Method(ABC):
         return np.where(log_delta >= _NEAR, max(self.width, self.width_near), self.width)
 
     def aim(self, log_delta: NDArray) -> NDArray:
-        """The width at which a search ends, at about these deltas; smaller than `enough`."""
-        return np.minimum(self.wanted, _STOP * self.enough(log_delta))
+        """The width at which a search ends, at about these deltas: `wanted`, but less than `enough`."""
+        return np.minimum(self.wanted, _AIM * self.enough(log_delta))
 
     def relaxed(self, width: float) -> Method:
         """The method for somebody whom bounds this close serve, at every delta."""
-        wanted = max(self.wanted, _STOP * width)
+        wanted = max(self.wanted, _AIM * width)
         return replace(self, width=max(self.width, width), width_near=0.0, wanted=wanted)
 
     def of_several(self) -> Method | None:

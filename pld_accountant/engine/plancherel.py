@@ -62,7 +62,7 @@ def solve(
     hint : ndarray, shape (people,), optional
         The answer as far as it is known (NaN: not at all); it improves the choice of tilts.
     band : ndarray, shape (people,), optional
-        Frequencies that the bands reach in any case.
+        The least frequency up to which each person's table must go.
     progress : callable, optional
         Called with the number of people solved since the last call.
 

@@ -45,6 +45,12 @@ _FEW = Convolution(1e-6, most_steps=16, most_people=4, wanted=7e-7, pairs=3e7)
 
 _AFTER_GRID = 1e-5  # few steps of atoms beside noise, at deltas of 1e-15 and above
 
+
+def _for_wider(methods: Sequence[Method]) -> tuple[Method, ...]:
+    """The methods for what those before leave wider than `_AFTER_GRID`, which is worth their time."""
+    return tuple(replace(method, width_near=max(method.width_near, _AFTER_GRID)) for method in methods)
+
+
 _AFTER_CONTOUR = 1e-5  # contours that end below are seldom improved, at deltas of 1e-15 and above, in 0.2 to 1 second
 
 _LAST = Convolution(_AFTER_CONTOUR, most_people=4, wanted=7e-7, pairs=5e8)
@@ -87,20 +93,16 @@ _FINE_GRID = replace(_GRID, width=1e-4, points=1 << 20, limits=replace(_GRID.lim
 _MANY_KINDS = replace(_FIRST_GRID, width=1e-2, limits=replace(_GRID.limits, work=1e10))
 
 GRID: tuple[Method, ...] = (
-    # few steps of losses with atoms or edges: 60 to 130 milliseconds in place of 300 to 500
+    # few steps, whose losses may have atoms or edges
     _FEW,
-    # finishes most compositions whose losses are all alike, in 10 to 20 milliseconds in place of 30 to 50
+    # from 10 milliseconds to a second each
     _FIRST_GRID,
-    # finishes most of the others, in 10 to 60 milliseconds
     _GRID,
-    # without it bounds are 2e-5 farther apart
     _FINE_GRID,
     # a single large loss among many small ones
     _LAST,
-    # without it 48 kinds of truncated batches have the Renyi bound alone
-    _MANY_KINDS,
 )
-"""For families without characteristic functions."""
+"""For a user's family without characteristic functions; all families of this package have them."""
 
 _SMOOTHED = Smoothed(
     1e-6,
@@ -114,10 +116,8 @@ ATOMS: tuple[Method, ...] = (
     replace(_SMOOTHED, wanted=5e-7, limits=replace(_SMOOTHED.limits, frequencies=1 << 17, work=2e7), coarser=2),
     # 7 to 16 steps that need more frequencies: 20 of few rare atoms take 4 seconds in place of 15
     replace(_FEW, pairs=1e7),
-    *(
-        # what that leaves wider than 1e-5 is worth their time
-        replace(method, width_near=max(method.width_near, _AFTER_GRID))
-        for method in (
+    *_for_wider(
+        [
             # rare atoms, in 0.2 to 1 second in place of 5 to 10
             _SMOOTHED,
             # three steps at delta 1e-100, in milliseconds: without it they have no close bounds
@@ -127,7 +127,7 @@ ATOMS: tuple[Method, ...] = (
             # losses of less than their round-off in a convolution: a sampling rate of 1e-14
             _FINE_GRID,
             _MANY_KINDS,
-        )
+        ]
     ),
 )
 """For families of atoms alone."""
@@ -137,13 +137,12 @@ MIXED: tuple[Method, ...] = (
     *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
     # few steps, in 10 to 25 milliseconds in place of 15 to 40: without it 20 in place of 10 of 100 take more than 50
     replace(_GRID, points=1 << 16, least_steps=5, most_steps=64),
-    # what that leaves wider than 1e-5 is worth their time
-    *(replace(method, width_near=max(method.width_near, _AFTER_GRID)) for method in ATOMS),
+    *_for_wider(ATOMS),
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""
 
-ROUGH: tuple[Method, ...] = (_FIRST_GRID,)
-"""Losses with atoms or edges begin with this where bounds `ROUGH_WIDTH` apart are close enough.
+ROUGH = _FIRST_GRID
+"""Tried first for losses with atoms or edges where bounds `ROUGH_WIDTH` apart are close enough.
 
 120 compositions of batches of one size take 4.8 s in place of 5.6, and random allocations half of the time.
 """
@@ -169,7 +168,7 @@ GRID_OF_MANY: tuple[Method, ...] = (
     # thousands of steps, whose losses are smaller than the cells of the first grid
     replace(_OF_MANY, width=1e-2, width_of_largest=5e-3, points=1 << 15, limits=replace(_OF_MANY.limits, work=1e10)),
 )
-"""For many people's whole counts of families without characteristic functions."""
+"""For many people's whole counts in a `MechanismLedger` or a `LaplaceLedger`."""
 
 TINY = -160.0
 """log delta below which the Renyi bound is the answer for many people: 1e-70."""

@@ -54,7 +54,6 @@ __all__ = ["Smoothed"]
 
 _MU = 2.0 ** -np.arange(24.0)  # of the Gaussian mechanisms; a level is an index
 _BAND = 7.0  # frequencies, times mu, beyond which the Gaussian mechanism leaves out less than is allowed
-_LONGER = 2.0**0.75  # a band and a period of `plancherel` may be longer than planned by this together
 _FIRST = 5  # level that is tried first if the answer is unknown
 _LEAST = -700.0  # log delta below which this is the first, too
 _ROOM = 64.0  # times the width wanted: a second try that leaves more shows that the density is not smooth
@@ -69,9 +68,11 @@ class Smoothed(Method):
 
     Attributes
     ----------
+    width : float
+        As for `Method`; above 0.
     limits : Limits
     coarser : int
-        By how many levels the limits may keep mu above what `width` needs; people for whom it is more are left alone.
+        A person is skipped whose limits force mu to be more than this many levels above what the width needs.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -136,7 +137,7 @@ class Smoothed(Method):
 
 
 def _known(working: WorkingBounds, who: NDArray) -> NDArray:
-    """What is known of some people's answers, or NaN."""
+    """About what some people's answers are, or NaN."""
     known = np.fmin(working.estimate, working.upper)[who]
     return np.where(np.isfinite(known), known, np.nan)
 
@@ -188,7 +189,7 @@ class _Curves:
     question : Question
     limits : Limits
     levels : tuple of int
-        Those of all people.  Tables belong to a set of levels.
+        Those of the Gaussian mechanisms in the tables.  Each set of levels has tables of its own.
     """
 
     makers: TableMakers
@@ -206,27 +207,30 @@ class _Curves:
         """The levels of the least mu whose frequencies the limits allow; estimates of the answers."""
         maker, band = self.makers.characteristic(self.reach, interpolated=False), np.full(hint.size, _BAND)
         plan = make_plan(WholeCounts(self.counts), maker, self.question, hint, self.limits, band)
+        longer = 2.0 ** (0.5 + 1.0 / self.limits.periods)  # `plancherel` rounds the band and the period up
         with np.errstate(divide="ignore"):
-            most = np.log2(2.0 * math.pi * self.limits.frequencies / (_BAND * _LONGER * plan.period))
+            most = np.log2(2.0 * math.pi * self.limits.frequencies / (_BAND * longer * plan.period))
         level = np.clip(np.floor(most), 1, _MU.size - 1).astype(np.int64)
         return level, np.where(np.isnan(hint) & (plan.start != 0.0), plan.start, hint)
 
     def bounds(self, level: NDArray, hint: NDArray) -> tuple[NDArray, NDArray]:
         """Bounds of the answers at a level each; an upper bound is infinite where the transform fails."""
-        levels = tuple(np.unique(np.concatenate([level, level - 1])).tolist())
-        curves = replace(self, levels=levels)
+        curves = self._at(np.concatenate([level, level - 1]))
         return curves._epsilon(level, hint) if self.question.wants_epsilon else curves.log_delta(level, hint)
 
     def upper(self, level: NDArray, hint: NDArray) -> NDArray:
         """Upper bounds of the answers at a level each; infinite where the transform fails."""
-        curves = replace(self, levels=tuple(np.unique(level).tolist()))
-        _, upper, solved = curves._solve(level, hint, 1)
+        _, upper, solved = self._at(level)._solve(level, hint, 1)
         return np.where(solved[0], upper[0], np.inf)
 
-    def _solve(self, level: NDArray, hint: NDArray, curves: int = 2) -> Iterator[NDArray]:
-        """Lower and upper bounds with a Gaussian mechanism of mu = s, and with one of 2 s if two curves are wanted.
+    def _at(self, level: NDArray) -> _Curves:
+        """With tables for these levels."""
+        return replace(self, levels=tuple(np.unique(level).tolist()))
 
-        They, and whether they are proven, have the shape (curves, people).
+    def _solve(self, level: NDArray, hint: NDArray, curves: int = 2) -> Iterator[NDArray]:
+        """Lower bounds, upper bounds, and whether they are proven, each of shape (curves, people).
+
+        The first curve has a Gaussian mechanism of mu = s, the second one of 2 s.
         """
         people = len(level)
         every, own = np.tile(np.arange(people), curves), np.concatenate([level, level - 1])[: curves * people]
@@ -243,7 +247,7 @@ class _Curves:
         def make() -> CharacteristicTables:
             both = mixed([steps, SampledGaussianSteps(1.0 / mu, np.ones(mu.size), steps.direction)])
             assert isinstance(both, CharacteristicSteps)
-            # its tables share the memory of those of the steps
+            # its tables count against the same limit of memory as those of the steps
             return self.makers.maker(both, interpolated=False)
 
         return self.makers.kept(("smoothed", steps, self.levels), make)

@@ -194,8 +194,8 @@ def _solve(
 
 
 def _relaxed(methods: Schedule, width: float) -> Schedule:
-    """The methods, if bounds this close are close enough."""
-    return [method.relaxed(width) for method in methods] if width else methods
+    """The methods, if bounds this close are close enough; some are equal then, and are tried once."""
+    return list(dict.fromkeys(method.relaxed(width) for method in methods)) if width else methods
 
 
 def methods_for(counts: Counts, makers: TableMakers, few: bool, width: float = 0.0) -> Schedule:
@@ -204,7 +204,7 @@ def methods_for(counts: Counts, makers: TableMakers, few: bool, width: float = 0
         chosen = schedule.GRID
         if isinstance(makers.steps, CharacteristicSteps):
             chosen = schedule.ATOMS if makers.steps.atomic else schedule.MIXED
-        return (*schedule.ROUGH, *chosen) if width >= schedule.ROUGH_WIDTH else chosen
+        return (schedule.ROUGH, *chosen) if width >= schedule.ROUGH_WIDTH else chosen
     if few:
         return schedule.HANDFUL if isinstance(counts, WholeCounts) and counts.at is not None else schedule.SINGLE
     return schedule.INTERPOLATED if isinstance(counts, InterpolatedCounts) else schedule.WHOLE
@@ -223,8 +223,10 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule) -
 
     # a small delta of atoms needs losses that reach far; methods of infinite width leave alone whoever has a bound
     far = not job.question.wants_epsilon and getattr(job.makers.steps, "atomic", False)
-    if job.few and (far or job.known is not None or deadline.left() < np.inf) and any(
-        np.isfinite(m.width) for m in methods
+    if (
+        job.few
+        and (far or job.known is not None or deadline.left() < np.inf)
+        and any(np.isfinite(m.width) for m in methods)
     ):
         _cap_by_renyi(job, working, people)
     unseen = getattr(job.makers.steps, "log_unseen", -np.inf) + np.log(job.steps[people]) + _VISIBLE

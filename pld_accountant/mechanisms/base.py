@@ -245,7 +245,8 @@ class Spectrum:
     re, im : ndarray, shape (rows, m)
         log phi at omega = spacing, 2 spacing, ..., centred at the mean.
     span : ndarray, shape (rows, 2)
-        An interval of the mechanism's own variable that holds the tilted distribution up to 1e-11.
+        For the family's own `log_envelope`: an interval of its variable that holds the tilted distribution up to 1e-11;
+        0 if it asks for none.
     cost : ndarray, shape (rows,)
         In products of nodes and frequencies.
     """
@@ -259,6 +260,10 @@ class Spectrum:
     im: NDArray
     span: NDArray
     cost: NDArray
+
+    def of(self, rows: NDArray | int) -> Spectrum:
+        """Some rows, or one as arrays without the first axis."""
+        return Spectrum(*(getattr(self, name)[rows] for name in Spectrum.__dataclass_fields__))
 
 
 @runtime_checkable

@@ -120,9 +120,7 @@ class BoundedLaw(NamedTuple):
         cost = products(_NODES * self._panels(theta, m * spacing) + 2, m)
         if float(cost) > work:
             return None
-        ends = self.sampled(np.array([-self.cap, self.cap]))
-        low, high = ends if self.remove else -ends[::-1]
-        return self.nodes(theta, m * spacing).spectrum(spacing, m, columns, (float(low), float(high)), cost)
+        return self.nodes(theta, m * spacing).spectrum(spacing, m, columns, cost)
 
     def log_envelope(self, theta: float, levels: NDArray, log_moment: float) -> NDArray:
         """log of a bound of |phi| at and beyond each frequency: step 2."""
@@ -149,16 +147,12 @@ class BoundedSteps(LawSteps):
         """Number of rows."""
 
     @abstractmethod
-    def bounded_law(self, row: int) -> BoundedLaw:
-        """The law of a row."""
-
     def law(self, row: int) -> BoundedLaw:
         """See `LawSteps`."""
-        return self.bounded_law(row)
 
     def envelope_levels(self, theta: float) -> tuple[int, int]:
         """From below every band of this tilt up to where the atoms' part is all that is left."""
-        least = min(self.bounded_law(k).cap * self.bounded_law(k).rate for k in range(self.size))
+        least = min(self.law(k).cap * self.law(k).rate for k in range(self.size))
         lowest = math.floor(2.0 * math.log2(0.05 * theta))
         return lowest, max(math.ceil(2.0 * math.log2(_FARTHEST * (theta + 1.0 / least))), lowest)
 

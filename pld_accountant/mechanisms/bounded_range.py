@@ -126,8 +126,8 @@ class BoundedRangeSteps(LaplaceSteps):
         Without effect on the losses.
     """
 
-    def bounded_law(self, row: int) -> BoundedLaw:
-        """See `BoundedSteps`."""
+    def law(self, row: int) -> BoundedLaw:
+        """See `LawSteps`."""
         return BoundedLaw(float(self._cap[row]), atoms=False)
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:

@@ -346,12 +346,8 @@ class DiscreteSteps(DeltaSteps):
         """See `base.CharacteristicSteps`."""
         if sum(float(products(self._laws[k][0].size, m)) for k in rows) > work:
             return None
-        found = []
-        for k in rows:
-            loss, nodes = self._laws[k][0], self._weigh(int(k), theta)
-            span = float(loss[0]), float(loss[-1])
-            found.append(nodes.spectrum(spacing, m, columns, span, products(loss.size, m)))
-        return join(found)
+        laws = (self._weigh(row, theta) for row in rows.tolist())
+        return join(law.spectrum(spacing, m, columns, products(law.loss.size, m)) for law in laws)
 
     def _weigh(self, row: int, theta: float) -> WeightedNodes:
         """The tilted law."""

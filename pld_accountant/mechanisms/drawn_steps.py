@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from .weighted_nodes import UNIT, join
 
 __all__ = ["DrawnSteps"]
 
-_SCALARS = "log_moment", "mean", "log_moment_error", "error", "error_slope", "cost"
 _ROW = np.zeros(1, dtype=np.int64)  # the only row of a kind
 
 
@@ -67,15 +67,14 @@ class DrawnSteps(DeltaSteps):
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
     ) -> Spectrum | None:
         """See `base.CharacteristicSteps`."""
-        found = []
-        for row in rows:
-            parts, weights = self._rows[row]
+
+        def of(parts: Sequence[CharacteristicSteps], weights: Sequence[float]) -> Spectrum | None:
             share = work / (rows.size * len(parts))
-            some = [part.spectrum(theta, spacing, m, _ROW, columns, share) for part in parts]
-            if any(one is None for one in some):
-                return None
-            found.append(_mean([one for one in some if one is not None], np.log(weights), spacing, columns))
-        return join(found)
+            found = (part.spectrum(theta, spacing, m, _ROW, columns, share) for part in parts)
+            kinds = join(one.of(0) if one else None for one in found)
+            return None if kinds is None else _mean(kinds, np.log(weights), spacing, columns)
+
+        return join(of(*self._rows[row]) for row in rows)
 
     def envelope_levels(self, theta: float) -> tuple[int, int]:
         """From the lowest to the highest of the kinds' levels."""
@@ -175,17 +174,13 @@ class DrawnSteps(DeltaSteps):
     def truncated(self, reach: float) -> StepFamily:
         """See `base.StepFamily`; each kind ends where Phi(-reach) of its own P is left."""
         rows = [([part.truncated(reach) for part in parts], weights) for parts, weights in self._rows]
-        if all(
-            new is old
-            for (now, _), (were, _) in zip(rows, self._rows, strict=True)
-            for new, old in zip(now, were, strict=True)
-        ):
+        if all(new is old for new, old in zip(chain(*(parts for parts, _ in rows)), self._parts, strict=True)):
             return self
         return DrawnSteps(rows, self.direction)  # type: ignore[arg-type]
 
 
-def _mean(parts: Sequence[Spectrum], log_weight: NDArray, spacing: float, columns: int) -> Spectrum:
-    """The spectrum of one step whose kind is drawn; of one row, whose arrays have no first axis.
+def _mean(kinds: Spectrum, log_weight: NDArray, spacing: float, columns: int) -> Spectrum:
+    """The spectrum of one step whose kind is drawn, from those of the kinds, which have a row each.
 
     With the kinds' shares s of the tilted mass, phi - 1 is the sum of s (phi_k exp(i omega (m_k - m)) - 1), m the mean
     of the kinds' means m_k.
@@ -195,27 +190,25 @@ def _mean(parts: Sequence[Spectrum], log_weight: NDArray, spacing: float, column
        exponential.  At each frequency of the table this is at most the largest such term over omega, times omega.
     3. m_k - m is rounded, and adds to E|d|, which the round-off of the matrix product multiplies (`quadrature`).
     """
-    scalars = {name: np.array([getattr(part, name)[0] for part in parts]) for name in _SCALARS}
-    k, error_k = log_weight + scalars["log_moment"], scalars["log_moment_error"]
+    k, error_k, means = log_weight + kinds.log_moment, kinds.log_moment_error, kinds.mean
     log_moment = float(np.logaddexp.reduce(k))
     share = np.exp(k - log_moment)
-    mean = float(share @ scalars["mean"])
-    apart = scalars["mean"] - mean
-    omega = spacing * np.arange(1, parts[0].re.shape[1] + 1)
-    angle = np.stack([part.im[0] for part in parts]) + np.multiply.outer(apart, omega)
-    terms = np.expm1(np.stack([part.re[0] for part in parts]) + 1j * angle)
+    mean = float(share @ means)
+    apart = means - mean
+    omega = spacing * np.arange(1, kinds.re.shape[1] + 1)
+    terms = np.expm1(kinds.re + 1j * (kinds.im + np.multiply.outer(apart, omega)))
     re, im = log_of_excess(share @ terms)
     relative = 2.0 * float(error_k.max()) + UNIT * (4.0 * np.abs(k) + 8.0 * abs(log_moment) + 64.0)
     of_terms = float((((share * relative) @ np.abs(terms)) / omega).max())
-    of_means = (5.0 * columns + 40.0) * np.abs(apart) + 4.0 * (np.abs(scalars["mean"]) + abs(mean))
+    of_means = (5.0 * columns + 40.0) * np.abs(apart) + 4.0 * (np.abs(means) + abs(mean))
     return Spectrum(
         log_moment=np.array(log_moment),
         mean=np.array(mean),
         log_moment_error=np.array(error_k.max() + UNIT * ((columns + 16.0) * abs(log_moment) + 16.0)),
-        error=np.array(share @ scalars["error"]),
-        error_slope=np.array(share @ (scalars["error_slope"] + UNIT * of_means) + of_terms),
+        error=np.array(share @ kinds.error),
+        error_slope=np.array(share @ (kinds.error_slope + UNIT * of_means) + of_terms),
         re=re,
         im=im,
-        span=parts[0].span[0],
-        cost=np.array(scalars["cost"].sum()),
+        span=np.zeros(2),
+        cost=np.array(kinds.cost.sum()),
     )

@@ -367,13 +367,8 @@ class GaussianMixtureSteps(DeltaSteps):
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
     ) -> Spectrum | None:
         """See `base.CharacteristicSteps`."""
-        found: list[Spectrum] = []
-        for row in rows:
-            one = self._tilted(int(row), theta).spectrum(spacing, m, columns, work / rows.size)
-            if one is None:
-                return None
-            found.append(one)
-        return join(found)
+        share = work / rows.size
+        return join(self._tilted(row, theta).spectrum(spacing, m, columns, share) for row in rows.tolist())
 
     def envelope_levels(self, theta: float) -> tuple[int, int]:
         """From below every band of this tilt up to where one step's density decays."""

@@ -91,8 +91,8 @@ class LaplaceSteps(DeltaSteps, BoundedSteps):
         """Number of rows."""
         return self._cap.size
 
-    def bounded_law(self, row: int) -> BoundedLaw:
-        """See `BoundedSteps`."""
+    def law(self, row: int) -> BoundedLaw:
+        """See `LawSteps`."""
         return BoundedLaw(float(self._cap[row]), atoms=True)
 
     def log_moments(self, theta: NDArray, *, exact: bool = False) -> NDArray:

@@ -49,7 +49,7 @@ class MixedSteps:
 
     @property
     def log_unseen(self) -> float:
-        """The largest one of all parts."""
+        """See `base.StepFamily`; the largest one of all parts."""
         return max(getattr(p, "log_unseen", -math.inf) for p in self._parts)
 
     def _joined(self, value: Callable[[StepFamily], NDArray]) -> NDArray:
@@ -172,7 +172,7 @@ class MixedCharacteristicSteps(MixedSteps):
         """See `base.CharacteristicSteps`."""
         out = np.empty((rows.size, levels.size))
         for part, at, own in self._rows(rows):
-            some = Spectrum(*(getattr(found, name)[at] for name in Spectrum.__dataclass_fields__))
+            some = found.of(at)
             out[at] = part.log_envelope(theta, levels, own, some)
         return out
 

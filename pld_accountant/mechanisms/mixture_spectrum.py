@@ -165,7 +165,7 @@ class TiltedMixture(NamedTuple):
         cost = products(number, m) + _TERM * number * (self.own[0].size + self.other[0].size)
         if float(cost) > work:
             return None
-        return self._weigh(low, step, number).spectrum(spacing, m, columns, self._ends, cost)
+        return self._weigh(low, step, number).spectrum(spacing, m, columns, cost)
 
     def _weigh(self, low: float, step: float, number: int) -> WeightedNodes:
         """The rule's nodes with their shares of the tilted mass."""

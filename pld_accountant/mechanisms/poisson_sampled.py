@@ -97,9 +97,9 @@ class SampledBoundedSteps(DeltaSteps, BoundedSteps):
         """Number of rows."""
         return self._rates.size
 
-    def bounded_law(self, row: int) -> BoundedLaw:
-        """See `BoundedSteps`."""
-        law = self._parts[row].bounded_law(0)
+    def law(self, row: int) -> BoundedLaw:
+        """See `LawSteps`."""
+        law = self._parts[row].law(0)
         return law._replace(rate=float(self._rates[row]), remove=self.direction == "remove")
 
     def _unsampled(self, row: int, loss: NDArray) -> NDArray:

@@ -16,12 +16,13 @@ atom at 0, of (1 - q) (2 Phi(mu / 2) - 1).  With z = theta + i omega,
 
 2. **Tails**: let u = (theta + 1/2) mu^2.  The slope of the log of the first integrand is at most -(l - u) / mu^2.  So
    beyond u + 9 mu lie exp(-40) / 9 of the mass between u and u + mu.  The second integrand falls faster, and has
-   T = 9 mu.  The losses of rare steps are much smaller than l, and their T is less: the exponent of the first integrand
-   is at most (1 + theta) L(b) - (a + mu^2 / 2)^2 / (2 mu^2) in a cell from a to b, and M >= 1.  From T on this is below
-   -45 less the log of the number of mu up to u + 9 mu.
+   T = 9 mu.  If L is much smaller than l, as that of rare steps, T is less: in a cell from a to b the exponent of the
+   first integrand is at most (1 + theta) L(b) - (a + mu^2 / 2)^2 / (2 mu^2).  T is the end of the last cell in which
+   this exceeds -45 less the log of the number of mu up to u + 9 mu.  As M >= 1, less than exp(-45) of M lies beyond.
 3. **Beyond the band**: in the variable L both densities have the slope of a falling line and a sigmoid in log h over l,
-   which has three zeros at most.  So their total variation and their ends add up to 4 sup h, and the integral of
-   h exp(i omega L) is at most 4 sup h / omega.  The atom keeps its modulus.
+   which has three zeros at most.  So the total variation and the ends of each add up to at most 4 sup h, and the
+   integral of h exp(i omega L) is at most 4 sup h / omega; that of both is at most 8 sup h / omega.  The atom keeps its
+   modulus.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ _STEEPEST = 14.0  # steps 1a and 1b
 _WIDEST = 0.68, 0.16
 _ASIDE = 1.7  # s over L'(T)
 _TAIL = 9.0
-_LITTLE = -45.0  # step 2
-_NEAR_CELLS, _FAR_CELLS, _NEAR = 400, 200, 40.0  # cells in the search for T: up to `_NEAR` mu, and beyond
+_LOG_LEFT_OUT = -45.0  # step 2
+_CELLS = 600  # in the search for T
 _SHORT = 12.0  # a T of so many mu is not made smaller
 _TRUNCATED = 2e-17  # steps 1 and 2, as a share of the mass
-_BETWEEN = 0.8  # log of the largest density over that at a node beside it: the slope times half of their distance
+_NODE_TO_PEAK = 0.8  # log of the largest density over that at a node beside it: the slope times half of their distance
 _FARTHEST = 64.0  # the last level of the envelope, over theta + 1 / (q mu)
 _NEAREST = 1e-12  # end of the losses above 0, in the variable of the noise
 _MOST, _MOST_EXACT = 1 << 14, 1 << 20  # nodes of log-moments
@@ -74,14 +75,12 @@ class _Law(NamedTuple):
 
     def _tops(self, theta: float) -> tuple[float, float]:
         """T of the two integrands: step 2."""
-        top, near = (theta + 0.5) * self.mu**2 + _TAIL * self.mu, _NEAR * self.mu
+        top = (theta + 0.5) * self.mu**2 + _TAIL * self.mu
         if top <= _SHORT * self.mu:
             return min(top, self.end), _TAIL * self.mu
-        ends = np.linspace(0.0, min(top, near), _NEAR_CELLS + 1)
-        if top > near:
-            ends = np.append(ends, np.geomspace(near, top, _FAR_CELLS + 1)[1:])
+        ends = self.mu * np.sinh(np.linspace(0.0, math.asinh(top / self.mu), _CELLS + 1))
         exponent = (1.0 + theta) * sampled_loss(ends[1:], self.rate) - 0.5 * (ends[:-1] / self.mu + 0.5 * self.mu) ** 2
-        much = np.flatnonzero(exponent > _LITTLE - math.log(top / self.mu))
+        much = np.flatnonzero(exponent > _LOG_LEFT_OUT - math.log(top / self.mu))
         return min(float(ends[much[-1] + 1]) if much.size else float(ends[1]), self.end), _TAIL * self.mu
 
     def _slope(self, l: NDArray | float) -> NDArray:
@@ -144,23 +143,8 @@ class _Law(NamedTuple):
             at = np.flatnonzero(highest == one)
             loss, log_mass, _, of_loss, units = self._nodes(one, 0.0)
             for some in np.array_split(at, math.ceil(at.size * loss.size / (1 << 18))):
-                t = theta[some, None]
-                exponent = t * loss
-                tilted = log_mass + exponent
-                top = tilted.max(axis=1)
-                share = np.exp(tilted - top[:, None])
-                of_total = share @ units + theta[some] * (share @ of_loss)
-                near = top < _SMALL
-                k = top + np.log(share.sum(axis=1))
-                error = UNIT * (of_total / share.sum(axis=1) + np.abs(k) + loss.size)
-                # the exact mass 1 never enters the excess, whose error shrinks with the losses
-                small = np.exp(log_mass) * np.expm1(np.minimum(exponent[near], 1.0))
-                terms = np.where(exponent[near] < 1.0, small, np.exp(tilted[near]) - np.exp(log_mass))
-                excess, size = terms.sum(axis=1), np.abs(terms) @ (units + loss.size)
-                of_excess = size + np.exp(top[near]) * theta[some][near] * (share[near] @ of_loss)
-                k[near] = np.log1p(excess)
-                error[near] = UNIT * (of_excess / (1.0 + excess) + np.abs(k[near]))
-                found[some] = np.minimum(found[some], np.maximum(k + error + 4.0 * _TRUNCATED, 0.0))
+                k = _log_moments(theta[some], loss, log_mass, of_loss, units)
+                found[some] = np.minimum(found[some], np.maximum(k + 4.0 * _TRUNCATED, 0.0))
         return found
 
     def spectrum(self, theta: float, spacing: float, m: int, columns: int, work: float) -> Spectrum | None:
@@ -179,15 +163,34 @@ class _Law(NamedTuple):
         nodes = WeightedNodes(
             share, loss[kept], top + math.log(total), of_loss[kept], of_share, of_moment, 2.0 * _TRUNCATED
         )
-        return nodes.spectrum(spacing, m, columns, (0.0, self._tops(theta)[0]), cost)
+        return nodes.spectrum(spacing, m, columns, cost)
 
     def log_envelope(self, theta: float, levels: NDArray, log_moment: float) -> NDArray:
         """log of a bound of |phi| at and beyond each frequency: step 3."""
         loss, log_mass, log_density, _, _ = self._nodes(theta, 0.0)
-        largest = float((log_density + theta * loss).max()) + _BETWEEN - log_moment
+        largest = float((log_density + theta * loss).max()) + _NODE_TO_PEAK - log_moment
         falling = 8.0 * math.exp(min(largest, 600.0)) / levels
         atom = math.exp(min(float(log_mass[-1]) - log_moment, 0.0))
         return np.minimum(np.log((falling + atom + _TRUNCATED) * (1.0 + 1e-9)), 0.0)
+
+
+def _log_moments(theta: NDArray, loss: NDArray, log_mass: NDArray, of_loss: NDArray, units: NDArray) -> NDArray:
+    """K of nodes at each tilt, rounded up."""
+    exponent = np.multiply.outer(theta, loss)
+    tilted = log_mass + exponent
+    top = tilted.max(axis=1)
+    share = np.exp(tilted - top[:, None])
+    total, of_losses = share.sum(axis=1), theta * (share @ of_loss)
+    k = top + np.log(total)
+    error = (share @ units + of_losses) / total + np.abs(k) + loss.size
+    # the exact mass 1 never enters the excess over it, whose error shrinks with the losses
+    near = top < _SMALL
+    small = np.exp(log_mass) * np.expm1(np.minimum(exponent[near], 1.0))
+    terms = np.where(exponent[near] < 1.0, small, np.exp(tilted[near]) - np.exp(log_mass))
+    excess, size = terms.sum(axis=1), np.abs(terms) @ (units + loss.size)
+    k[near] = np.log1p(excess)
+    error[near] = (size + np.exp(top[near]) * of_losses[near]) / (1.0 + excess) + np.abs(k[near])
+    return k + UNIT * error
 
 
 class SymmetricSteps(LawSteps):
@@ -322,7 +325,7 @@ class SymmetricSteps(LawSteps):
         return -top, top
 
     def loss_roundoff(self, counts: NDArray, depth: int) -> tuple[float, float]:
-        """That of the half, whose bound of losses below 0 becomes T, at which the grid ends."""
+        """As the half's; losses below 0 reach the end of the grid, T, which adds to the second error."""
         t = 39.0 / self._half.sigma + 1.0 / self._half.sigma**2
         factor, offset = self._half.loss_roundoff(counts, depth)
         return factor, offset + 3.0 * factor * float(counts @ t)

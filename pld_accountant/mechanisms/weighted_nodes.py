@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ class WeightedNodes(NamedTuple):
         Shares of the tilted mass, which add up to 1, and losses.
     log_moment : float
         K, the log of the tilted mass.
-    units_of_log : ndarray, shape (nodes,)
+    units_of_loss : ndarray, shape (nodes,)
         Round-off of a loss, absolute.
     units : ndarray, shape (nodes,)
         Round-off of a share, relative.
@@ -39,12 +40,12 @@ class WeightedNodes(NamedTuple):
     share: NDArray
     loss: NDArray
     log_moment: float
-    units_of_log: NDArray
+    units_of_loss: NDArray
     units: NDArray
     units_of_moment: float
     truncated: float
 
-    def spectrum(self, spacing: float, m: int, columns: int, span: tuple[float, float], cost: NDArray) -> Spectrum:
+    def spectrum(self, spacing: float, m: int, columns: int, cost: NDArray) -> Spectrum:
         """See `base.CharacteristicSteps.spectrum`; of one row, whose arrays have no first axis."""
         p, k = self.share, self.log_moment
         mean = float(p @ self.loss)
@@ -54,7 +55,7 @@ class WeightedNodes(NamedTuple):
         apart = np.abs(d)
         slope = (2.5 * columns + 16.0) * float(p @ apart)
         # a share is divided by the sum of all: with its error e, the sum of p |e - mean of e| |d| is at most 3 E[e |d|]
-        slope += 1.5 * float(p @ (self.units * apart)) + 2.0 * float(p @ self.units_of_log)
+        slope += 1.5 * float(p @ (self.units * apart)) + 2.0 * float(p @ self.units_of_loss)
         return Spectrum(
             log_moment=np.array(k),
             mean=np.array(mean),
@@ -63,14 +64,19 @@ class WeightedNodes(NamedTuple):
             error_slope=np.array(2.0 * UNIT * slope + of_sums),
             re=re,
             im=im,
-            span=np.array(span),
+            span=np.zeros(2),
             cost=cost,
         )
 
 
-def join(rows: list[Spectrum]) -> Spectrum:
-    """Spectra of single rows as one of all."""
-    return Spectrum(*(np.stack([getattr(row, name) for row in rows]) for name in Spectrum.__dataclass_fields__))
+def join(rows: Iterable[Spectrum | None]) -> Spectrum | None:
+    """Spectra of single rows as one of all; None, and no further row is made, if one is None."""
+    found = []
+    for row in rows:
+        if row is None:
+            return None
+        found.append(row)
+    return Spectrum(*(np.stack([getattr(row, name) for row in found]) for name in Spectrum.__dataclass_fields__))
 
 
 class _Law(Protocol):
@@ -92,13 +98,8 @@ class LawSteps(ABC):
         self, theta: float, spacing: float, m: int, rows: NDArray, columns: int, work: float
     ) -> Spectrum | None:
         """See `base.CharacteristicSteps`."""
-        found = []
-        for row in rows:
-            one = self.law(int(row)).spectrum(theta, spacing, m, columns, work / rows.size)
-            if one is None:
-                return None
-            found.append(one)
-        return join(found)
+        share = work / rows.size
+        return join(self.law(row).spectrum(theta, spacing, m, columns, share) for row in rows.tolist())
 
     def log_envelope(self, theta: float, levels: NDArray, rows: NDArray, found: Spectrum) -> NDArray:
         """See `base.CharacteristicSteps`."""

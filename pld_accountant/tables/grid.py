@@ -1,8 +1,8 @@
 """Tables from privacy loss distributions on a uniform grid and their Fourier transforms: the papers' method, tilted.
 
-The route of every mechanism without a characteristic function of its own: masses on cells of the loss are all that is
-asked of the family.  The upper and the lower bound have tables of their own (`kernels.discretise`), whose error in log
-delta is about n theta (theta + 1) h^2 / 12 after n steps, h the step of the grid.
+Masses on cells of the loss are all that is asked of a family, besides its log-moments.  The upper and the lower bound
+have tables of their own (`kernels.discretise`), whose error in log delta is about n theta (theta + 1) h^2 / 12 after n
+steps, h the step of the grid.
 
 References
 ----------

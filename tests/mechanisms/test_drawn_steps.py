@@ -7,7 +7,7 @@ import pytest
 
 import pld_accountant as pa
 from pld_accountant.mechanisms import drawn_steps
-from pld_accountant.mechanisms.base import CharacteristicSteps
+from pld_accountant.mechanisms.base import CharacteristicSteps, Spectrum
 from pld_accountant.mechanisms.drawn_steps import DrawnSteps
 
 ROW = np.zeros(1, dtype=np.int64)
@@ -44,9 +44,48 @@ def test_characteristic_functions_are_within_their_errors(kinds, direction, thet
     assert excess(kinds, direction, theta, spacing) <= 0.0
 
 
+def test_errors_of_the_kinds_enter_with_their_shares():
+    """Far above round-off: those of phi as means, and that of a kind's K by what it moves the shares."""
+    spacing, m, weights = 0.5, 8, np.array([0.7, 0.3])
+    omega = spacing * np.arange(1, m + 1)
+    k, means, moved = np.array([0.2, 1.5]), np.array([0.1, 2.0]), np.array([0.0, 1e-6])
+    log_phi = np.multiply.outer([0.3, 0.8], -0.5 * omega**2) + 0.0j
+
+    def mean_of(log_moment, error=(0.0, 0.0), slope=(0.0, 0.0)):
+        rows = [np.asarray(x) for x in (log_moment, means, moved, error, slope, log_phi.real, log_phi.imag)]
+        return drawn_steps._mean(Spectrum(*rows, np.zeros((2, 2)), np.zeros(2)), np.log(weights), spacing, 2)
+
+    found, true = mean_of(k), mean_of(k + moved)
+    share = weights * np.exp(k) / (weights @ np.exp(k))
+    worse = mean_of(k, error=(1e-3, 2e-3), slope=(3e-3, 5e-3))
+    assert worse.error == pytest.approx(share @ [1e-3, 2e-3], rel=1e-9)
+    assert worse.error_slope - found.error_slope == pytest.approx(share @ [3e-3, 5e-3], rel=1e-9)
+    assert 0.0 < true.log_moment - found.log_moment <= found.log_moment_error
+    # centred alike
+    phi, other = (np.exp(x.re + 1j * (x.im + x.mean * omega)) for x in (found, true))
+    assert np.all(np.abs(phi - other) <= found.error + found.error_slope * omega)
+    assert np.abs(phi - other).max() > 1e-8
+
+
+def test_means_that_are_far_apart_turn_phi_by_their_round_off():
+    spacing, m, weights, means = 0.5, 8, np.array([0.4, 0.6]), np.array([0.1, 1e6 + 0.7])
+    omega = spacing * np.arange(1, m + 1)
+    rows = [np.array([0.0, 0.3]), means, *np.zeros((3, 2)), *np.zeros((2, 2, m)), np.zeros((2, 2)), np.zeros(2)]
+    found = drawn_steps._mean(Spectrum(*rows), np.log(weights), spacing, 2)
+    worst = 0.0
+    with mpmath.workdps(40):
+        share = [mpmath.mpf(float(w)) * mpmath.exp(k) for w, k in zip(weights, rows[0].tolist(), strict=True)]
+        for re, im, at in zip(found.re, found.im, omega.tolist(), strict=True):
+            turns = [mpmath.expj(at * (mpmath.mpf(x) - float(found.mean))) for x in means.tolist()]
+            apart = abs(mpmath.fdot(share, turns) / mpmath.fsum(share) - mpmath.exp(mpmath.mpc(float(re), float(im))))
+            worst = max(worst, float(apart))
+            assert apart <= found.error + found.error_slope * at
+    assert worst > 1e-12
+
+
 def test_a_kind_that_is_left_out_is_found(monkeypatch):
     mean = drawn_steps._mean
-    monkeypatch.setattr(drawn_steps, "_mean", lambda parts, w, *more: mean(parts, w + np.array([0.0, -1e-9]), *more))
+    monkeypatch.setattr(drawn_steps, "_mean", lambda kinds, w, *more: mean(kinds, w + np.array([0.0, -1e-9]), *more))
     assert excess(KINDS, "remove", 4.0, 2.0) > 0.0
 
 

@@ -126,6 +126,23 @@ def test_nothing_exceeds_the_envelope(name, theta, monkeypatch):
         assert not np.all(size <= law.log_envelope(theta, levels, k)), "the densities count"
 
 
+@pytest.mark.parametrize("name", ["much noise", "rare", "full"])
+@pytest.mark.parametrize("theta", [0.1, 2.0, 20.0])
+def test_the_envelope_counts_how_much_the_densities_vary(name, theta, monkeypatch):
+    """Partial integration: beyond omega, |phi| is at most their total variation and ends over omega, and the atom."""
+    monkeypatch.setattr(symmetric_steps, "_NODE_TO_PEAK", 0.01)  # nodes lie closer to the peaks than is proven
+    law = LAWS[name]
+    l = law.mu * np.linspace(0.0, (theta + 1.0) * law.mu + 10.0, 200_001)
+    loss, slope = np.log1p(law.rate * np.expm1(np.minimum(l, 300.0))), law._slope(l)
+    log_moment, varied = float(law.log_moments(np.array([theta]), 1 << 14)[0]), 0.0
+    for exponent in (1.0 + theta, -theta):
+        density = norm.pdf(l, -0.5 * law.mu**2, law.mu) / slope * np.exp(exponent * loss - log_moment)
+        varied += float(np.abs(np.diff(density)).sum() + density[0] + density[-1])
+    level = 1e3 * varied
+    bound = np.exp(law.log_envelope(theta, np.array([level]), log_moment)[0]) - law.at_zero * np.exp(-log_moment)
+    assert bound >= varied / level * (1.0 - 1e-4)
+
+
 @pytest.mark.parametrize("name", ["much noise", "rare", "truncated", "full"])
 def test_log_moments_are_above_the_integral_and_close(name):
     law, theta = LAWS[name], np.array([0.01, 0.5, 3.0, 12.0])
@@ -150,7 +167,7 @@ def test_large_tilts_of_rare_steps_need_few_nodes(monkeypatch):
     (found,) = law.log_moments(np.array([theta]), 1 << 12)
     assert true * (1.0 - 1e-8) <= found <= true * (1.0 + 1e-8)
     _Law._panels.cache_clear()
-    monkeypatch.setattr(symmetric_steps, "_LITTLE", -6.0)
+    monkeypatch.setattr(symmetric_steps, "_LOG_LEFT_OUT", -6.0)
     assert law.log_moments(np.array([theta]), 1 << 12)[0] < true * (1.0 - 1e-8)
     _Law._panels.cache_clear()
 
@@ -191,6 +208,15 @@ def test_losses_end_where_they_are_told_to():
     )
     assert apart.max() <= left * (1.0 + 1e-6)
     assert whole.truncated(np.inf) is whole
+
+
+def test_losses_below_zero_do_not_end():
+    knots = np.linspace(-1.0, 0.0, 41)
+    whole = SymmetricSteps(np.array([1.0]), np.array([1e-2]), "remove")
+    cut = whole.truncated(2.0)
+    assert cut.range_of_losses(0, 38.0)[1] < 0.1
+    for one, two in zip(whole.masses(0, knots), cut.masses(0, knots), strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize(("sigma", "rate", "steps", "delta"), [(2.0, 0.1, 400, 1e-9), (0.7, 0.3, 60, 1e-6)])
