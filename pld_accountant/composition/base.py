@@ -91,17 +91,22 @@ class OwnCurve:
     def __init__(self, composition: Composition, direction: Direction) -> None:
         self._composition, self._direction = composition, direction
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """Lower and upper delta."""
-        return self._ask(DeltaAt(epsilon))
+    def deltas(self, epsilon: NDArray) -> NDArray:
+        """Lower and upper delta at each epsilon, (points, 2)."""
+        return np.array(self._ask([DeltaAt(e) for e in epsilon.tolist()]))
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """Lower and upper epsilon."""
-        return self._ask(EpsilonAt(delta))
+        return self._ask([EpsilonAt(delta)])[0]
 
-    def _ask(self, question: Question) -> tuple[float, float]:
-        found = self._composition._answer(question, (self._direction,), _WIDE)
-        return float(found.lower), float(found.upper)
+    def _ask(self, questions: Sequence[Question]) -> list[tuple[float, float]]:
+        run, wanted, ends = self._composition, (self._direction,), []
+        together = run._together(questions, wanted, _WIDE) if len(questions) > 1 else [None]
+        for question, found in zip(questions, together, strict=True):
+            deadline.check()
+            one = run._answer(question, wanted, _WIDE) if found is None else found
+            ends.append((float(one.lower), float(one.upper)))
+        return ends
 
 
 _UP = 1.0 + 2.0**-50  # the round-off of products

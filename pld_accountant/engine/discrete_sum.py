@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .. import deadline
 from ..mechanisms.discrete import MASS_SLACK, DiscreteLaw
 
 __all__ = ["DiscreteSum", "FiniteDelta", "infinite_mass"]
@@ -81,6 +83,14 @@ class DiscreteSum(ABC):
             low, high = finite(epsilon, -1.0), finite(epsilon, 1.0)
         low, high = _rounded(low, self._infinite[0], -math.inf), _rounded(high, self._infinite[1], math.inf)
         return min(low, 1.0), min(high, 1.0)
+
+    def deltas(self, epsilon: NDArray) -> NDArray:
+        """`delta` at several epsilons, (points, 2)."""
+        found = []
+        for e in epsilon.tolist():
+            deadline.check()
+            found.append(self.delta(e))
+        return np.array(found)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """Lower and upper epsilon at a delta in (0, 1).

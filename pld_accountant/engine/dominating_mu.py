@@ -53,10 +53,10 @@ _Grid = tuple[NDArray, NDArray, NDArray]
 
 
 class OneCurve(Protocol):
-    """One person's privacy loss curve, from elsewhere: bounds of delta at an epsilon, and of epsilon at a delta."""
+    """One person's privacy loss curve, from elsewhere: bounds of delta at epsilons, and of epsilon at a delta."""
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """Lower and upper bound."""
+    def deltas(self, epsilon: NDArray) -> NDArray:
+        """Lower and upper bounds, (points, 2)."""
         ...
 
     def epsilon(self, delta: float) -> tuple[float, float]:
@@ -118,7 +118,7 @@ def touching(
         far = np.array([curve.epsilon(min_delta)[1]])
     elif end is None:
         methods = schedule.CURVE if not patient and _decay(makers.steps) else None
-        far = bounds(counts, makers, [EpsilonAt(min_delta)], methods=methods)[0].upper
+        far = bounds(counts, makers, [EpsilonAt(min_delta)], methods=methods, width=_end_width(makers.steps))[0].upper
     else:
         far = end.copy()
         beyond = ~((far > 0.0) & np.isfinite(far)) & (steps > 0)
@@ -250,7 +250,8 @@ def mu_lower(
     if curve is not None:
         far = np.array([curve.epsilon(min_delta)[0]])
     else:
-        far = bounds(counts, makers, [EpsilonAt(min_delta)], progress=progress)[0].lower
+        width = _end_width(makers.steps)
+        far = bounds(counts, makers, [EpsilonAt(min_delta)], progress=progress, width=width)[0].lower
     people = len(counts)
     lower = np.zeros(people)
     todo = np.flatnonzero(far > 0.0)
@@ -276,6 +277,11 @@ def mu_lower(
 def _decay(steps: StepFamily) -> bool:
     """Whether the steps have characteristic functions that fall to 0."""
     return isinstance(steps, CharacteristicSteps) and steps.decays
+
+
+def _end_width(steps: StepFamily) -> float:
+    """Relative width of epsilon(min_delta); losses with atoms or edges take up to seconds for a closer one."""
+    return 0.0 if _decay(steps) else LOSS
 
 
 def _least_mu_down(epsilon: NDArray, log_delta: NDArray) -> NDArray:
@@ -388,13 +394,9 @@ class _PointByPoint:
 
     def at(self, who: NDArray, epsilon: NDArray, least: NDArray | None = None) -> NDArray:
         """See `_Curves.at`."""
-        delta = np.empty((epsilon.size, 2))
-        for k, e in enumerate(epsilon.ravel()):
-            deadline.check()
-            delta[k] = self._curve.delta(float(e))
         with np.errstate(divide="ignore"):
-            round_off = np.array([-1e-12, 1e-12])
-            return (np.log(delta) + round_off).reshape(*epsilon.shape, 2)
+            found = np.log(self._curve.deltas(epsilon.ravel())) + np.array([-1e-12, 1e-12])  # the round-off
+        return found.reshape(*epsilon.shape, 2)
 
 
 _AnyCurves = _Curves | _PointByPoint

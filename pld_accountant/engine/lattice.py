@@ -42,6 +42,7 @@ _LOG_WRAPPED, _WRAPPED = 40.0, 1e-16  # 2 exp(-40) is 8.5e-18; the rest is for t
 _UNIT = 2.0**-53
 _MOST_ATOMS = 1 << 17
 _FINER = 8.0  # lattices that share only a much finer one are kept apart
+_ELEMENTS = 1 << 18  # exponents of log-moments at a time
 _EXPONENT = 64.0  # largest exponent within a block of tail sums
 
 
@@ -117,10 +118,10 @@ class _Lattice:
         """log E[exp(theta L)] of the sum L at each tilt."""
         total = np.zeros(theta.size)
         for loss, log_mass, n in self._atoms():
-            for k, t in enumerate(theta.tolist()):
-                exponent = t * loss + log_mass
-                top = exponent.max()
-                total[k] += n * (top + math.log(np.exp(exponent - top).sum()))
+            for some in np.array_split(np.arange(theta.size), math.ceil(theta.size * loss.size / _ELEMENTS)):
+                exponent = np.multiply.outer(theta[some], loss) + log_mass
+                top = exponent.max(axis=1)
+                total[some] += n * (top + np.log(np.exp(exponent - top[:, None]).sum(axis=1)))
         return total
 
     def window(self, theta: float) -> tuple[int, int]:
