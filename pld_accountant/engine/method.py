@@ -155,10 +155,13 @@ class Method(ABC):
             # log delta may err by more than epsilon: by about theta epsilon, the decay that both share
             done &= apart <= width * np.clip(np.nan_to_num(-known, nan=1.0), 1.0, 700.0)
             done |= known <= self.least_log_delta
-        steps = job.steps[people]
-        left = people[~done & (self.least_steps <= steps) & (steps <= self.most_steps)]
+        left = people[~done & self.serves(job.steps[people])]
         skipped = left.size > self.most_people or not (self.delta or job.question.wants_epsilon)
         return left[:0] if skipped else left
+
+    def serves(self, steps: NDArray) -> NDArray:
+        """Whether the method is tried for these numbers of steps."""
+        return (self.least_steps <= steps) & (steps <= self.most_steps)
 
     def enough(self, log_delta: NDArray) -> NDArray:
         """The width at which bounds are left alone, at about these deltas."""

@@ -124,11 +124,12 @@ def several(
         Whether the other methods of the schedule might tighten these bounds.
     """
     chosen = _relaxed(methods_for(counts, makers, True, width) if methods is None else methods, width)
-    least = None if known is None else _in_unit(known, question)
+    least, steps = None if known is None else _in_unit(known, question), counts.steps()
     # a method without shared work is often quicker than those after it
-    shared = [one for one in takewhile(bool, (method.of_several() for method in chosen)) if one is not None]
+    tried = [method.of_several() for method in chosen if np.any(method.serves(steps))]
+    shared = [one for one in takewhile(bool, tried) if one is not None]
     working = _solve(counts, makers, [question], shared, None, None, known=[least])[0]
-    job, people = Job(counts, makers, question, counts.steps(), True, known=least), np.arange(len(counts))
+    job, people = Job(counts, makers, question, steps, True, known=least), np.arange(len(counts))
     left = np.zeros(len(counts), dtype=bool)
     for method in chosen:
         if method.of_several() not in shared:
