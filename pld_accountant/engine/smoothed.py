@@ -96,7 +96,7 @@ class Smoothed(Method):
                 way(job, working, left[at], _Curves(job.makers, reach, counts, job.question.of(left[at]), self.limits))
 
     def _roughly(self, job: Job, working: WorkingBounds, who: NDArray, curves: _Curves) -> None:
-        """Upper bounds to a thousandth, where only the Renyi bound is known, or where one below `Job.known` is enough."""
+        """Upper bounds to a thousandth where only the Renyi bound is known, or one below `Job.known` is enough."""
         known = _known(working, who)
         known[working.method[who] == Proof.RENYI] = np.nan
         finest, hint = curves.finest_levels(known)
