@@ -10,7 +10,7 @@ Legend
     log_least   log of the smallest E_theta[g] that is accepted
     back        how many tilts below the saddle point are candidates
     at          the saddle point: the integrand M(z) e^(-z epsilon) / (z (1 + z)) is smallest there on the real axis; if
-                epsilon is wanted, where the Renyi bound is smallest
+                epsilon is wanted, where the Renyi bound is smallest, unless the epsilon in `hint` has one far below
     choice      columns: tilt, helper tilt above, helper tilt below (-1: theta = 0), each an index
     need        columns: period P, frequency W, expected epsilon or log delta, epsilon or log delta by Renyi (Chernoff)
 
@@ -63,6 +63,19 @@ def _saddle_point(k, theta, log_c, target, wants_epsilon):
 
 
 @inline
+def _saddle_at(k, theta, epsilon):
+    """The index of one person's saddle point at an epsilon; neither the first tilt nor the last."""
+    least = np.inf
+    at = 1
+    for j in range(1, theta.size - 1):
+        modulus = k[j] - theta[j] * epsilon - math.log(theta[j] * (1.0 + theta[j]))
+        if modulus < least:
+            least = modulus
+            at = j
+    return at
+
+
+@inline
 def _periods(excess, theta, j, log_floor, helpers):
     """The smallest period at which both aliasing terms stay below exp(log_floor); helpers = tilts that prove it.
 
@@ -105,6 +118,11 @@ def choose_tilts(k, theta, log_c, target, hint, wants_epsilon, band, error, log_
         choice[i, 0] = -1
         # A hint above the Renyi bound comes from cancellation and is ignored.
         known = hint[i] if hint[i] <= best and not (wants_epsilon and hint[i] <= 0.0) else np.nan
+        if wants_epsilon and not math.isnan(known):
+            # the Renyi bound of an epsilon near the largest loss is smallest at a tilt that says nothing of it
+            near = _saddle_at(k[i], theta, known)
+            if near < at - back:
+                at = near
         s = spread[at]
         if not s > 0.0:
             continue

@@ -98,7 +98,7 @@ class Smoothed(Method):
     def _roughly(self, job: Job, working: WorkingBounds, who: NDArray, curves: _Curves) -> None:
         """Upper bounds to a thousandth where only the Renyi bound is known, or one below `Job.known` is enough."""
         known = _known(working, who)
-        known[working.method[who] == Proof.RENYI] = np.nan
+        known[known >= working.renyi[who]] = np.nan
         finest, hint = curves.finest_levels(known)
         some = np.flatnonzero(np.isfinite(hint) & ((job.known is not None) | np.isnan(known)))
         if some.size:

@@ -230,6 +230,9 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule) -
         and any(np.isfinite(m.width) for m in methods)
     ):
         _cap_by_renyi(job, working, people)
+    if job.known is not None:
+        # tilts for what is known prove soonest that the answer lies below it
+        working.estimate[people] = np.fmin(working.estimate[people], job.known[people])
     unseen = getattr(job.makers.steps, "log_unseen", -np.inf) + np.log(job.steps[people]) + _VISIBLE
     seen = people
     if job.question.wants_epsilon:

@@ -15,7 +15,7 @@ from ..kernels import _columns as c
 from ..notions.rdp import log_c
 from ..tables.table import WORK, TableMaker
 from ..threads import by_blocks
-from .question import Question
+from .question import DeltaAt, Question
 
 __all__ = ["Limits", "Plan", "make_plan"]
 
@@ -82,16 +82,20 @@ class Plan:
     theta: NDArray
 
 
-def _tilt_grid(counts: Counts, maker: TableMaker, question: Question, target: NDArray, per_octave: int) -> NDArray:
-    """The part of the grid of tilts that holds everybody's saddle point, with room for the helpers."""
+def _tilt_grid(counts: Counts, maker: TableMaker, question: Question, hint: NDArray, per_octave: int) -> NDArray:
+    """The part of the grid of tilts that holds everybody's saddle points, with room for the helpers."""
     octaves = np.arange(*_OCTAVES, 2)
     theta = 2.0**octaves
-    k = maker.log_moments(theta)
+    k, target = maker.log_moments(theta), question.targets(len(counts))
 
     def ends(block: slice) -> tuple[int, int]:
         moments = maker.composed(counts.times(k, block))
         best = np.argmin(question.integrand(moments, theta, target[block, None]), axis=1)
-        return int(octaves[best.min()]), int(octaves[best.max()])
+        lowest = best.min()
+        if question.wants_epsilon and np.any(known := hint[block] > 0.0):
+            at = DeltaAt(0.0).integrand(moments[known], theta, hint[block][known, None])
+            lowest = min(lowest, np.argmin(at, axis=1).min())
+        return int(octaves[lowest]), int(octaves[best.max()])
 
     found = by_blocks(ends, len(counts))
     lowest, highest = min(f[0] for f in found), max(f[1] for f in found)
@@ -113,7 +117,7 @@ def make_plan(
 
     people = len(counts)
     target = question.targets(people)
-    theta = _tilt_grid(counts, maker, question, target, limits.tilts)
+    theta = _tilt_grid(counts, maker, question, hint, limits.tilts)
     k = maker.log_moments(theta)
     plan = Plan(
         tilt=np.full(people, -1),

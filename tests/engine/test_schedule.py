@@ -292,4 +292,17 @@ def test_a_grid_needs_no_lower_bound_of_an_answer_below_what_is_known(monkeypatc
     below = found(1.0001 * close.upper[0])
     assert len(solved) == 1 and below.lower[0] == 0.0 and below.upper[0] == close.upper[0]
     above = found(0.99 * close.lower[0])
-    assert len(solved) == 2 and above.lower[0] == close.lower[0]
+    assert len(solved) == 2 and above.lower[0] == pytest.approx(close.lower[0], rel=1e-6)
+
+
+def test_rare_groups_beside_atoms_need_no_convolution(monkeypatch):
+    """A wider band serves removal.  Under addition the best order tells the largest loss; what is known is nearer."""
+    run = pa.compose([(pa.PoissonSampled(pa.Laplace(11.6), 3.4e-4), 1), (pa.GroupGaussian(1.86, 4.4e-4, 4), 37)])
+    exact = run.epsilon(2.4e-5, "add")
+    assert exact.method == pa.Method.CONVOLUTION
+    monkeypatch.setattr(Convolution, "improve", lambda *_: None)
+    found = run.epsilon(2.4e-5, "remove")
+    assert found.method == pa.Method.TRANSFORM and found.width <= 1e-6 * found.upper
+    both = run.epsilon(2.4e-5)
+    assert (both.lower, both.upper) == (found.lower, found.upper) and exact.upper < both.lower
+    assert run.epsilon(2.4e-5, "add").upper > found.upper, "nothing else is close enough without a hint"
