@@ -380,7 +380,7 @@ class Composition(Locked, ABC):
             Floats; 0 and inf, with the status NOT_CERTIFIED, if no mu was proven.  Both are inf if the chance of an
             infinite loss exceeds `min_delta`.
 
-        **Cost**: tenths of a second; sampled discrete laws, and few steps, take up to 20 seconds; a
+        **Cost**: tenths of a second; sampled discrete laws, and few steps, take up to 10 seconds; a
         `DensityPair` takes up to a minute.
 
         Notes

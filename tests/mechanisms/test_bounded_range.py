@@ -12,6 +12,7 @@ from scipy.optimize import minimize_scalar
 import pld_accountant as pa
 from pld_accountant.composition.base import between
 from pld_accountant.composition.enclosed import EnclosedComposition
+from pld_accountant.composition.several_pairs import SeveralPairsComposition
 from pld_accountant.mechanisms import bounded_range, bounded_range_run
 from pld_accountant.mechanisms.bounded_range import TwoPoints
 from pld_accountant.mechanisms.bounded_range_run import BoundedRangeRun
@@ -238,6 +239,17 @@ def test_the_lower_bound_of_equal_steps_is_the_best_of_pairs_fixed_in_advance(ep
         # a lower bound is asked for to a thousandth
         assert exact * (1.0 - 1e-3) <= found.lower <= exact * (1.0 + 1e-9)
         assert exact <= found.upper
+
+
+def test_renyi_bounds_beside_other_steps_are_computed_where_they_may_help(monkeypatch):
+    asked, own = [], SeveralPairsComposition._capped
+    monkeypatch.setattr(SeveralPairsComposition, "_capped", lambda *given: asked.append(given) or own(*given))
+    close = pa.compose([(pa.ExponentialMechanism(0.1), 20), (pa.Gaussian(5.0), 10)]).epsilon(1e-6)
+    assert not asked and 0.9 * close.upper < close.lower < close.upper
+    apart = pa.compose([(pa.ExponentialMechanism(0.1), 3), (pa.TruncatedPoisson(1.5, 0.02, 1001, 50_000), 15)]).epsilon(
+        1e-10
+    )
+    assert len(asked) == 1 and apart.lower < 0.9 * apart.upper
 
 
 def test_the_search_for_a_lower_bound_asks_for_no_upper_bound(monkeypatch):
