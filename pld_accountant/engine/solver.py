@@ -231,8 +231,9 @@ def _run(job: Job, working: WorkingBounds, people: NDArray, methods: Schedule) -
     ):
         _cap_by_renyi(job, working, people)
     if job.known is not None:
-        # tilts for what is known prove soonest that the answer lies below it
-        working.estimate[people] = np.fmin(working.estimate[people], job.known[people])
+        # tilts for what is known prove soonest that the answer lies below it; there is none for 0
+        some = people[np.isfinite(job.known[people]) & (job.known[people] != job.question.floor)]
+        working.estimate[some] = np.fmin(working.estimate[some], job.known[some])
     unseen = getattr(job.makers.steps, "log_unseen", -np.inf) + np.log(job.steps[people]) + _VISIBLE
     seen = people
     if job.question.wants_epsilon:

@@ -10,7 +10,7 @@ from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import schedule, transform
 from pld_accountant.engine.contour import Contour
 from pld_accountant.engine.convolution import Convolution
-from pld_accountant.engine.question import EpsilonAt
+from pld_accountant.engine.question import DeltaAt, EpsilonAt
 from pld_accountant.engine.rare_losses.split import RareLosses
 from pld_accountant.engine.solver import bounds, solve
 from pld_accountant.engine.transform import GridTransform
@@ -293,6 +293,18 @@ def test_a_grid_needs_no_lower_bound_of_an_answer_below_what_is_known(monkeypatc
     assert len(solved) == 1 and below.lower[0] == 0.0 and below.upper[0] == close.upper[0]
     above = found(0.99 * close.lower[0])
     assert len(solved) == 2 and above.lower[0] == pytest.approx(close.lower[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("question", [EpsilonAt(1e-6), DeltaAt(0.5)])
+def test_a_known_answer_of_zero_is_no_hint(question):
+    mechanism = pa.SampledGaussian(1.0, 0.01)
+    makers = TableMakers(mechanism.steps([mechanism], "remove"))
+    alone, known = (
+        bounds(WholeCounts(np.array([[900]])), makers, [question], known=least)[0] for least in (None, [np.zeros(1)])
+    )
+    assert known.method == alone.method == pa.Method.TRANSFORM
+    assert known.upper[0] == pytest.approx(alone.upper[0], rel=1e-5)
+    assert known.lower[0] == pytest.approx(alone.lower[0], rel=1e-5)
 
 
 def test_rare_groups_beside_atoms_need_no_convolution(monkeypatch):
