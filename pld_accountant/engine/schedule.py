@@ -22,6 +22,7 @@ from .transform import GridTransform, Transform
 
 __all__ = [
     "ATOMS",
+    "BESIDE_NOISE",
     "CURVE",
     "GRID",
     "GRID_OF_MANY",
@@ -137,12 +138,18 @@ MIXED: tuple[Method, ...] = (
     *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
     # few steps, in 10 to 25 milliseconds in place of 15 to 40: without it 20 in place of 10 of 100 take more than 50
     replace(_GRID, points=1 << 16, least_steps=5, most_steps=64),
-    # noise that spreads them at high frequencies, as that of rare groups: without it 39 of 990 pairs of kinds of steps,
-    # those above 0.25 s, take 59 seconds in place of 30
-    Transform(1e-6, limits=Limits(tilts=4, frequencies=1 << 16, least_expectation=1e-6, work=3e8, useful=1e-6)),
     *_for_wider(ATOMS),
 )
 """For families with atoms, whose characteristic functions do not fall to 0."""
+
+BESIDE_NOISE: tuple[Method, ...] = (
+    *MIXED[:3],
+    # noise that spreads them at high frequencies, as that of rare groups: without it 39 of 990 pairs of kinds of steps,
+    # those above 0.25 s, take 59 seconds in place of 30
+    Transform(1e-6, limits=Limits(tilts=4, frequencies=1 << 16, least_expectation=1e-6, work=3e8, useful=1e-6)),
+    *MIXED[3:],
+)
+"""For families with atoms and with others, whose characteristic functions fall to 0."""
 
 ROUGH = _FIRST_GRID
 """Tried first for losses with atoms or edges where bounds `ROUGH_WIDTH` apart are close enough.

@@ -205,6 +205,8 @@ def methods_for(counts: Counts, makers: TableMakers, few: bool, width: float = 0
         chosen = schedule.GRID
         if isinstance(makers.steps, CharacteristicSteps):
             chosen = schedule.ATOMS if makers.steps.atomic else schedule.MIXED
+            if getattr(makers.steps, "partly_decays", False):
+                chosen = schedule.BESIDE_NOISE
         return (schedule.ROUGH, *chosen) if width >= schedule.ROUGH_WIDTH else chosen
     if few:
         return schedule.HANDFUL if isinstance(counts, WholeCounts) and counts.at is not None else schedule.SINGLE

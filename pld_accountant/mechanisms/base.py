@@ -274,6 +274,8 @@ class CharacteristicSteps(StepFamily, Protocol):
     ----------
     decays : bool
         Whether every row's characteristic function falls to 0.  That of atoms does not.
+    partly_decays : bool, optional
+        Whether some rows' do; False, the default, if unknown.
     atomic : bool
         Whether all losses are atoms.
     """

@@ -138,6 +138,11 @@ class MixedCharacteristicSteps(MixedSteps):
         return all(p.decays for p in self._parts)
 
     @property
+    def partly_decays(self) -> bool:
+        """Whether those of some parts do."""
+        return any(p.decays for p in self._parts)
+
+    @property
     def atomic(self) -> bool:
         """Whether all losses of all parts are atoms."""
         return all(p.atomic for p in self._parts)
