@@ -6,11 +6,12 @@ import numba
 import numpy as np
 import pytest
 
+import pld_accountant as pa
 from pld_accountant.counting.counts import WholeCounts
 from pld_accountant.engine import plancherel
 from pld_accountant.engine.plancherel import curves
 from pld_accountant.engine.question import DeltaAt, EpsilonAt
-from pld_accountant.engine.tilting import Limits
+from pld_accountant.engine.tilting import Limits, make_plan
 from pld_accountant.engine.working import WorkingBounds
 from pld_accountant.kernels import _columns as c
 from pld_accountant.kernels import invert as kernel
@@ -373,3 +374,14 @@ def test_ten_million_steps_keep_their_digits(maker):
     # so many steps are all but Gaussian: 1 / mu^2 = sigma^2 / (n q^2) to first order
     mu = 0.02 * np.sqrt(1e7 * np.expm1(0.25))
     assert found.estimate[0] == pytest.approx(mu * mu / 2.0 + 4.265 * mu, rel=0.05)
+
+
+def test_a_hint_far_below_the_renyi_bound_moves_the_tilt():
+    """Under addition the best Renyi order is that of the largest loss, which says nothing of a smaller epsilon."""
+    mechanism = pa.GroupGaussian(1.86, 4.4e-4, 4)
+    maker = TableMakers(mechanism.steps([mechanism], "add")).characteristic(interpolated=False)
+    counts, limits = WholeCounts(np.array([[37]])), Limits(tilts=4)
+    alone, hinted = (make_plan(counts, maker, EpsilonAt(2.4e-5), np.array([hint]), limits) for hint in (np.nan, 0.0165))
+    assert hinted.renyi[0] == pytest.approx(alone.renyi[0], rel=1e-2)
+    # four octaves are candidates in any case
+    assert hinted.theta[hinted.tilt[0]] < 0.05 * alone.theta[alone.tilt[0]]

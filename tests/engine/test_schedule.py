@@ -318,3 +318,10 @@ def test_rare_groups_beside_atoms_need_no_convolution(monkeypatch):
     both = run.epsilon(2.4e-5)
     assert (both.lower, both.upper) == (found.lower, found.upper) and exact.upper < both.lower
     assert run.epsilon(2.4e-5, "add").upper > found.upper, "nothing else is close enough without a hint"
+
+
+def test_small_deltas_of_atoms_need_no_convolution(monkeypatch):
+    """Losses must reach as far as a delta of 3e-34 needs; where nothing is known of delta, they would end before."""
+    monkeypatch.setattr(Convolution, "improve", lambda *_: None)
+    found = pa.compose([(pa.PoissonSampled(pa.DiscreteGaussian(3.0), 0.02), 100)]).delta(1.0, "remove")
+    assert found.method == pa.Method.TRANSFORM and found.width <= 1e-3 * found.upper
