@@ -396,7 +396,7 @@ class _Contour:
             return z, value * weight, float(off @ np.abs(weight)) / math.pi * 1.01
 
     def _rest(self, a: complex) -> float:
-        """A bound of the integral along the vertical line from A on; if even a rough estimate is too large, this."""
+        """A bound of the integral along the vertical line from A on, or a rough estimate if that is too large."""
         if a.real < 1.0:
             return math.inf
         rough = self._line(a, *np.array([m.rough_beyond(a) for m in self._moments]).T)

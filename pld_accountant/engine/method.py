@@ -125,7 +125,7 @@ class Method(ABC):
     width_near : float
         As `width`, for deltas of 1e-15 and above: there an answer in time is worth more than its last digits.
     wanted : float
-        A search continues until this width is reached, although a larger one is enough; inf: that one decides.
+        A search continues to this width, although a larger one is enough; with inf it ends at the larger one.
     """
 
     width: float

@@ -133,21 +133,22 @@ ATOMS: tuple[Method, ...] = (
 )
 """For families of atoms alone."""
 
-MIXED: tuple[Method, ...] = (
+_BEFORE_ATOMS: tuple[Method, ...] = (
     # atoms beside noise that spreads them, in 10 to 40 milliseconds in place of seconds
     *(replace(method, limits=replace(method.limits, work=4e6)) for method in _TRANSFORMS),
     # few steps, in 10 to 25 milliseconds in place of 15 to 40: without it 20 in place of 10 of 100 take more than 50
     replace(_GRID, points=1 << 16, least_steps=5, most_steps=64),
-    *_for_wider(ATOMS),
 )
+
+MIXED: tuple[Method, ...] = (*_BEFORE_ATOMS, *_for_wider(ATOMS))
 """For families with atoms, whose characteristic functions do not fall to 0."""
 
 BESIDE_NOISE: tuple[Method, ...] = (
-    *MIXED[:3],
+    *_BEFORE_ATOMS,
     # noise that spreads them at high frequencies, as that of rare groups: without it 39 of 990 pairs of kinds of steps,
     # those above 0.25 s, take 59 seconds in place of 30
     Transform(1e-6, limits=Limits(tilts=4, frequencies=1 << 16, least_expectation=1e-6, work=3e8, useful=1e-6)),
-    *MIXED[3:],
+    *_for_wider(ATOMS),
 )
 """For families with atoms and with others, whose characteristic functions fall to 0."""
 

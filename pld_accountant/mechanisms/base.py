@@ -275,7 +275,7 @@ class CharacteristicSteps(StepFamily, Protocol):
     decays : bool
         Whether every row's characteristic function falls to 0.  That of atoms does not.
     partly_decays : bool, optional
-        Whether some rows' do; False, the default, if unknown.
+        Whether some rows' characteristic functions do; False by default.
     atomic : bool
         Whether all losses are atoms.
     """
